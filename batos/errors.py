@@ -1,0 +1,254 @@
+"""Every error of BAT OS, and the code by which the wire and the command line name it.
+
+    BatosError                     base of all, and what nobody foresaw: look into the daemon's log
+    ├── InvalidInput               the caller is at fault; nothing was changed
+    │   ├── ConfigError            a setting, a flag or a settings file
+    │   ├── InvalidRequest         a request that is not of its schema
+    │   │   ├── MalformedMessage   no JSON, not UTF-8, too deep, duplicate keys ...
+    │   │   ├── MessageTooLarge    more bytes or frames than the limits allow
+    │   │   ├── UnknownOp          an `op` that this daemon does not have
+    │   │   └── UnknownField       a field that the op does not have
+    │   ├── UnknownPersona         no such persona
+    │   ├── UnknownMission         no mission of that id
+    │   ├── UnknownTarget          no object under that path or oid
+    │   ├── MissionIdTaken         the id names a mission with another brief
+    │   └── ModelfileError         a Modelfile is not of the syntax
+    ├── Busy                       the queue is full; nothing was accepted
+    ├── MissionFailed              a mission ended FAILED (client side: what `result` raises)
+    │   ├── MissionCancelled       its client, or the shutdown of a queue, took it back
+    │   ├── DeadlineExceeded       its time was up
+    │   ├── AttemptsExhausted      too many attempts, restarts counted
+    │   ├── Conflicted             its commit met more conflicts than the limit allows
+    │   └── QualityRefused         nothing fit to be an answer came out
+    ├── InferenceFailed            Ollama or a model is at fault; see `cause`
+    ├── ProvisioningFailed         a model could be neither found, pulled nor created
+    ├── OllamaUnavailable          no Ollama answers and none could be started
+    ├── ImageError                 the image cannot be opened or used
+    │   ├── ImageLocked            another process has it
+    │   ├── ImageTooNew            written by a newer version
+    │   └── ImageDamaged           refused, with the remedy in the message
+    ├── EndpointError              an address cannot be bound, or may not be
+    ├── DaemonUnavailable          (client) nobody answers at the endpoint
+    ├── MissionPending             (client) a mission has no result yet
+    └── MessageNotUnderstood       no slot for a selector; also an AttributeError
+
+Signals derive from BaseException, so that neither library code nor a broad `except Exception` in a primitive
+swallows them (as trio's Cancelled):
+
+    BatosSignal
+    └── ImageFailed                the storage failed after its point of no return: exit, let recovery decide
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class BatosError(Exception):
+    """Base of all errors. `message` says what was wrong, where, and what to do about it."""
+
+    code: ClassVar[str] = "internal"
+    exit_code: ClassVar[int] = 4
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **context: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.context = context
+
+    def to_wire(self) -> dict[str, Any]:
+        """The error as the wire shows it: `{"code", "message"}`, with context where there is one."""
+        wire: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.context:
+            wire["context"] = self.context
+        return wire
+
+
+class InvalidInput(BatosError):
+    code = "invalid"
+
+
+class ConfigError(InvalidInput):
+    code = "config"
+    exit_code = 2
+
+
+class InvalidRequest(InvalidInput):
+    code = "invalid_request"
+
+
+class MalformedMessage(InvalidRequest):
+    code = "malformed"
+
+
+class MessageTooLarge(InvalidRequest):
+    code = "too_large"
+
+
+class UnknownOp(InvalidRequest):
+    code = "unknown_op"
+
+
+class UnknownField(InvalidRequest):
+    code = "unknown_field"
+
+
+class UnknownPersona(InvalidInput):
+    code = "unknown_persona"
+
+
+class UnknownMission(InvalidInput):
+    code = "unknown_mission"
+
+
+class UnknownTarget(InvalidInput):
+    code = "unknown_target"
+
+
+class MissionIdTaken(InvalidInput):
+    code = "id_taken"
+
+
+class ModelfileError(InvalidInput):
+    """A Modelfile is not of the syntax; `line` counts from 1."""
+
+    code = "modelfile"
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(f"line {line}: {message}", line=line)
+        self.line = line
+
+
+class Busy(BatosError):
+    code = "busy"
+    retryable = True
+
+
+class MissionFailed(BatosError):
+    code = "failed"
+    exit_code = 1
+
+
+class MissionCancelled(MissionFailed):
+    code = "cancelled"
+
+
+class DeadlineExceeded(MissionFailed):
+    code = "deadline"
+
+
+class AttemptsExhausted(MissionFailed):
+    code = "attempts_exhausted"
+
+
+class Conflicted(MissionFailed):
+    """A cycle's commit met more conflicts than the limit `conflict_retries` allows."""
+
+    code = "conflict"
+    retryable = True
+
+
+class QualityRefused(MissionFailed):
+    code = "quality_refused"
+
+
+class InferenceFailed(BatosError):
+    """One inference did not come to a good end.
+
+    `cause` is one of: unreachable, timeout, model_missing, malformed, truncated, server_error, refused, overlong.
+    """
+
+    code = "inference_failed"
+    exit_code = 1
+
+    def __init__(self, message: str, *, cause: str, retryable: bool | None = None, **context: Any) -> None:
+        super().__init__(message, cause=cause, **context)
+        self.cause = cause
+        if retryable is None:
+            retryable = cause in ("unreachable", "timeout", "truncated", "server_error")
+        self.may_retry = retryable
+
+
+class ProvisioningFailed(BatosError):
+    code = "provisioning_failed"
+    exit_code = 1
+
+
+class OllamaUnavailable(BatosError):
+    code = "ollama_unavailable"
+
+
+class ImageError(BatosError):
+    code = "image"
+
+
+class ImageLocked(ImageError):
+    code = "image_locked"
+
+
+class ImageTooNew(ImageError):
+    code = "image_too_new"
+
+
+class ImageDamaged(ImageError):
+    code = "image_damaged"
+
+
+class EndpointError(BatosError):
+    code = "endpoint"
+
+
+class DaemonUnavailable(BatosError):
+    code = "no_daemon"
+    exit_code = 3
+
+
+class MissionPending(BatosError):
+    code = "pending"
+    retryable = True
+
+
+class MessageNotUnderstood(BatosError, AttributeError):
+    """No slot answers a selector, neither in the object nor in its parents.
+
+    An AttributeError, so that `hasattr`, `getattr` with a default, `copy` and `pickle` keep their meaning.
+    """
+
+    code = "not_understood"
+
+    def __init__(self, target: object, selector: str) -> None:
+        BatosError.__init__(self, f"{target!r} does not understand {selector!r}: no slot of that name in it or its parents")
+        self.target = target
+        self.selector = selector
+        self.name = selector
+
+
+class BatosSignal(BaseException):
+    """Control flow that nothing but the kernel may catch."""
+
+
+class ImageFailed(BatosSignal):
+    """The storage failed after its point of no return; whether the commit is on disk is known only after recovery."""
+
+
+def by_code() -> dict[str, type[BatosError]]:
+    """Every class of the tree under its code."""
+    found: dict[str, type[BatosError]] = {}
+    classes: list[type[BatosError]] = [BatosError]
+    for cls in classes:
+        found.setdefault(cls.code, cls)
+        classes += cls.__subclasses__()
+    return found
+
+
+def from_wire(wire: Mapping[str, Any]) -> BatosError:
+    """The error that `to_wire` described; an unknown code, of a newer daemon, becomes a plain BatosError."""
+    cls = by_code().get(str(wire.get("code")), BatosError)
+    error = cls.__new__(cls)  # some classes are made from other arguments than those that the wire shows
+    BatosError.__init__(error, str(wire.get("message", "")))
+    error.context = dict(wire.get("context") or {})
+    if isinstance(error, InferenceFailed):
+        error.cause = str(error.context.get("cause", ""))
+        error.may_retry = cls.retryable
+    return error
