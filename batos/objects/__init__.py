@@ -1,0 +1,25 @@
+"""The object model: prototypes, slots, delegation, cloning. No I/O, no asyncio.
+
+Persistent classes are written into every record under the name `batos.objects.<Class>`; that name never changes,
+whatever file the class lives in.
+"""
+
+from batos.objects.containers import SlotDict, SlotList, SlotSet
+from batos.objects.kinds import Intent, Method, Primitive
+from batos.objects.lookup import find, lookup_order, parents_of, understands
+from batos.objects.uvm import SlotsView, UvmObject
+
+__all__ = [
+    "Intent",
+    "Method",
+    "Primitive",
+    "SlotDict",
+    "SlotList",
+    "SlotSet",
+    "SlotsView",
+    "UvmObject",
+    "find",
+    "lookup_order",
+    "parents_of",
+    "understands",
+]

@@ -1,0 +1,101 @@
+"""Delegation: where a message that an object does not answer itself is looked for.
+
+Own slots first, then the parents, depth first, left to right, each object once (Self: Ungar and Smith, OOPSLA 1987).
+Cycles and diamonds are harmless. A ghost's `__dict__` is empty, so an empty one is activated before it is believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batos.objects.uvm import UvmObject
+
+MISSING: Any = object()
+_CHAIN = 32  # single parents followed without a set of those seen; a longer chain, or a cycle, takes the careful way
+
+
+def parents_of(obj: UvmObject) -> tuple[UvmObject, ...]:
+    """The parents of `obj`: the objects in its slots named `…*`, in the order of the slots."""
+    slots = obj.__dict__
+    if not slots:
+        obj._p_activate()
+    found: tuple[Any, ...] = ()
+    for name in slots:
+        if name[-1:] == "*":
+            value = slots[name]
+            found += value if type(value) is tuple else (value,)
+    return found
+
+
+def lookup_order(obj: UvmObject) -> list[UvmObject]:
+    """`obj` and all it inherits from, in the order of lookup."""
+    seen, order, stack = set(), [], [obj]
+    while stack:
+        current = stack.pop()
+        if id(current) not in seen:
+            seen.add(id(current))
+            order.append(current)
+            stack.extend(reversed(parents_of(current)))
+    return order
+
+
+def find(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:
+    """The object that holds slot `name` for `obj`, and the slot's value; None if nothing does."""
+    slots = obj.__dict__
+    if not slots:
+        obj._p_activate()
+    if name in slots:
+        return obj, slots[name]
+    return _find_inherited(obj, name)
+
+
+def understands(obj: UvmObject, name: str) -> bool:
+    """Whether `obj` or a parent has slot `name`. Runs no code of any object."""
+    return find(obj, name) is not None
+
+
+def inherited(obj: UvmObject, name: str) -> Any:
+    """The value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
+    current = obj
+    for _ in range(_CHAIN):
+        slots = current.__dict__
+        parent: Any = None
+        for key in slots:
+            if key[-1:] == "*":
+                if parent is not None:
+                    parent = MISSING
+                    break
+                parent = slots[key]
+        if parent is None:
+            return MISSING
+        if type(parent) is tuple:
+            parent = parent[0] if len(parent) == 1 else MISSING
+        if parent is MISSING:
+            break
+        slots = parent.__dict__
+        if not slots:
+            parent._p_activate()
+        value = slots.get(name, MISSING)
+        if value is not MISSING:
+            return value
+        current = parent
+    held = _find_inherited(obj, name)
+    return MISSING if held is None else held[1]
+
+
+def _find_inherited(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:
+    seen = {id(obj)}
+    stack = list(reversed(parents_of(obj)))
+    while stack:
+        holder = stack.pop()
+        if id(holder) in seen:
+            continue
+        seen.add(id(holder))
+        slots = holder.__dict__
+        if not slots:
+            holder._p_activate()
+        if name in slots:
+            return holder, slots[name]
+        stack.extend(reversed(parents_of(holder)))
+    return None

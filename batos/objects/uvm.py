@@ -1,0 +1,203 @@
+"""UvmObject: the one class of object. State and behaviour are slots; inheritance is delegation to parents.
+
+The slots *are* the instance's `__dict__`: reads and writes run at the speed of C with `persistent`'s own tracking of
+changes, and only a name that the object lacks reaches Python code (measured: docs/decisions.md). There is no
+`__setattr__`; what may be stored is checked when the object is stored.
+
+Attributes are read by `object.__getattribute__`, not by `Persistent`'s: beside a `__getattr__` the interpreter has a
+quick way for that one only (2.6 times faster). It does not load a ghost. A ghost has no slots, though, so the read of
+a slot misses and `__getattr__` loads the object; the class's own methods look for a slot first (`_Replaceable`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from persistent import Persistent
+
+from batos.errors import MessageNotUnderstood
+from batos.objects.containers import PLAIN, copied, storable
+from batos.objects.lookup import MISSING, find, inherited
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_RESERVED = ("__", "_p_", "_v_")
+
+
+class _Replaceable(Generic[P, R]):
+    """A method of the class whose place a slot of its name takes, own or inherited. An own slot of a loaded object is
+    found before this is asked, since this is no data descriptor."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], R]) -> None:
+        self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
+
+    def __get__(self, obj: UvmObject | None, owner: type | None = None) -> Callable[P, R]:
+        if obj is None:
+            return self.function  # type: ignore[return-value]  # as a function of the class, it takes the receiver too
+        held = find(obj, self.name)
+        return types.MethodType(self.function, obj) if held is None else held[1]
+
+
+class UvmObject(Persistent):
+    """A prototype object. `UvmObject(**{"parent*": other, "name": "x"})` makes one with these slots."""
+
+    __module__ = "batos.objects"
+    __getattribute__ = object.__getattribute__
+
+    def __init__(self, /, **slots: Any) -> None:
+        for name, value in slots.items():
+            self._slots[name] = value
+
+    @property
+    def _slots(self) -> SlotsView:
+        """A live mapping view of the object's own slots."""
+        return SlotsView(self)
+
+    # --- delegation: reached only when the instance, as far as it is loaded, and its class lack the name
+
+    def __getattr__(self, name: str) -> Any:
+        # Probes of copy, pickle, inspect and hasattr for special names end here: they must cost nothing and load nothing.
+        if name[:2] == "__" or name[:3] in ("_p_", "_v_"):
+            raise AttributeError(name)
+        slots = self.__dict__
+        if not slots:
+            self._p_activate()
+            if name in slots:
+                return slots[name]
+        value = inherited(self, name)
+        if value is not MISSING:
+            return value
+        held = find(self, "_doesNotUnderstand_")
+        if held is None or not callable(held[1]):
+            raise MessageNotUnderstood(self, name)
+        return held[1](self, name)
+
+    @_Replaceable
+    def _doesNotUnderstand_(self, selector: str) -> Any:
+        """Answer an access that found no slot; a slot of this name, own or inherited, takes its place.
+
+        :raises MessageNotUnderstood: always, as the default.
+        """
+        raise MessageNotUnderstood(self, selector)
+
+    # --- copying: never through the graph of persistent objects
+
+    @_Replaceable
+    def clone(self, /, **slots: Any) -> UvmObject:
+        """A new object with copies of the own slots; persistent values and parents are shared."""
+        return _cloned(self, {}, slots)
+
+    @_Replaceable
+    def derive(self, /, **slots: Any) -> UvmObject:
+        """A new object that has nothing but this one as its parent, and `slots`."""
+        return type(self)(**{"parent*": self, **slots})
+
+    @_Replaceable
+    def _clone_persistent_(self, /, **slots: Any) -> UvmObject:
+        """The message by which an object is cloned from inside the image."""
+        return _cloned(self, {}, slots)
+
+    def __copy__(self) -> UvmObject:
+        return _cloned(self, {}, {})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UvmObject:
+        """As `clone`: a copy that followed persistent values would be one of half the image."""
+        return _cloned(self, memo, {})
+
+    # --- storing
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._p_activate()
+        slots = self.__dict__
+        state: dict[str, Any] = {}
+        memo: dict[int, Any] = {}
+        for name, value in slots.items():
+            if type(value) in PLAIN or name[:3] == "_v_":
+                continue
+            stored = storable(value, f"slot {name!r}", memo)
+            if stored is not value:
+                state[name] = stored
+        # What was converted stays so in memory, else a later change of the plain container would be lost.
+        slots.update(state)
+        for name in slots:
+            if (name[:1] in "_" or "*" in name) and name[:3] != "_v_":  # `in`: the empty name too
+                check_slot(name, slots[name])
+        return {name: value for name, value in slots.items() if name[:3] != "_v_"}
+
+    def __repr__(self) -> str:
+        # Must neither load a ghost nor look up a slot.
+        oid = self._p_oid
+        return f"<UvmObject {oid.hex().lstrip('0') or '0'}>" if oid else "<UvmObject new>"
+
+
+class SlotsView(MutableMapping[str, Any]):
+    """An object's own slots as a mapping; writing through it writes the slot."""
+
+    __slots__ = ("_obj",)
+
+    def __init__(self, obj: UvmObject) -> None:
+        self._obj = obj
+
+    def _own(self) -> dict[str, Any]:
+        self._obj._p_activate()
+        return self._obj.__dict__
+
+    def __getitem__(self, name: str) -> Any:
+        if name[:3] == "_v_":
+            raise KeyError(name)
+        return self._own()[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        check_slot(name, value)
+        # By way of setattr, so that the change is registered; its C code takes any string as a name.
+        setattr(self._obj, name, value)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        delattr(self._obj, name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name[:3] != "_v_" and name in self._own()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name in self._own() if name[:3] != "_v_"])
+
+    def __len__(self) -> int:
+        return sum(name[:3] != "_v_" for name in self._own())
+
+    def __repr__(self) -> str:
+        return f"<slots of {self._obj!r}: {', '.join(self)}>"
+
+
+def check_slot(name: str, value: Any) -> None:
+    """Refuse names that are not a slot's, and parent slots that hold anything but objects.
+
+    :raises ValueError: for a reserved or malformed name.
+    :raises TypeError: for a parent slot with another value than a UvmObject or a tuple of them.
+    """
+    if not (isinstance(name, str) and name):
+        raise ValueError(f"a slot's name is a text that is not empty, got {name!r}")
+    if name.startswith(_RESERVED) or name == "_slots":
+        raise ValueError(f"{name!r} is a reserved name; slot names begin with neither '__', '_p_' nor '_v_', and '_slots' is the view")
+    if "*" in name[:-1] or name == "*":
+        raise ValueError(f"{name!r}: '*' stands only at the end of a slot's name, and marks a parent")
+    if name[-1] == "*":
+        parents = value if type(value) is tuple else (value,)
+        for parent in parents:
+            if not isinstance(parent, UvmObject):
+                raise TypeError(f"parent slot {name!r} holds a UvmObject or a tuple of them, not {type(parent).__name__}")
+
+
+def _cloned(obj: UvmObject, memo: dict[int, Any], slots: dict[str, Any]) -> UvmObject:
+    obj._p_activate()
+    new = type(obj).__new__(type(obj))
+    memo[id(obj)] = new
+    for name, value in obj.__dict__.items():
+        if name[:3] != "_v_":
+            new.__dict__[name] = copied(value, memo)
+    for name, value in slots.items():
+        new._slots[name] = value
+    return new
