@@ -1,0 +1,10 @@
+"""The living image: storage, units of work, ledger, journal, history.
+
+Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
+"""
+
+from batos.image.journal import Journal, JournalEntry
+from batos.image.ledger import Ledger, MissionTree, Newest
+from batos.image.living import LivingImage
+
+__all__ = ["Journal", "JournalEntry", "Ledger", "LivingImage", "MissionTree", "Newest"]

@@ -1,0 +1,247 @@
+"""The one thread by which everything is committed, in order.
+
+Two kinds of work arrive from the loop: *system transactions*, short functions of the root that are committed as a group
+(the batch is what arrived during the last round), and the commits of *units of work*. A round commits one group, then
+the units that waited. The loop's futures are resolved when the round's work is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+import ZODB
+from transaction import TransactionManager
+from transaction.interfaces import TransientError
+
+from batos.errors import ImageError, ImageFailed
+from batos.image.storage import is_broken
+
+log = structlog.get_logger("batos.image")
+
+SystemFunction = Callable[..., Any]
+_RETRIES = 5  # of a group that met a conflict with another process on the same storage
+_NOTE_BYTES = 1024  # of mission ids in the metadata of one group
+
+
+class _System:
+    __slots__ = ("args", "failed", "function", "future", "mission", "result")
+
+    def __init__(self, function: SystemFunction, args: tuple[Any, ...], mission: str, future: asyncio.Future[Any] | None) -> None:
+        self.function, self.args, self.mission, self.future = function, args, mission, future
+        self.result: Any = None
+        self.failed: BaseException | None = None
+
+
+class _Commit:
+    __slots__ = ("failed", "future", "result", "tm")
+
+    def __init__(self, tm: TransactionManager, future: asyncio.Future[Any]) -> None:
+        self.tm, self.future = tm, future
+        self.result: Any = None
+        self.failed: BaseException | None = None
+
+
+class Committer:
+    """Owns the commit thread and its connection. All methods are called on the loop's thread."""
+
+    def __init__(self, db: ZODB.DB, *, batch: int, on_failed: Callable[[BaseException], None]) -> None:
+        """
+        :param batch: system transactions in one group.
+        :param on_failed: called on the loop when the storage failed for good; the process must end.
+        """
+        self._db, self._batch, self._on_failed = db, batch, on_failed
+        self._loop = asyncio.get_running_loop()
+        self._systems: collections.deque[_System] = collections.deque()
+        self._commits: collections.deque[_Commit] = collections.deque()
+        self._deferred: collections.deque[_System] = collections.deque()
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
+        self._closing = False
+        self._failure: ImageFailed | None = None
+        self.stats = {"groups": 0, "system": 0, "units": 0, "conflicts": 0}
+        self._tm = TransactionManager(explicit=True)
+        self._connection = db.open(transaction_manager=self._tm)
+        self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
+        self._thread.start()
+
+    # --- on the loop
+
+    async def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Any:
+        """Run `function(root, *args)` in the next group; its result, once durable.
+
+        The function must be short, must not await, and may run more than once. Its result holds plain values only.
+        Cancelling the caller does not undo it.
+        """
+        self._check()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._systems.append(_System(function, args, mission, future))
+        self._wake.put(None)
+        return await future  # a caller that is cancelled cancels the future; the work goes on
+
+    def defer(self, function: SystemFunction, *args: Any) -> None:
+        """Run `function(root, *args)` with the next group that somebody waits for, or at close: for what recovery can redo."""
+        self._deferred.append(_System(function, args, "", None))
+        if len(self._deferred) >= self._batch:
+            self.flush()
+
+    def flush(self) -> None:
+        """Commit what was deferred, without waiting for another group to come."""
+        if self._deferred:  # only the thread takes from it: the deferred ride along with a group that does nothing else
+            self._systems.append(_System(_nothing, (), "", None))
+            self._wake.put(None)
+
+    async def commit(self, tm: TransactionManager) -> None:
+        """Commit a unit's transaction.
+
+        If the caller is cancelled meanwhile, this still returns (or raises) only after the thread is done with the
+        unit's connection, and then raises CancelledError: nobody may touch a connection that is being committed.
+        """
+        self._check()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._commits.append(_Commit(tm, future))
+        self._wake.put(None)
+        try:
+            await asyncio.shield(future)
+        except asyncio.CancelledError:
+            while not future.done():
+                try:
+                    await asyncio.wait([future])
+                except asyncio.CancelledError:
+                    continue
+            future.exception()  # retrieved: the cancellation is what the caller hears of
+            raise
+
+    async def close(self) -> None:
+        """Commit what is queued and deferred, then end the thread."""
+        self.flush()
+        self._closing = True
+        self._wake.put(None)
+        while self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
+
+    # --- on the committer thread
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wake.get()
+                while self._systems or self._commits:
+                    done: list[_System | _Commit] = []
+                    group = [self._systems.popleft() for _ in range(min(len(self._systems), self._batch))]
+                    commits = [self._commits.popleft() for _ in range(len(self._commits))]
+                    if group:
+                        riding = [self._deferred.popleft() for _ in range(len(self._deferred))]
+                        self._group([*riding, *group])
+                        done.extend(group)
+                    for commit in commits:
+                        self._unit(commit)
+                    done.extend(commits)
+                    if is_broken(self._db):
+                        self._die(done)
+                        self._loop.call_soon_threadsafe(_settle, done)
+                        return
+                    self._loop.call_soon_threadsafe(_settle, done)
+                # In this order: nothing is queued once `_closing` is set, and what was queued just before it has its wake-up.
+                if self._closing and not self._systems and not self._commits:
+                    return
+        finally:
+            if not is_broken(self._db):
+                self._connection.close()
+
+    def _group(self, group: list[_System]) -> None:
+        try:
+            self._try_group(group)
+        except BaseException as e:  # also a signal: this thread must live, or all that wait for it wait for ever
+            if is_broken(self._db):
+                for job in group:
+                    job.failed = e
+            elif len(group) == 1:
+                if group[0].future is None:
+                    log.error("deferred_failed", function=group[0].function.__qualname__, error=repr(e))
+                group[0].failed = e
+            else:  # isolate the one that fails; nothing of the group was committed
+                for job in group:
+                    self._group([job])
+
+    def _try_group(self, group: list[_System]) -> None:
+        for left in reversed(range(_RETRIES)):
+            try:
+                transaction = self._tm.begin()  # inside: where it fails, only abort() makes the next one possible
+                root = self._connection.root()
+                for job in group:
+                    job.result = job.function(root, *job.args)
+                transaction.user = _note(group)
+                self._tm.commit()
+            except TransientError:
+                self._tm.abort()
+                self.stats["conflicts"] += 1
+                if not left:
+                    raise
+            except BaseException:
+                self._tm.abort()
+                raise
+            else:
+                self.stats["groups"] += 1
+                self.stats["system"] += len(group)
+                return
+
+    def _unit(self, commit: _Commit) -> None:
+        try:
+            commit.tm.commit()
+            self.stats["units"] += 1
+        except TransientError as e:
+            self.stats["conflicts"] += 1
+            commit.failed = e
+        except BaseException as e:
+            commit.failed = e
+
+    def _die(self, done: list[_System | _Commit]) -> None:
+        cause = next((job.failed for job in done if job.failed is not None), None)
+        log.critical("storage_failed", error=repr(cause))
+        self._failure = ImageFailed(
+            f"the storage failed while committing ({cause!r}); whether that commit is on disk shows at the next start"
+        )
+        for job in done:
+            if job.failed is not None:  # nobody may take the storage's own error for a commit that did not happen
+                job.failed = self._failure
+        self._loop.call_soon_threadsafe(self._refuse_all)
+
+    def _refuse_all(self) -> None:
+        assert self._failure is not None
+        waiting: list[_System | _Commit] = [*self._systems, *self._commits]
+        self._systems.clear()
+        self._commits.clear()
+        for job in waiting:
+            job.failed = self._failure
+        _settle(waiting)
+        self._on_failed(self._failure)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing:
+            raise ImageError("the image is closed; nothing was changed")
+
+
+def _nothing(root: Any) -> None:
+    """What carries the deferred functions when nobody waits for a group."""
+
+
+def _settle(done: list[_System | _Commit]) -> None:
+    for job in done:
+        if job.future is not None and not job.future.done():
+            if job.failed is None:
+                job.future.set_result(job.result)
+            else:
+                job.future.set_exception(job.failed)
+                job.future.exception()  # a caller that was cancelled must not leave a "never retrieved" warning
+
+
+def _note(group: list[_System]) -> str:
+    missions = " ".join(dict.fromkeys(job.mission for job in group if job.mission))
+    return missions if len(missions) <= _NOTE_BYTES else missions[:_NOTE_BYTES].rsplit(" ", 1)[0] + " …"

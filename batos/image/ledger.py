@@ -1,0 +1,221 @@
+"""The ledger: the durable record of missions.
+
+Everything here is a short function of the root, run as a system transaction, or a read. A mission is acknowledged only
+when its `accept` is durable. `pending` holds every mission that is not final and maybe some that are: a cycle sets
+COMPLETE in its own transaction and never writes a shared set, `settle` cleans up afterwards.
+
+A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle and `fail` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from BTrees.OOBTree import OOBTree, OOTreeSet
+from persistent import Persistent
+
+from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
+from batos.image.journal import Journal
+from batos.objects import UvmObject
+
+ACCEPTED, COMPLETE, FAILED = "ACCEPTED", "COMPLETE", "FAILED"
+FINAL = (COMPLETE, FAILED)
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+
+DEFAULTS: dict[str, Any] = {
+    "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
+    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
+}  # fmt: skip
+"""Slots of the mission prototype; a mission holds only what differs."""
+
+
+class MissionTree(OOBTree):
+    """Missions by id. Small leaves: an accept rewrites one, and ids come in no order."""
+
+    __module__ = "batos.image"
+    max_leaf_size = 16
+    max_internal_size = 32
+
+
+class Ledger(Persistent):
+    """The root of the records of missions."""
+
+    __module__ = "batos.image"
+
+    def __init__(self, prototype: UvmObject) -> None:
+        """
+        :param prototype: the parent of every mission.
+        """
+        self.prototype = prototype
+        self.missions = MissionTree()
+        self.pending = OOTreeSet()
+        self.failures = OOBTree()
+        self.newest: Newest = Newest()
+
+
+class Newest(Persistent):
+    """Where the chain of missions begins. Each mission links to the one accepted before it: a list that costs one small
+    record an accept, whatever its length."""
+
+    __module__ = "batos.image"
+    mission: UvmObject | None = None
+
+
+def ledger_of(root: Any) -> Ledger:
+    """The ledger of an image."""
+    return root["ledger"]  # type: ignore[no-any-return]
+
+
+def mission_of(root: Any, id: str) -> UvmObject:
+    """The mission of that id.
+
+    :raises UnknownMission: if there is none.
+    """
+    try:
+        return ledger_of(root).missions[id]  # type: ignore[no-any-return]
+    except KeyError:
+        raise UnknownMission(f"no mission {id!r} in this image; `batos missions` lists them") from None
+
+
+# --- system transactions
+
+
+def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool) -> tuple[bool, dict[str, Any]]:
+    """Accept a mission, or find that it was accepted before.
+
+    :param options: slots that differ from the prototype's: persona, priority, deadline_s, origin, message.
+    :param begin: count its first attempt too, because it starts at once.
+    :returns: whether it is new, and its record (`describe`).
+    :raises MissionIdTaken: if the id names a mission with another brief.
+    """
+    ledger = ledger_of(root)
+    found = ledger.missions.get(id)
+    if found is not None:
+        if found.brief != brief or (found.message or None) != options.get("message"):
+            raise MissionIdTaken(f"the id {id!r} names another mission already (its brief begins {found.brief[:60]!r}); choose a new id")
+        return False, describe(found)
+    before = ledger.newest.mission
+    mission = UvmObject(
+        **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "journal": Journal(), "before": before},
+        number=1 if before is None else before.number + 1,
+        **{name: value for name, value in options.items() if DEFAULTS[name] != value},
+    )
+    if begin:
+        mission.attempts = 1
+    ledger.missions[id] = mission
+    ledger.pending.insert(id)
+    ledger.newest.mission = mission
+    return True, describe(mission)
+
+
+def begin_attempt(root: Any, id: str, limit: int) -> int:
+    """Count an attempt before it is made; its number.
+
+    :raises AttemptsExhausted: past `limit`: the mission may be what kills the daemon, so it is not tried again.
+    """
+    mission = mission_of(root, id)
+    if mission.attempts >= limit:
+        raise AttemptsExhausted(f"mission {id!r} was begun {mission.attempts} times and never ended; it is not tried again")
+    mission.attempts += 1
+    return int(mission.attempts)
+
+
+def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], final: bool) -> dict[str, Any] | None:
+    """Record a failed attempt; with `final`, the mission is FAILED.
+
+    :returns: None; or, if the mission is final already and stays as it is, its record: a cancellation or a deadline
+        can come while the commit is under way.
+    """
+    ledger, mission = ledger_of(root), mission_of(root, id)
+    if mission.state in FINAL:
+        return describe(mission)
+    record = UvmObject(mission=mission, error=_dumps(error), context=_dumps(context), at=time.time(), attempt=mission.attempts, final=final)
+    ledger.failures[f"{record.at:017.6f} {id}"] = record
+    if final:
+        mission.state, mission.error, mission.finished = FAILED, _dumps(error), record.at
+        settle(root, id)
+    return None
+
+
+def uncount_attempt(root: Any, id: str) -> None:
+    """Take back the count of an attempt that an orderly shutdown interrupted: it says nothing against the mission."""
+    mission = mission_of(root, id)
+    if mission.state not in FINAL and mission.attempts > 0:
+        mission.attempts -= 1
+
+
+def settle(root: Any, id: str) -> None:
+    """Take a final mission off the list of pending ones."""
+    pending = ledger_of(root).pending
+    if id in pending:
+        pending.remove(id)
+
+
+def recover(root: Any) -> list[dict[str, Any]]:
+    """The missions to resume, oldest first; the pending list is cleaned of those that are final."""
+    ledger = ledger_of(root)
+    missions = [ledger.missions[id] for id in ledger.pending]
+    for mission in missions:
+        if mission.state in FINAL:
+            ledger.pending.remove(mission.id)
+    return [describe(m) for m in sorted(missions, key=lambda m: m.number) if m.state not in FINAL]
+
+
+# --- inside a cycle's own transaction
+
+
+def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | None) -> None:
+    """Set COMPLETE and the result, in the cycle's own transaction: answer, effects and state are one commit."""
+    mission.state, mission.result, mission.finished = COMPLETE, _dumps(result), time.time()
+    if thought is not None:
+        mission.thought = thought
+
+
+# --- reads
+
+
+def describe(mission: UvmObject) -> dict[str, Any]:
+    """A mission as plain values."""
+    plain = {name: getattr(mission, name) for name in ("id", "brief", "accepted", "number", *DEFAULTS) if name != "thought"}
+    plain["result"] = json.loads(plain["result"]) if plain["result"] else None
+    plain["error"] = json.loads(plain["error"]) if plain["error"] else None
+    return plain
+
+
+def newest_first(root: Any) -> Iterator[UvmObject]:
+    """All missions, the last accepted first."""
+    mission = ledger_of(root).newest.mission
+    while mission is not None:
+        yield mission
+        mission = mission.before
+
+
+def counts(root: Any) -> dict[str, int]:
+    """How many missions were accepted, and how many are pending (at most)."""
+    ledger = ledger_of(root)
+    newest = ledger.newest.mission
+    return {"accepted": 0 if newest is None else newest.number, "pending": len(ledger.pending)}
+
+
+def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
+    """The failed attempts at a mission, oldest first."""
+    mission = mission_of(root, id)
+    first = f"{mission.accepted:017.6f}"
+    return [
+        {
+            "at": record.at,
+            "attempt": record.attempt,
+            "final": record.final,
+            "error": json.loads(record.error),
+            "context": json.loads(record.context),
+        }
+        for key, record in ledger_of(root).failures.items(min=first)
+        if key.endswith(" " + id) and record.mission is mission
+    ]
+
+
+def _dumps(value: Any) -> str:
+    return _COMPACT.encode(value)

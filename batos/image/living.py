@@ -1,0 +1,106 @@
+"""LivingImage: the image as the rest of BAT OS uses it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+
+from batos.errors import BatosSignal
+from batos.image import genesis, ledger
+from batos.image.committer import Committer, SystemFunction
+from batos.image.storage import check_format, file_path, open_database, sync_to_disk
+from batos.image.unit import Idle, Unit, snapshot, unit_of_work
+
+log = structlog.get_logger("batos.image")
+
+
+class LivingImage:
+    """The open image: one committer, many units of work.
+
+    `await LivingImage.open(...)` makes or recovers it; `await close()` commits what is queued and lets go of the file.
+    """
+
+    def __init__(self, uri: str, db: Any, committer: Committer) -> None:
+        self.uri, self.db, self.committer = uri, db, committer
+        self._idle: Idle = collections.deque()
+
+    @classmethod
+    async def open(
+        cls,
+        uri: str,
+        *,
+        steps: Sequence[genesis.Step] = (),
+        cache_size: int = 2000,
+        units: int = 64,
+        batch: int = 512,
+        on_failed: Callable[[BaseException], None] | None = None,
+    ) -> LivingImage:
+        """
+        :param steps: what each layer adds at genesis.
+        :param units: units of work open at once.
+        :param on_failed: called once the storage failed for good (see `Committer`).
+        :raises ImageError: one of its kinds.
+        """
+        db = await asyncio.to_thread(open_database, uri, cache_size=cache_size, pool_size=units + 16)
+        try:
+            with snapshot(db) as root:
+                check_format(root, uri)
+            committer = Committer(db, batch=batch, on_failed=on_failed or _raise)
+        except BaseException:
+            db.close()
+            raise
+        image = cls(uri, db, committer)
+        try:
+            new = await image.system(genesis.awaken, tuple(steps))
+            path = file_path(uri)
+            if new and path:
+                await asyncio.to_thread(sync_to_disk, path)
+        except BaseException:
+            await image.close()
+            raise
+        log.info("image_open", uri=uri, objects=len(db.storage), new=new)
+        return image
+
+    async def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Any:
+        """Run `function(root, *args)` as a system transaction; its result, once durable."""
+        return await self.committer.system(function, *args, mission=mission)
+
+    def unit(self) -> contextlib.AbstractAsyncContextManager[Unit]:
+        """One unit of work: commits at a normal exit unless doomed, aborts otherwise."""
+        return unit_of_work(self._idle, self.db, self.committer)
+
+    def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Any]:
+        """The root as of now, for reading."""
+        return snapshot(self.db, at=at)
+
+    def read(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(root, *args)` on a snapshot."""
+        with snapshot(self.db) as root:
+            return function(root, *args)
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of the image."""
+        return {
+            "uri": self.uri,
+            "objects": len(self.db.storage),
+            "bytes": self.db.getSize(),
+            **self.read(ledger.counts),
+            **self.committer.stats,
+        }
+
+    async def close(self) -> None:
+        """Commit what is queued, then close the storage."""
+        await self.committer.close()
+        for _, connection in self._idle:
+            connection.close()
+        self.db.close()
+
+
+def _raise(failure: BaseException) -> None:
+    assert isinstance(failure, BatosSignal)
+    raise failure

@@ -1,0 +1,202 @@
+"""Opening the storage behind the image: by URI, with every refusal saying what to do.
+
+Storages come from zodburi (`file://`, `zeo://`, `postgres://`, ...). This module knows their pitfalls, not what is in them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import pickle
+import struct
+from typing import Any
+
+import ZODB
+from zc.lockfile import LockError
+from ZODB import POSException
+from ZODB.FileStorage.format import CorruptedError
+
+from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
+from batos.image.tail import check_tail
+
+POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is committed, for ever
+FORMAT = 1  # of the image's root; a higher number in a file means a newer BAT OS wrote it
+_DAMAGE = (
+    CorruptedError,
+    POSException.POSError,
+    pickle.UnpicklingError,
+    ValueError,
+    LookupError,
+    EOFError,
+    AttributeError,
+    TypeError,
+    struct.error,
+)  # what reading a damaged file comes to: FileStorage has no checksums, so the noise is first noticed by whoever reads it
+_RECOVER = "restore a backup, or salvage what is whole with `python -m ZODB.fsrecover DAMAGED NEW`; the file was left as it is"
+
+
+def file_path(uri: str) -> pathlib.Path | None:
+    """The path of a `file://` image; None for other storages."""
+    if not uri.startswith("file://"):
+        return None
+    return pathlib.Path(os.path.normpath(uri[len("file://") :].split("?", 1)[0]))
+
+
+def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool = False) -> ZODB.DB:
+    """Open the database behind `uri`.
+
+    :param cache_size: objects that a connection keeps loaded (a loaded object takes about 1 KiB a connection).
+    :param pool_size: connections open at once; ZODB only warns above it.
+    :raises ImageError: one of its kinds, naming file, cause and remedy. A damaged file is never changed.
+    :raises ConfigError: for a URI that no storage answers to.
+    """
+    path = file_path(uri)
+    if path and read_only:
+        uri = f"file://{path}?read_only=1"
+    if path and not read_only:
+        _make_folder(path.parent)
+    factory, options = _resolve(uri)
+    options.update(cache_size=cache_size, pool_size=pool_size, pool_timeout=POOL_TIMEOUT_S)
+    try:
+        if path and not read_only and path.exists():
+            check_tail(path)
+        return _open(factory, options)
+    except LockError:
+        raise ImageLocked(
+            f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
+        ) from None
+    except FileNotFoundError:
+        raise ImageError(f"there is no image at {path or uri}; `batos run` makes one") from None
+    except POSException.ReadOnlyError:
+        raise ImageError(f"the image {path or uri} can only be read; give the daemon a folder it may write to") from None
+    except _DAMAGE as e:
+        if path:
+            raise damaged(uri, e) from e
+        raise ImageError(f"the image {uri} cannot be opened ({type(e).__name__}: {e}); check its server and its address") from e
+    except OSError as e:
+        what = os.strerror(e.errno) if e.errno else str(e)
+        raise ImageError(f"the image {path or uri} cannot be opened: {what}; check owner, permissions and free space") from e
+
+
+def damaged(uri: str, cause: Exception) -> ImageDamaged:
+    """The refusal of an image that cannot be read."""
+    return ImageDamaged(f"the image {file_path(uri) or uri} is damaged ({type(cause).__name__}: {cause}); {_RECOVER}")
+
+
+def check_format(root: Any, uri: str) -> None:
+    """Refuse an image that a newer BAT OS wrote.
+
+    :raises ImageTooNew: and nothing was changed.
+    :raises ImageDamaged: if the root's record cannot be read.
+    """
+    try:
+        found = root.get("format")
+    except _DAMAGE as e:
+        raise damaged(uri, e) from e
+    if found is not None and (not isinstance(found, int) or found > FORMAT):
+        raise ImageTooNew(
+            f"the image {uri} has format {found}, this BAT OS knows formats up to {FORMAT}; upgrade BAT OS, the image is untouched"
+        )
+
+
+def probe(uri: str) -> dict[str, Any]:
+    """Look at an image without changing it, also beside a running daemon (a file's view is frozen at this moment).
+
+    :returns: `format`, `objects`, `bytes`, `locked` (a daemon has it open), `exists`.
+    :raises ImageError: as `open_database`.
+    """
+    path = file_path(uri)
+    if path and not path.exists():
+        return {"exists": False, "locked": False, "objects": 0, "bytes": 0, "format": FORMAT}
+    locked = path is not None and _is_locked(path)
+    db = open_database(uri, cache_size=400, pool_size=7, read_only=True)
+    try:
+        with db.transaction() as connection:
+            root = connection.root()
+            check_format(root, uri)
+            return {
+                "exists": True,
+                "locked": locked,
+                "objects": len(db.storage),
+                "bytes": db.getSize(),
+                "format": root.get("format", FORMAT),
+            }
+    finally:
+        db.close()
+
+
+def sync_to_disk(path: pathlib.Path) -> None:
+    """fsync a file and its folder. ZODB never syncs the folder, so a new file's name could be lost in a power cut."""
+    for target, flags in ((path, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
+        fd = os.open(target, flags)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def is_broken(db: ZODB.DB) -> bool:
+    """Whether the storage closed itself: FileStorage does so after an error past the point of no return."""
+    file = getattr(db.storage, "_file", None)
+    return file is not None and bool(file.closed)
+
+
+def _resolve(uri: str) -> tuple[Any, dict[str, Any]]:
+    import zodburi  # late: it imports every storage there is
+
+    scheme = uri.split("://", 1)[0] if "://" in uri else ""
+    if not scheme:
+        raise ConfigError(f"image {uri!r} is no URI; use file:///path/to/live_image.fs, zeo:// or postgres://")
+    try:
+        return zodburi.resolve_uri(uri)  # type: ignore[no-any-return]
+    except zodburi.UnknownDatabaseKeywords as e:
+        raise ConfigError(f"image {uri!r}: unknown options {', '.join(e.kw)}") from None
+    except KeyError:
+        raise ConfigError(
+            f"no storage answers to {scheme}:// (image {uri!r}); file:// is built in, zeo:// and postgres:// are extras"
+        ) from None
+    except ValueError as e:
+        raise ConfigError(f"image {uri!r}: {e}") from None
+
+
+def _open(factory: Any, options: dict[str, Any], again: bool = True) -> ZODB.DB:
+    storage = factory()
+    try:
+        return ZODB.DB(storage, **options)
+    except BaseException as e:
+        storage.close()
+        if again and isinstance(e, POSException.ReadConflictError):
+            # A zero-filled tail after a power cut: FileStorage cut it off but kept transaction id 0; a second open is right.
+            return _open(factory, options, again=False)
+        raise
+
+
+def _make_folder(folder: pathlib.Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise ImageError(f"the folder {folder} of the image cannot be made: {e.strerror}; name another with --data") from None
+
+
+def _is_locked(path: pathlib.Path) -> bool:
+    import zc.lockfile
+
+    lock = path.with_name(path.name + ".lock")
+    if not lock.exists():
+        return False
+    try:
+        zc.lockfile.SimpleLockFile(str(lock)).close()
+    except LockError:
+        return True
+    except OSError as e:
+        return e.errno in (errno.EACCES, errno.EROFS)
+    return False
+
+
+def _holder(path: pathlib.Path | None) -> str:
+    try:
+        pid = path.with_name(path.name + ".lock").read_text().strip() if path else ""
+    except OSError:
+        pid = ""
+    return f" (process {pid})" if pid.isdigit() else ""

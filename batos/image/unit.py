@@ -1,0 +1,94 @@
+"""A unit of work: one attempt at a mission, with one connection and one explicit transaction.
+
+Never the thread-local `transaction`. All persistent objects of a unit are dead after it: hand out plain values.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import ZODB
+from transaction import TransactionManager
+from transaction.interfaces import NoTransaction
+
+from batos.image.committer import Committer
+
+Pair = tuple[TransactionManager, Any]
+Idle = collections.deque[Pair]
+"""Connections between two units: opening one costs more than a small commit. They are used in turn and few are kept,
+since every commit is noted for each connection until it is used again."""
+IDLE_LIMIT = 16
+
+
+_NOTE = 1000  # characters
+
+
+class Unit:
+    """What a cycle sees of its transaction."""
+
+    def __init__(self, connection: Any, tm: TransactionManager) -> None:
+        self.connection = connection
+        self.root = connection.root()
+        self._tm = tm
+
+    def note(self, mission: str, text: str) -> None:
+        """Name the mission and what was done, in the metadata of every revision this unit makes."""
+        transaction = self._tm.get()
+        transaction.user = mission
+        transaction.note(text[:_NOTE].encode("utf-8", "replace").decode())  # a storage refuses what is too long or no UTF-8
+
+    def doom(self) -> None:
+        """Make sure that nothing of this unit is ever committed."""
+        self._tm.doom()
+
+    def get(self, oid: bytes) -> Any:
+        """The object of that id in this unit's view (KeyError if there is none)."""
+        return self.connection.get(oid)
+
+
+@contextlib.asynccontextmanager
+async def unit_of_work(idle: Idle, db: ZODB.DB, committer: Committer) -> AsyncIterator[Unit]:
+    """Commit at a normal exit unless doomed; abort otherwise.
+
+    :param idle: connections that no unit uses; one is taken from here, and comes back.
+    :raises transaction.interfaces.TransientError: out of the exit, for a conflict: nothing was committed.
+    """
+    tm, connection = idle.popleft() if idle else _opened(db)
+    try:
+        tm.begin()
+        unit = Unit(connection, tm)
+        yield unit
+        if not tm.isDoomed():
+            await committer.commit(tm)
+    finally:
+        with contextlib.suppress(NoTransaction):  # after a commit there is none; after a failure the connection is still joined
+            tm.abort()
+        if len(idle) < IDLE_LIMIT:
+            connection.cacheGC()
+            idle.append((tm, connection))
+        else:
+            connection.close()
+
+
+def _opened(db: ZODB.DB) -> Pair:
+    tm = TransactionManager(explicit=True)
+    return tm, db.open(transaction_manager=tm)
+
+
+@contextlib.contextmanager
+def snapshot(db: ZODB.DB, *, at: Any = None) -> Iterator[Any]:
+    """The root as of now (or of `at`, a transaction id or UTC datetime), for reading; nothing is committed.
+
+    It never waits for a mission, nor a mission for it.
+    """
+    tm = TransactionManager(explicit=True)
+    connection = db.open(transaction_manager=tm, at=at)
+    try:
+        tm.begin()
+        yield connection.root()
+    finally:
+        tm.abort()
+        connection.close()
