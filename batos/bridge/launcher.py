@@ -1,0 +1,34 @@
+"""Starts a program that must not outlive the process which started it. Run by path, needs nothing of BAT OS.
+
+    python -I -S launcher.py PARENT_PID [NAME=VALUE ...] -- PROGRAM [ARGUMENT ...]
+
+Linux sends the program SIGTERM when its parent dies, however it dies (PR_SET_PDEATHSIG survives the exec). SIGTERM and not
+SIGKILL: `ollama serve` then takes its runners with it.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    parent, rest = int(sys.argv[1]), sys.argv[2:]
+    cut = rest.index("--")
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        sys.exit(1)  # it died before the line above
+    for pair in rest[:cut]:
+        name, _, value = pair.partition("=")
+        os.environ[name] = value
+    program = rest[cut + 1 :]
+    os.execv(program[0], program)  # noqa: S606 - no shell is wanted
+
+
+if __name__ == "__main__":
+    main()

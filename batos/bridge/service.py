@@ -1,0 +1,282 @@
+"""The Ollama server: one that answers is used as it is; else one is started, watched over, and stopped with the daemon.
+
+The child runs on a free loopback port with its models under the data folder. It is started again when it dies, on the same
+port. A daemon that is killed takes it along (see `launcher`); what is left all the same is stopped at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Literal
+
+import structlog
+
+from batos.bridge.client import connect
+from batos.bridge.processes import Note, claim
+from batos.config import Settings
+from batos.errors import OllamaUnavailable
+
+log = structlog.get_logger(__name__)
+
+State = Literal["stopped", "starting", "external", "running", "restarting"]
+
+DEFAULT_HOST = "127.0.0.1:11434"
+PROBE_S = 3.0  # time for a server to say its version
+POLL_S = 0.05  # between two questions whether a starting server answers
+BACKOFF_S, BACKOFF_LIMIT_S = 0.25, 30.0  # before the first restart, doubled up to the limit
+STEADY_S = 60.0  # a child that lived this long starts the backoff anew
+PORT_ATTEMPTS = 3  # another process may take the free port before Ollama does
+STOP_S = 5.0
+LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside at the start
+LOG_TAIL = 600  # characters of it that an error shows
+NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one that runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A model in memory; sizes in bytes."""
+
+    name: str
+    digest: str
+    size: int
+    size_vram: int
+    context: int
+    expires_at: datetime | None
+
+
+def find_binary(settings: Settings) -> Path | None:
+    """The `ollama` to start: on PATH, built in this checkout, or in the data folder."""
+    root = Path(__file__).parents[2]
+    on_path = shutil.which("ollama")
+    places = [Path(on_path)] if on_path else []
+    places += [root / "build" / "ollama" / "bin" / "ollama", settings.data / "bin" / "ollama"]
+    return next((p for p in places if os.access(p, os.X_OK) and p.is_file()), None)
+
+
+async def version_at(host: str) -> str | None:
+    """The version of the Ollama at `host`; None where none answers within `PROBE_S`."""
+    import httpx
+
+    async with connect(host) as client:
+        try:
+            async with asyncio.timeout(PROBE_S):
+                # AsyncClient has no call for the version; its address and connections are the ones to ask with.
+                reply = await client._client.get("/api/version")
+                return str(reply.raise_for_status().json()["version"])
+        except (TimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
+            return None
+
+
+class OllamaService:
+    """Finds or runs the server. `start` says where it is; `stop` ends what `start` started."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._folder = settings.data / "ollama"
+        self._note_path = self._folder / "child.json"
+        self._state: State = "stopped"
+        self._host = self._version = ""
+        self._port = 0
+        self._restarts = 0
+        self._child: asyncio.subprocess.Process | None = None
+        self._note: Note | None = None
+        self._claim: IO[str] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> State:
+        """`external`: someone else's server; `running`: the own child; `restarting`: it died and is being started again."""
+        return self._state
+
+    @property
+    def host(self) -> str:
+        """Address of the server; the same after a restart. Empty before `start`."""
+        return self._host
+
+    @property
+    def version(self) -> str:
+        """Version of the server, as it said at its start."""
+        return self._version
+
+    @property
+    def restarts(self) -> int:
+        """How often the child died and was started again."""
+        return self._restarts
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the child, where there is one."""
+        return self._child.pid if self._child is not None else None
+
+    async def start(self) -> str:
+        """Find a server or start one; answers its address.
+
+        :raises OllamaUnavailable: where none answers and none can be started, with the remedy.
+        :raises ConfigError: where `ollama_host` is no address.
+        """
+        named = self._settings.ollama_host
+        self._state = "starting"
+        try:
+            version = await version_at(named or DEFAULT_HOST)
+            if version is not None:
+                self._state, self._host, self._version = "external", named or DEFAULT_HOST, version
+                return self._host
+            binary = find_binary(self._settings)
+            if binary is None:
+                raise OllamaUnavailable(f"no Ollama answers at {named or DEFAULT_HOST}, and there is no `ollama` to start: {NO_BINARY}")
+            if named:
+                log.warning("no Ollama answers at the given address; starting one", ollama_host=named, binary=str(binary))
+            await self._start_child(binary)
+        except BaseException:
+            await self.stop()
+            raise
+        return self._host
+
+    async def stop(self) -> None:
+        """End the child, its runners included. A server that was found is left alone."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            await asyncio.wait([watcher])
+        child, self._child = self._child, None
+        if child is not None and child.returncode is None:
+            child.send_signal(signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(child.wait(), STOP_S)
+        await self._clear_group()
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+        self._state = "stopped"
+
+    async def resident(self) -> list[Resident]:
+        """The models in the server's memory.
+
+        :raises OllamaUnavailable: where it does not answer.
+        """
+        import httpx
+        from ollama import ResponseError
+
+        async with connect(self._host) as client:
+            try:
+                listed = await client.ps()
+            except (ConnectionError, httpx.HTTPError, ResponseError, ValueError) as e:
+                raise OllamaUnavailable(f"Ollama at {self._host} does not say what is in memory: {e}") from e
+        return [
+            Resident(m.name or m.model or "", m.digest or "", int(m.size or 0), int(m.size_vram or 0), m.context_length or 0, m.expires_at)
+            for m in listed.models
+        ]
+
+    # --- the child
+
+    async def _start_child(self, binary: Path) -> None:
+        self._claim = await asyncio.to_thread(claim, self._folder / "child.lock")
+        if self._claim is None:
+            raise OllamaUnavailable(f"another daemon runs an Ollama in {self._folder}; stop it, or give this one another data folder")
+        left = Note.read(self._note_path)
+        if left is not None and (ended := await asyncio.to_thread(left.end)):
+            log.warning("stopped what a former daemon left behind", pid=left.pid, processes=ended)
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            self._port = _free_port()
+            self._host = f"127.0.0.1:{self._port}"
+            try:
+                await self._spawn(binary)
+                break
+            except OllamaUnavailable:
+                await self._clear_group()
+                if attempt == PORT_ATTEMPTS or "address already in use" not in self._log_tail():
+                    raise
+        self._state = "running"
+        self._watcher = asyncio.create_task(self._watch(binary), name="ollama-watcher")
+
+    async def _spawn(self, binary: Path) -> None:
+        """Start the child and wait until it answers.
+
+        :raises OllamaUnavailable: when it ends or stays silent, with the end of its log.
+        """
+        launcher = Path(__file__).with_name("launcher.py")
+        with self._open_log() as output:
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", str(launcher), str(os.getpid()), *self._environment(), "--", str(binary), "serve",
+                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        self._note = Note.of(self._child.pid)
+        self._note.write(self._note_path)
+        deadline = time.monotonic() + self._settings.ollama_start_s
+        while (version := await version_at(self._host)) is None:
+            if self._child.returncode is not None:
+                raise OllamaUnavailable(f"{binary} ended with status {self._child.returncode} at its start: {self._log_tail()}")
+            if time.monotonic() > deadline:
+                limit = f"{self._settings.ollama_start_s:g} s (ollama_start_s)"
+                raise OllamaUnavailable(f"{binary} did not answer at {self._host} within {limit}: {self._log_tail()}")
+            await asyncio.sleep(POLL_S)
+        self._version = version
+        log.info("ollama started", host=self._host, version=version, pid=self._child.pid)
+
+    def _environment(self) -> list[str]:
+        """What the child needs to know, as NAME=VALUE; its keys are kept in the data folder too."""
+        return [
+            f"OLLAMA_HOST={self._host}",
+            f"OLLAMA_MODELS={self._folder / 'models'}",
+            f"OLLAMA_NUM_PARALLEL={self._settings.inference_concurrency}",
+            f"HOME={self._folder}",
+        ]
+
+    async def _watch(self, binary: Path) -> None:
+        """Start the child again whenever it dies."""
+        backoff = BACKOFF_S
+        while self._child is not None:
+            born = time.monotonic()
+            status = await self._child.wait()
+            self._state = "restarting"
+            if time.monotonic() - born > STEADY_S:
+                backoff = BACKOFF_S
+            log.error("ollama died; starting it again", status=status, backoff_s=backoff)
+            while True:
+                await self._clear_group()
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, BACKOFF_LIMIT_S)
+                try:
+                    await self._spawn(binary)
+                    break
+                except (OllamaUnavailable, OSError) as e:
+                    log.error("ollama could not be started again", error=str(e), backoff_s=backoff)
+            self._restarts += 1
+            self._state = "running"
+
+    async def _clear_group(self) -> None:
+        """End what the child left in its group: runners outlive a server that was killed."""
+        note, self._note = self._note, None
+        if note is not None:
+            await asyncio.to_thread(note.end)
+            self._note_path.unlink(missing_ok=True)
+
+    def _open_log(self) -> IO[bytes]:
+        path = self._settings.data / "logs" / "ollama.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(".log.1"))
+        return path.open("ab")
+
+    def _log_tail(self) -> str:
+        path = self._settings.data / "logs" / "ollama.log"
+        try:
+            return path.read_text("utf-8", "replace")[-LOG_TAIL:].strip()
+        except OSError:
+            return ""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

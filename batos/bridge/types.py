@@ -1,0 +1,70 @@
+"""What an inference is, for the parts that want one and the parts that do one.
+
+Pure values and one protocol: mind, memory and the benches depend on this module only, so that they can be given
+`bridge.client.OllamaInference` or anything else that answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One inference: everything that decides its answer.
+
+    `schema` is a JSON schema that the answer must have the form of; `options` are Ollama's (`num_ctx`, `num_predict`,
+    `temperature`, `seed`, `stop` ...) as pairs sorted by name.
+    """
+
+    model: str
+    system: str
+    user: str
+    schema: dict[str, Any] | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """An answer with what it cost. Times in milliseconds; `digest` is that of the model that answered.
+
+    `done_reason` is Ollama's (`stop`: the model ended; `length`: `num_predict` ended it), or `cut` where the bridge ended a
+    runaway generation.
+    """
+
+    text: str
+    model: str
+    digest: str = ""
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    load_ms: float = 0.0
+    total_ms: float = 0.0
+    done_reason: str = "stop"
+
+
+@runtime_checkable
+class Inference(Protocol):
+    """Something that thinks. `bridge.client.OllamaInference` is the real one."""
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        """Answer `request`; `on_text` gets each piece of text as it comes.
+
+        :raises InferenceFailed: with its cause; cancelling the caller stops the generation on the server.
+        """
+        ...
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        """One vector for each text, in order.
+
+        :raises InferenceFailed: with its cause.
+        """
+        ...
+
+    async def digest(self, model: str) -> str:
+        """The content digest of a model.
+
+        :raises InferenceFailed: with cause `model_missing` where there is no such model.
+        """
+        ...

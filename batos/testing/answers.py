@@ -1,0 +1,102 @@
+"""What a scripted Ollama says when nobody told it: deterministic, sane, and of the form that was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import re
+from typing import Any
+
+DIMENSIONS = 384
+_WORD = re.compile(r"\w+", re.UNICODE)
+_PIECE = re.compile(r"\s*\S+|\s+$")
+
+
+def default_answer(request: dict[str, Any]) -> str:
+    """The answer to a chat request: JSON of its `format`, else a text that quotes the user's words."""
+    asked = user_text(request)
+    schema = request.get("format")
+    if isinstance(schema, dict):
+        return json.dumps(_instance(schema, schema, _words(asked)), ensure_ascii=False)
+    if schema == "json":
+        return json.dumps({"answer": " ".join(_words(asked)[:12])}, ensure_ascii=False)
+    return f"You said: {' '.join(asked.split())[:200]}. One thing follows from it, and here it is in plain words."
+
+
+def user_text(request: dict[str, Any]) -> str:
+    """The last message of the user."""
+    messages = request.get("messages") or []
+    return next((str(m.get("content", "")) for m in reversed(messages) if m.get("role") == "user"), "")
+
+
+def pieces(text: str) -> list[str]:
+    """A text in parts, as a stream brings it; a piece counts as a token."""
+    return _PIECE.findall(text)
+
+
+def embedding(text: str) -> list[float]:
+    """A unit vector that depends on the words of the text: shared words make vectors alike."""
+    total = [0.0] * DIMENSIONS
+    for word in _words(text.lower()) or [text]:
+        seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+        draw = random.Random(seed)
+        for i in range(DIMENSIONS):
+            total[i] += draw.gauss(0, 1)
+    length = math.sqrt(sum(x * x for x in total))
+    return [x / length for x in total]
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text)
+
+
+def _instance(schema: dict[str, Any], root: dict[str, Any], words: list[str], name: str = "") -> Any:
+    """A value of a JSON schema: the subset that Ollama turns into grammars."""
+    if "$ref" in schema:
+        return _instance(_resolve(str(schema["$ref"]), root), root, words, name)
+    for choice in ("anyOf", "oneOf"):
+        if schema.get(choice):
+            return _instance(schema[choice][0], root, words, name)
+    if schema.get("allOf"):
+        merged: dict[str, Any] = {}
+        for part in schema["allOf"]:
+            merged |= part
+        return _instance(merged, root, words, name)
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = schema.get("type", "object" if "properties" in schema else "string")
+    if isinstance(kind, list):
+        kind = kind[0]
+    if kind == "object":
+        return {key: _instance(part, root, words, key) for key, part in schema.get("properties", {}).items()}
+    if kind == "array":
+        count = max(int(schema.get("minItems", 0)), min(2, int(schema.get("maxItems", 2))))
+        items = schema.get("items", {})
+        return [_instance(items, root, [*words[i:], str(i + 1)], name) for i in range(count)]
+    return _scalar(kind, schema, words, name)
+
+
+def _scalar(kind: str, schema: dict[str, Any], words: list[str], name: str) -> Any:
+    if kind in ("integer", "number"):
+        low = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+        value = min(low, schema["maximum"]) if "maximum" in schema else low
+        return int(value) if kind == "integer" else float(value)
+    if kind == "boolean":
+        return True
+    if kind == "null":
+        return None
+    text = " ".join([name.replace("_", " "), *words[:8]]).strip() or "text"
+    text += "." * max(0, int(schema.get("minLength", 0)) - len(text))
+    return text[: int(schema.get("maxLength", len(text)))]
+
+
+def _resolve(pointer: str, root: dict[str, Any]) -> dict[str, Any]:
+    found: Any = root
+    for part in pointer.removeprefix("#/").split("/"):
+        found = found[part.replace("~1", "/").replace("~0", "~")]
+    assert isinstance(found, dict)
+    return found

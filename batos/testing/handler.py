@@ -1,0 +1,256 @@
+"""The HTTP side of a scripted Ollama: Ollama's paths and shapes, chunked NDJSON, and the faults."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any
+
+from batos.testing.answers import embedding, pieces
+from batos.testing.models import DETAILS, MADE_AT, base, build, sha256, tagged
+from batos.testing.script import Fault, WaitKind
+
+if TYPE_CHECKING:
+    from batos.testing.scripted import ScriptedOllama
+
+TOKEN_NS = 1_000_000  # what a token claims to cost
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    owner: ScriptedOllama
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def setup(self) -> None:
+        super().setup()
+        self.owner.connections.add(self.connection)
+
+    def finish(self) -> None:
+        self.owner.connections.discard(self.connection)
+        super().finish()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet: `owner.requests` is the log."""
+
+    def do_GET(self) -> None:
+        self._answer(b"")
+
+    def do_HEAD(self) -> None:
+        self.owner.record("HEAD", self.path, b"")
+        self._empty(200 if self.path.removeprefix("/api/blobs/") in self.owner.blobs else 404)
+
+    def do_POST(self) -> None:
+        self._answer(self._body())
+
+    def do_DELETE(self) -> None:
+        self._answer(self._body())
+
+    # --- one request
+
+    def _answer(self, body: bytes) -> None:
+        if self.path.startswith("/api/blobs/"):
+            return self._blob(body)
+        request = self.owner.record(self.command, self.path, body)
+        if body and not request and body.strip() != b"{}":
+            return self._json(400, {"error": "unexpected EOF"})
+        fault = self.owner.script.fault_for(self.path, request)
+        if fault is not None and self._early(fault):
+            return None
+        serve = {
+            "/api/version": self._version, "/api/tags": self._tags, "/api/ps": self._ps, "/api/show": self._show,
+            "/api/create": self._create, "/api/pull": self._pull, "/api/copy": self._copy, "/api/delete": self._delete,
+            "/api/embed": self._embed,
+        }  # fmt: skip
+        if self.path == "/api/chat":
+            return self._chat(request, fault)
+        if self.path not in serve:
+            return self._json(404, {"error": "404 page not found"})
+        return serve[self.path](request)
+
+    def _early(self, fault: Fault) -> bool:
+        """Play a fault that comes before any answer; False where the answer itself plays it, or goes on after it."""
+        if fault.kind == "refuse":
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not a goodbye
+            self.connection.close()
+        elif fault.kind in ("status_404", "status_500"):
+            code = int(fault.kind.removeprefix("status_"))
+            self._json(code, {"error": "model not found" if code == 404 else "the model runner ended unexpectedly"})
+        elif fault.kind == "junk":
+            self._raw(200, b"<html>this is no JSON\n", "application/x-ndjson")
+        elif fault.kind == "hang":
+            self._wait("good")
+        elif fault.kind == "slow":
+            return not (self._wait("release") if fault.seconds is None else self._wait("seconds", fault.seconds))
+        else:
+            return False
+        return True
+
+    def _chat(self, request: dict[str, Any], fault: Fault | None) -> None:
+        name = tagged(str(request.get("model", "")))
+        if name not in self.owner.models:
+            return self._json(404, {"error": f"model '{request.get('model')}' not found"})
+        if not self._wait("held"):
+            return None
+        self.owner.resident[name] = self.owner.models[name]
+        if not request.get("messages"):
+            return self._json(200, _part(name, "", done=True, done_reason="load"))
+        tokens = pieces(self.owner.script.answer_for(request))
+        limit = int((request.get("options") or {}).get("num_predict", -1))
+        cut = 0 <= limit < len(tokens)
+        tokens = tokens[:limit] if cut else tokens
+        asked = sum(len(pieces(str(m.get("content", "")))) for m in request["messages"])
+        end = _part(
+            name, "", done=True, done_reason="length" if cut else "stop", total_duration=len(tokens) * TOKEN_NS, load_duration=TOKEN_NS,
+            prompt_eval_count=asked, prompt_eval_duration=TOKEN_NS, eval_count=len(tokens), eval_duration=len(tokens) * TOKEN_NS,
+        )  # fmt: skip
+        if fault is not None and fault.kind == "cut":
+            self._stream([_part(name, t) for t in tokens[: max(1, len(tokens) // 2)]], whole=False)
+        elif request.get("stream", True):
+            self._stream([*(_part(name, t) for t in tokens), end])
+        else:
+            end["message"]["content"] = "".join(tokens)
+            self._json(200, end)
+        return None
+
+    def _embed(self, request: dict[str, Any]) -> None:
+        name = tagged(str(request.get("model", "")))
+        if name not in self.owner.models:
+            return self._json(404, {"error": f"model '{request.get('model')}' not found"})
+        given = request.get("input", [])
+        texts = [given] if isinstance(given, str) else given
+        self.owner.resident[name] = self.owner.models[name]
+        vectors = [embedding(str(t)) for t in texts]
+        return self._json(
+            200, {"model": name, "embeddings": vectors, "total_duration": 1, "load_duration": 1, "prompt_eval_count": len(texts)}
+        )
+
+    # --- models
+
+    def _version(self, _: dict[str, Any]) -> None:
+        self._json(200, {"version": self.owner.version})
+
+    def _tags(self, _: dict[str, Any]) -> None:
+        self._json(200, {"models": [_listed(n, m.digest) for n, m in self.owner.models.items()]})
+
+    def _ps(self, _: dict[str, Any]) -> None:
+        extra = {"size_vram": 0, "expires_at": "2036-01-01T00:00:00Z", "context_length": 2048}
+        self._json(200, {"models": [{**_listed(n, m.digest), **extra} for n, m in self.owner.resident.items()]})
+
+    def _show(self, request: dict[str, Any]) -> None:
+        model = self.owner.models.get(tagged(str(request.get("model", ""))))
+        if model is None:
+            return self._json(404, {"error": f"model '{request.get('model')}' not found"})
+        return self._json(200, model.shown())
+
+    def _create(self, request: dict[str, Any]) -> None:
+        try:
+            model = build(request, self.owner.models, self.owner.blobs)
+        except LookupError as e:
+            return self._stream([{"status": "parsing"}, {"error": e.args[0]}])
+        self.owner.models[tagged(str(request["model"]))] = model
+        return self._stream([{"status": "creating new layer"}, {"status": "writing manifest"}, {"status": "success"}])
+
+    def _pull(self, request: dict[str, Any]) -> None:
+        name = tagged(str(request["model"]))
+        begin: dict[str, Any] = {"status": "pulling manifest"}
+        if name not in self.owner.pullable:
+            return self._stream([begin, {"error": "pull model manifest: file does not exist"}])
+        self.owner.models[name] = base(name)
+        layer = {"status": "pulling layer", "digest": "sha256:" + self.owner.models[name].weights, "total": 2}
+        return self._stream([begin, {**layer, "completed": 1}, {**layer, "completed": 2}, {"status": "success"}])
+
+    def _copy(self, request: dict[str, Any]) -> None:
+        model = self.owner.models.get(tagged(str(request["source"])))
+        if model is None:
+            return self._json(404, {"error": f"model '{request['source']}' not found"})
+        self.owner.models[tagged(str(request["destination"]))] = model
+        return self._empty(200)
+
+    def _delete(self, request: dict[str, Any]) -> None:
+        name = tagged(str(request["model"]))
+        self.owner.resident.pop(name, None)
+        if self.owner.models.pop(name, None) is None:
+            return self._json(404, {"error": f"model '{request['model']}' not found"})
+        return self._empty(200)
+
+    def _blob(self, body: bytes) -> None:
+        self.owner.record(self.command, self.path, b"")
+        digest, actual = self.path.removeprefix("/api/blobs/"), f"sha256:{sha256(body)}"
+        if digest != actual:
+            return self._json(400, {"error": f'digest mismatch, expected "{digest}", got "{actual}"'})
+        self.owner.blobs[digest] = b""  # that it is there is all that counts
+        return self._empty(201)
+
+    # --- bytes
+
+    def _wait(self, kind: WaitKind, seconds: float = 0) -> bool:
+        """Wait as the script says; False when the client left, or the server ends."""
+        on = self.owner.script.wait(kind, self._gone, seconds)
+        if not on:
+            self.close_connection = True
+            self.owner.note_abandoned()
+        return on
+
+    def _gone(self) -> bool:
+        readable, _, _ = select.select([self.connection], [], [], 0)
+        if not readable:
+            return False
+        with contextlib.suppress(OSError):
+            return not self.connection.recv(1, socket.MSG_PEEK)
+        return True
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _json(self, code: int, value: dict[str, Any]) -> None:
+        self._raw(code, json.dumps(value).encode(), "application/json; charset=utf-8")
+
+    def _empty(self, code: int) -> None:
+        self._raw(code, b"", "text/plain")
+
+    def _raw(self, code: int, body: bytes, kind: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, parts: Iterable[dict[str, Any]], *, whole: bool = True) -> None:
+        """Chunked NDJSON; without its end where it is not `whole`."""
+        try:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/x-ndjson")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for part in parts:
+                line = json.dumps(part).encode() + b"\n"
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            if whole:
+                self.wfile.write(b"0\r\n\r\n")
+            else:
+                self.close_connection = True
+        except ConnectionError:
+            self.close_connection = True
+            self.owner.note_abandoned()
+
+
+def _part(model: str, content: str, *, done: bool = False, **more: Any) -> dict[str, Any]:
+    return {"model": model, "created_at": MADE_AT, "message": {"role": "assistant", "content": content}, "done": done, **more}
+
+
+def _listed(name: str, digest: str) -> dict[str, Any]:
+    return {"name": name, "model": name, "modified_at": MADE_AT, "size": 1, "digest": digest, "details": DETAILS}

@@ -1,0 +1,39 @@
+"""What all tests share: an environment without BAT OS in it, and one real Ollama a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import ollama_fixture
+import pytest
+
+from batos.testing import ScriptedOllama
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the developer's own machine gets into a test."""
+    for name in [n for n in os.environ if n.startswith(("BATOS_", "OLLAMA_"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def ollama_binary() -> Path:
+    """The real `ollama`."""
+    return ollama_fixture.binary()
+
+
+@pytest.fixture(scope="session")
+def ollama_host() -> Iterator[str]:
+    """Address of a real Ollama with the models of the profile `embedded`; shared: leave those models as they are."""
+    with ollama_fixture.shared_ollama() as host:
+        yield host
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedOllama]:
+    """A scripted Ollama of the test's own."""
+    with ScriptedOllama() as server:
+        yield server

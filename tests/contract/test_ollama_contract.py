@@ -1,0 +1,197 @@
+"""What BAT OS relies on of an Ollama server, asked of the real one and of its double alike."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from ollama import AsyncClient, ResponseError
+
+from batos.bridge.blobs import upload
+from batos.bridge.client import OllamaInference, connect
+from batos.bridge.modelfile import parse
+from batos.bridge.profiles import load_profile
+from batos.bridge.service import version_at
+from batos.bridge.types import ChatRequest, Inference
+from batos.errors import InferenceFailed
+from batos.testing import ScriptedOllama
+
+MODEL = "robin:embedded"
+SCHEMA = {
+    "type": "object",
+    "properties": {"sub_queries": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 3}},
+    "required": ["sub_queries"],
+}
+
+
+@pytest.fixture(params=["scripted", "real"])
+def host(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "real":
+        yield request.getfixturevalue("ollama_host")
+        return
+    with ScriptedOllama() as server:
+        yield server.host
+
+
+@pytest.fixture
+async def inference(host: str) -> AsyncIterator[OllamaInference]:
+    made = OllamaInference(host, 2)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def client(host: str) -> AsyncIterator[AsyncClient]:
+    async with connect(host) as made:
+        yield made
+
+
+@pytest.fixture
+async def own(client: AsyncClient) -> AsyncIterator[str]:
+    """A name for a model of the test's own, removed afterwards."""
+    name = f"contract-{uuid.uuid4().hex[:8]}:test"
+    yield name
+    if any(m.model == name for m in (await client.list()).models):
+        await client.delete(name)
+
+
+def ask(user: str, **more: object) -> ChatRequest:
+    options = {"num_ctx": 2048, "num_predict": 24, "seed": 1, "temperature": 0.0, **dict(more.pop("options", {}))}  # type: ignore[call-overload]
+    return ChatRequest(MODEL, "You are ROBIN.", user, options=tuple(sorted(options.items())), **more)  # type: ignore[arg-type]
+
+
+async def test_version(host: str) -> None:
+    version = await version_at(host)
+    assert version
+    assert version[0].isdigit()
+
+
+async def test_chat_streams_what_it_answers(inference: OllamaInference) -> None:
+    assert isinstance(inference, Inference)
+    heard: list[str] = []
+    reply = await inference.chat(ask("What is a cat?"), deadline_s=60, on_text=heard.append)
+    assert reply.text
+    assert "".join(heard) == reply.text
+    assert len(heard) > 1
+    assert reply.model == MODEL
+    assert reply.digest == await inference.digest(MODEL)
+    assert reply.prompt_tokens > 0
+    assert 0 < reply.answer_tokens <= 24
+    assert reply.total_ms > 0
+
+
+async def test_num_predict_ends_an_answer(inference: OllamaInference) -> None:
+    reply = await inference.chat(ask("Tell me a long story about a cat.", options={"num_predict": 3}), deadline_s=60)
+    assert reply.done_reason == "length"
+    assert reply.answer_tokens == 3
+
+
+async def test_a_seed_repeats_an_answer(inference: OllamaInference) -> None:
+    request = ask("Name a colour.", options={"temperature": 0.8, "seed": 5, "num_predict": 8})
+    assert (await inference.chat(request, deadline_s=60)).text == (await inference.chat(request, deadline_s=60)).text
+
+
+async def test_a_schema_makes_json_of_its_form(inference: OllamaInference) -> None:
+    reply = await inference.chat(ask("Plan a party for a cat.", schema=SCHEMA, options={"num_predict": 200}), deadline_s=100)
+    assert reply.done_reason == "stop"
+    queries = json.loads(reply.text)["sub_queries"]
+    assert 2 <= len(queries) <= 3
+    assert all(isinstance(q, str) for q in queries)
+
+
+async def test_embeddings_are_unit_vectors_in_order(inference: OllamaInference) -> None:
+    profile = load_profile("embedded")
+    texts = ["the cat sat on the mat", "quarterly revenue fell", "the cat sat on the mat"] + [f"text {i}" for i in range(40)]
+    vectors = await inference.embed(profile.embedder, texts, deadline_s=60)
+    assert len(vectors) == len(texts)
+    assert all(len(v) == profile.dimensions for v in vectors)
+    assert sum(x * x for x in vectors[0]) == pytest.approx(1, abs=1e-3)
+    assert sum(a * b for a, b in zip(vectors[0], vectors[2], strict=True)) == pytest.approx(1, abs=1e-3)
+    assert sum(a * b for a, b in zip(vectors[0], vectors[1], strict=True)) < 0.9
+    assert await inference.embed(profile.embedder, [], deadline_s=60) == []
+
+
+@pytest.mark.parametrize("call", ["chat", "embed", "digest"])
+async def test_a_missing_model_is_named_as_the_cause(inference: OllamaInference, call: str) -> None:
+    name = "no-such-model"
+    asked = {
+        "chat": lambda: inference.chat(ChatRequest(name, "", "hello"), deadline_s=30),
+        "embed": lambda: inference.embed(name, ["hello"], deadline_s=30),
+        "digest": lambda: inference.digest(name),
+    }[call]
+    with pytest.raises(InferenceFailed, match=name) as failed:
+        await asked()
+    assert failed.value.cause == "model_missing"
+    assert not failed.value.may_retry
+
+
+async def test_chats_go_on_side_by_side(inference: OllamaInference) -> None:
+    replies = await asyncio.gather(*(inference.chat(ask(f"Say {n}.", options={"num_predict": 4}), deadline_s=60) for n in range(4)))
+    assert all(r.text for r in replies)
+
+
+async def test_create_show_list_copy_delete(client: AsyncClient, own: str) -> None:
+    async for _ in await client.create(
+        own, from_="smollm2:embedded", system='You are "Own".\nBe brief.', parameters={"temperature": 0.25, "stop": ["END", "\n\n"]},
+        messages=[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}], stream=True,
+    ):  # fmt: skip
+        pass
+    shown = parse((await client.show(own)).modelfile or "")
+    base = parse((await client.show("smollm2:embedded")).modelfile or "")
+    assert shown.from_ == base.from_
+    assert shown.system == 'You are "Own".\nBe brief.'
+    assert shown.parameters["temperature"] == 0.25
+    assert shown.messages == (("user", "hi"), ("assistant", "hello"))
+    assert shown.template == base.template
+
+    await client.copy(own, own + "-copy")
+    digests = {m.model: m.digest for m in (await client.list()).models}
+    assert digests[own] == digests[own + "-copy"]
+    await client.delete(own + "-copy")
+    assert own + "-copy" not in {m.model for m in (await client.list()).models}
+    with pytest.raises(ResponseError) as gone:
+        await client.delete(own + "-copy")
+    assert gone.value.status_code == 404
+
+
+async def test_same_arguments_make_the_same_digest(client: AsyncClient, own: str) -> None:
+    digests = []
+    for system in ("one", "one", "two"):
+        async for _ in await client.create(own, from_="smollm2:embedded", system=system, stream=True):
+            pass
+        digests.append(next(m.digest for m in (await client.list()).models if m.model == own))
+    assert digests[0] == digests[1] != digests[2]
+
+
+async def test_create_from_a_file_that_was_not_uploaded(client: AsyncClient, own: str) -> None:
+    with pytest.raises(ResponseError, match="no such file"):
+        async for _ in await client.create(own, files={"a.gguf": "sha256:" + "0" * 64}, stream=True):
+            pass
+
+
+async def test_a_blob_must_have_its_digest(client: AsyncClient, tmp_path: Path) -> None:
+    file = tmp_path / "part"
+    file.write_bytes(uuid.uuid4().bytes)
+    digest = await upload(client, file)
+    assert digest == f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    assert await upload(client, file) == digest
+    with pytest.raises(ResponseError, match="digest mismatch"):
+        await client._request_raw("POST", "/api/blobs/sha256:" + "0" * 64, content=b"other")
+
+
+async def test_pulling_what_cannot_be_had(client: AsyncClient) -> None:
+    with pytest.raises(ResponseError, match="pull model manifest"):
+        async for _ in await client.pull("127.0.0.1:1/nobody/nothing:none", insecure=True, stream=True):
+            pass
+
+
+async def test_a_model_in_use_is_resident(inference: OllamaInference, client: AsyncClient) -> None:
+    await inference.chat(ask("Hello", options={"num_predict": 2}), deadline_s=60)
+    found = {m.model: m for m in (await client.ps()).models}
+    assert found[MODEL].digest == await inference.digest(MODEL)
+    assert found[MODEL].size

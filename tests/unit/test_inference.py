@@ -1,0 +1,157 @@
+"""Inference against a scripted Ollama: every fault becomes one InferenceFailed with its cause."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from batos.bridge.client import DEFAULT_OPTIONS, OllamaInference, connect, tagged
+from batos.bridge.types import ChatRequest
+from batos.errors import ConfigError, InferenceFailed
+from batos.testing import ScriptedOllama
+
+MODEL = "robin:embedded"
+HELLO = ChatRequest(MODEL, "You are ROBIN.", "Say hello to the cat")
+
+
+@pytest.fixture
+async def inference(scripted: ScriptedOllama) -> AsyncIterator[OllamaInference]:
+    made = OllamaInference(scripted.host, 2, {"num_predict": 64})
+    yield made
+    await made.close()
+
+
+async def test_what_is_sent(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    await inference.chat(ChatRequest(MODEL, "System.", "User.", schema, (("seed", 4), ("stop", ["END"]))), deadline_s=10)
+    sent = scripted.chats[0]
+    assert sent["messages"] == [{"role": "system", "content": "System."}, {"role": "user", "content": "User."}]
+    assert sent["options"] == {"num_ctx": DEFAULT_OPTIONS["num_ctx"], "num_predict": 64, "seed": 4, "stop": ["END"]}
+    assert sent["format"] == schema
+    assert sent["stream"] is True
+
+
+async def test_without_a_system_message_the_model_keeps_its_own(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    await inference.chat(ChatRequest(MODEL, "", "User."), deadline_s=10)
+    assert scripted.chats[0]["messages"] == [{"role": "user", "content": "User."}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "may_retry"),
+    [
+        ("refuse", "unreachable", True),
+        ("status_404", "model_missing", False),
+        ("status_500", "server_error", True),
+        ("cut", "truncated", True),
+        ("junk", "malformed", False),
+        ("hang", "timeout", True),
+        ("slow", "timeout", True),
+    ],
+)
+async def test_faults_of_a_chat(scripted: ScriptedOllama, inference: OllamaInference, kind: str, cause: str, may_retry: bool) -> None:
+    scripted.fail(kind)  # type: ignore[arg-type]
+    with pytest.raises(InferenceFailed) as failed:
+        await inference.chat(HELLO, deadline_s=0.4 if cause == "timeout" else 10)
+    assert failed.value.cause == cause
+    assert failed.value.may_retry is may_retry
+    assert failed.value.context["model"] == MODEL
+    assert (await inference.chat(HELLO, deadline_s=10)).text  # the fault was for once: the client is as good as new
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("refuse", "unreachable"), ("status_500", "server_error"), ("junk", "malformed"), ("hang", "timeout")]
+)
+async def test_faults_of_an_embedding(scripted: ScriptedOllama, inference: OllamaInference, kind: str, cause: str) -> None:
+    scripted.fail(kind, path="/api/embed")  # type: ignore[arg-type]
+    with pytest.raises(InferenceFailed) as failed:
+        await inference.embed("minilm:embedded", ["a"], deadline_s=0.4 if cause == "timeout" else 10)
+    assert failed.value.cause == cause
+
+
+async def test_a_server_that_is_down_and_comes_back(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    assert (await inference.chat(HELLO, deadline_s=10)).text
+    scripted.stop()
+    for _ in range(2):
+        with pytest.raises(InferenceFailed) as failed:
+            await inference.chat(HELLO, deadline_s=10)
+        assert failed.value.cause == "unreachable"
+    scripted.start()
+    assert (await inference.chat(HELLO, deadline_s=10)).text
+
+
+async def test_an_error_inside_the_stream(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    scripted.say("one two three four")
+    scripted.fail("cut")
+    heard: list[str] = []
+    with pytest.raises(InferenceFailed, match=r"broke|ended after") as failed:
+        await inference.chat(HELLO, deadline_s=10, on_text=heard.append)
+    assert failed.value.cause == "truncated"
+    assert heard == ["one", " two"]
+
+
+async def test_cancelling_leaves_the_server(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    scripted.hold()
+    chat = asyncio.create_task(inference.chat(HELLO, deadline_s=60))
+    await asyncio.to_thread(scripted.wait_for)
+    chat.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await chat
+    await asyncio.to_thread(scripted.wait_abandoned)
+    scripted.release()
+    assert (await inference.chat(HELLO, deadline_s=10)).text
+
+
+async def test_a_runaway_is_cut(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    scripted.say("Well. " + "I am here. " * 2000, when="loop")
+    heard: list[str] = []
+    reply = await inference.chat(ChatRequest(MODEL, "", "loop", options=(("num_predict", 9000),)), deadline_s=10, on_text=heard.append)
+    assert reply.done_reason == "cut"
+    assert reply.text in ("Well. I am here.", "Well. I am here. I am here.", "Well. I am here. I am")
+    assert reply.answer_tokens == len(heard) < 200
+
+
+async def test_no_more_chats_at_once_than_allowed(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    scripted.hold()
+    chats = [asyncio.create_task(inference.chat(HELLO, deadline_s=60)) for _ in range(5)]
+    await asyncio.to_thread(scripted.wait_for, "/api/chat", 2)
+    with pytest.raises(TimeoutError):
+        await asyncio.to_thread(scripted.wait_for, "/api/chat", 3, 0.2)
+    scripted.release()
+    await asyncio.gather(*chats)
+    assert len(scripted.chats) == 5
+
+
+async def test_the_deadline_counts_from_an_inferences_turn(scripted: ScriptedOllama) -> None:
+    inference = OllamaInference(scripted.host, 1)
+    scripted.fail("slow", seconds=0.5, times=3)
+    replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=1.2) for _ in range(3)))
+    assert len(replies) == 3
+    await inference.close()
+
+
+async def test_a_fault_of_the_listener_is_its_own(inference: OllamaInference) -> None:
+    def broken(text: str) -> None:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await inference.chat(HELLO, deadline_s=10, on_text=broken)
+
+
+async def test_a_model_made_anew_has_a_new_digest(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    before = await inference.digest(MODEL)
+    async with connect(scripted.host) as client:
+        async for _ in await client.create(MODEL, from_="smollm2:embedded", system="other", stream=True):
+            pass
+    inference._digests_at = float("-inf")  # a second later
+    assert await inference.digest(MODEL) != before
+
+
+def test_names_and_addresses() -> None:
+    assert [tagged(n) for n in ("a", "a:b", "127.0.0.1:5000/ns/a", "127.0.0.1:5000/ns/a:b")] == [
+        "a:latest", "a:b", "127.0.0.1:5000/ns/a:latest", "127.0.0.1:5000/ns/a:b",
+    ]  # fmt: skip
+    for bad in ("127.0.0.1:notaport", "http://[::1"):
+        with pytest.raises(ConfigError, match="ollama_host"):
+            connect(bad)

@@ -1,0 +1,212 @@
+"""Provisioning against a scripted Ollama: what is missing comes, what changed is rebuilt, what cannot be had is said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from ollama import AsyncClient
+
+from batos.bridge.client import connect
+from batos.bridge.profiles import BaseModelSource, Profile
+from batos.bridge.provision import Progress, Provisioner
+from batos.errors import ProvisioningFailed
+from batos.testing import ScriptedOllama
+
+SMALL = BaseModelSource(name="small:test", package="batos", root="bridge", files=("launcher.py",), parameters={"num_thread": 1})
+PULLED = BaseModelSource(name="big:8b")
+
+
+@pytest.fixture
+def scripted() -> ScriptedOllama:  # type: ignore[misc]
+    with ScriptedOllama(models=(), pullable=("big:8b", "other")) as server:
+        yield server  # type: ignore[misc]
+
+
+@pytest.fixture
+async def client(scripted: ScriptedOllama) -> AsyncIterator[AsyncClient]:
+    async with connect(scripted.host) as made:
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "test").mkdir()
+    write(tmp_path, "robin", 'FROM small:test\nSYSTEM """You are ROBIN."""\nPARAMETER temperature 0.5\nMESSAGE user hi\n')
+    write(tmp_path, "brick", "FROM big:8b\nSYSTEM You are BRICK.\n")
+    return tmp_path
+
+
+def write(folder: Path, role: str, text: str) -> None:
+    (folder / "test" / f"{role}.Modelfile").write_text(text)
+
+
+def profile(*models: BaseModelSource, roles: tuple[str, ...] = ("robin", "brick")) -> Profile:
+    return Profile(
+        name="test", models=models or (SMALL, PULLED), embedder=(models or (SMALL,))[0].name, dimensions=3,
+        personas={r: f"{r}:test" for r in roles}, options={},
+    )  # fmt: skip
+
+
+async def states(provisioner: Provisioner) -> dict[str, str]:
+    return {s.name: s.state for s in await provisioner.ensure()}
+
+
+async def test_all_is_made_then_all_is_there(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    provisioner = Provisioner(client, profile(), folder)
+    assert {s.state for s in provisioner.status()} == {"waiting"}
+    steps: list[Progress] = []
+    made = {s.name: s.state for s in await provisioner.ensure(steps.append)}
+    assert made == {"small:test": "created", "big:8b": "pulled", "robin:test": "created", "brick:test": "created"}
+    assert Progress("big:8b", "pulling layer", 1, 2) in steps
+    assert {s.model for s in steps} == set(made)
+    assert scripted.models["robin:test"].system == "You are ROBIN."
+    assert scripted.models["robin:test"].parameters == {"num_thread": 1, "temperature": 0.5}
+    creates = scripted.counts["/api/create"]
+    assert set((await states(provisioner)).values()) == {"present"}
+    assert set((await states(Provisioner(client, profile(), folder))).values()) == {"present"}
+    assert scripted.counts["/api/create"] == creates
+    assert json.loads(json.dumps([s.to_wire() for s in provisioner.status()]))[0]["state"] == "present"
+
+
+async def test_what_was_deleted_comes_back(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    provisioner = Provisioner(client, profile(), folder)
+    await provisioner.ensure()
+    del scripted.models["robin:test"]
+    assert (await states(provisioner))["robin:test"] == "created"
+    del scripted.models["robin:test"], scripted.models["small:test"]
+    assert (await provisioner.heal("robin:test")).state == "created"
+    assert {"robin:test", "small:test"} <= set(scripted.models)
+    del scripted.models["big:8b"]
+    assert (await provisioner.heal("big:8b")).state == "pulled"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("You are ROBIN.", "You are ROBIN!"), ("0.5", "0.6"), ("MESSAGE user hi\n", ""), ("MESSAGE user hi\n", "TEMPLATE {{ .System }}\n"),
+        ("MESSAGE user hi", "MESSAGE user ho"), ("FROM small:test", "FROM big:8b"), ("MESSAGE user hi", "LICENSE mine"),
+    ],
+)  # fmt: skip
+async def test_a_changed_modelfile_rebuilds(scripted: ScriptedOllama, client: AsyncClient, folder: Path, old: str, new: str) -> None:
+    await Provisioner(client, profile(), folder).ensure()
+    before = scripted.models["robin:test"].digest
+    file = folder / "test" / "robin.Modelfile"
+    write(folder, "robin", file.read_text().replace(old, new))
+    again = {s.name: s for s in await Provisioner(client, profile(), folder).ensure()}
+    if new == "":
+        # A Modelfile that says nothing of messages leaves the base's: rebuilt from its base, the old ones are gone.
+        assert not scripted.models["robin:test"].messages
+    assert again["robin:test"].state == "created"
+    assert "rebuilt" in again["robin:test"].detail
+    assert again["brick:test"].state == "present"
+    assert scripted.models["robin:test"].digest != before
+
+
+async def test_a_changed_base_rebuilds_its_personas(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    await Provisioner(client, profile(), folder).ensure()
+    changed = SMALL.model_copy(update={"parameters": {"num_thread": 2}})
+    made = await states(Provisioner(client, profile(changed, PULLED), folder))
+    assert made == {"small:test": "created", "big:8b": "present", "robin:test": "created", "brick:test": "present"}
+    assert scripted.models["robin:test"].parameters["num_thread"] == 2
+
+
+async def test_one_that_cannot_be_had_does_not_stop_the_others(client: AsyncClient, folder: Path) -> None:
+    write(folder, "brick", "FROM nowhere:8b\n")
+    lost = BaseModelSource(name="lost:1", package="no_such_package_here", files=("x",))
+    hollow = BaseModelSource(name="hollow:1", package="batos", files=("no_such_file",))
+    found = {s.name: s for s in await Provisioner(client, profile(SMALL, PULLED, lost, hollow), folder).ensure()}
+    assert {n: s.state for n, s in found.items()} == {
+        "small:test": "created", "big:8b": "pulled", "robin:test": "created", "lost:1": "failed", "hollow:1": "failed",
+        "brick:test": "failed", "nowhere:8b": "failed",
+    }  # fmt: skip
+    assert "not installed" in found["lost:1"].detail
+    assert "make models" in found["lost:1"].remedy
+    assert "no_such_file" in found["hollow:1"].detail
+    assert "ollama pull nowhere:8b" in found["nowhere:8b"].remedy
+    assert found["brick:test"].remedy == found["nowhere:8b"].remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("FROM small:test\nPARAMETER heat 3\n", "line 2: unknown parameter 'heat'"), (None, "cannot read"), ("FROM x\n\xff", "cannot read")],
+)
+async def test_a_bad_modelfile_is_named(client: AsyncClient, folder: Path, text: str | None, says: str) -> None:
+    file = folder / "test" / "robin.Modelfile"
+    file.unlink()
+    if text is not None:
+        file.write_bytes(text.encode("latin-1"))
+    found = {s.name: s for s in await Provisioner(client, profile(), folder).ensure()}
+    assert found["robin:test"].state == "failed"
+    assert says in found["robin:test"].detail
+    assert "robin.Modelfile" in found["robin:test"].detail
+    assert found["brick:test"].ready
+
+
+async def test_waiting_for_a_model(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    provisioner = Provisioner(client, profile(), folder)
+    waiting = asyncio.create_task(provisioner.ready("robin:test"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await provisioner.ensure()
+    await asyncio.wait_for(waiting, 10)
+
+    await provisioner.ready("other")  # of no profile: pulled on the spot
+    assert "other:latest" in scripted.models
+    with pytest.raises(ProvisioningFailed, match="Remedy: see that this machine reaches the registry") as failed:
+        await provisioner.ready("unheard-of")
+    assert failed.value.context["model"] == "unheard-of"
+    assert failed.value.context["remedy"]
+
+
+async def test_waiting_ends_when_it_cannot_be_had(client: AsyncClient, folder: Path) -> None:
+    provisioner = Provisioner(client, profile(SMALL, roles=("robin", "alfred")), folder)
+    waiting = asyncio.create_task(provisioner.ready("alfred:test"))
+    await asyncio.sleep(0)
+    await provisioner.ensure()
+    with pytest.raises(ProvisioningFailed, match=r"alfred\.Modelfile"):
+        await waiting
+    write(folder, "alfred", "FROM small:test\n")
+    await provisioner.ensure()
+    await provisioner.ready("alfred:test")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/api/create", "status_500"), ("/api/create", "refuse"), ("/api/create", "junk"), ("/api/show", "junk")]
+)
+async def test_faults_of_the_server(scripted: ScriptedOllama, client: AsyncClient, folder: Path, path: str, kind: str) -> None:
+    scripted.fail(kind, times=None, path=path)  # type: ignore[arg-type]
+    provisioner = Provisioner(client, profile(SMALL, roles=("robin",)), folder)
+    assert (await states(provisioner))["robin:test"] == "failed"
+    scripted.clear()
+    assert (await states(provisioner))["robin:test"] == "created"
+
+
+async def test_a_server_that_is_down(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    provisioner = Provisioner(client, profile(), folder)
+    scripted.stop()
+    assert set((await states(provisioner)).values()) == {"failed"}
+    with pytest.raises(ProvisioningFailed, match="cannot list the models"):
+        await provisioner.ready("robin:test")
+    scripted.start()
+    assert all(s.ready for s in await provisioner.ensure())
+
+
+async def test_no_more_at_once_than_allowed(scripted: ScriptedOllama, client: AsyncClient, tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    roles = ("a", "b", "c", "d")
+    for role in roles:
+        write(tmp_path, role, f"FROM small:test\nSYSTEM {role}\n")
+    await Provisioner(client, profile(SMALL, roles=()), tmp_path).ensure()
+    before = scripted.counts["/api/create"]
+    scripted.fail("slow", times=None, path="/api/create")
+    run = asyncio.create_task(Provisioner(client, profile(SMALL, roles=roles), tmp_path, 2).ensure())
+    await asyncio.to_thread(scripted.wait_for, "/api/create", before + 2)
+    with pytest.raises(TimeoutError):
+        await asyncio.to_thread(scripted.wait_for, "/api/create", before + 3, 0.2)
+    scripted.clear()
+    scripted.release()
+    assert all(s.ready for s in await run)

@@ -1,0 +1,288 @@
+"""The Ollama service on the real binary: found, started, watched over, stopped, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from batos.bridge import service as service_module
+from batos.bridge.processes import Note, claim
+from batos.bridge.service import OllamaService, find_binary, version_at
+from batos.config import Settings, load
+from batos.errors import ConfigError, OllamaUnavailable
+from batos.testing import ScriptedOllama
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _nobody_at_the_default_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer's own Ollama is not what these tests are about."""
+    monkeypatch.setattr(service_module, "DEFAULT_HOST", "127.0.0.1:1")
+
+
+@pytest.fixture
+def settings(tmp_path: Path, ollama_binary: Path) -> Settings:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ollama").symlink_to(ollama_binary)
+    return load({"data": str(tmp_path), "ollama_start_s": 30}, environ={})
+
+
+@pytest.fixture
+async def service(settings: Settings) -> AsyncIterator[OllamaService]:
+    made = OllamaService(settings)
+    yield made
+    await made.stop()
+
+
+async def until(true: Callable[[], bool], timeout_s: float = 30) -> None:
+    """Wait for another process."""
+    async with asyncio.timeout(timeout_s):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_child_is_started_and_stopped(service: OllamaService, settings: Settings) -> None:
+    host = await service.start()
+    assert host.startswith("127.0.0.1:")
+    assert service.state == "running"
+    assert service.version == await version_at(host) == "0.17.4"
+    assert await service.resident() == []
+    assert service.pid is not None
+    pid = service.pid
+    await service.stop()
+    assert service.state == "stopped"
+    assert not alive(pid)
+    assert await version_at(host) is None
+    with pytest.raises(OllamaUnavailable):
+        await service.resident()
+    assert (settings.data / "logs" / "ollama.log").stat().st_size
+    assert not (settings.data / "ollama" / "child.json").exists()
+    assert (settings.data / "ollama" / ".ollama").is_dir()  # its keys too: nothing outside the data folder
+
+
+async def test_a_child_that_dies_is_started_again(service: OllamaService) -> None:
+    host = await service.start()
+    for times in (1, 2):
+        pid = service.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda n=times: service.restarts == n)  # type: ignore[misc]
+        assert service.state == "running"
+        assert service.pid != pid
+        assert await version_at(host)
+
+
+async def test_one_that_answers_is_used_as_it_is(scripted: ScriptedOllama, tmp_path: Path) -> None:
+    service = OllamaService(load({"data": str(tmp_path), "ollama_host": scripted.host}, environ={}))
+    assert await service.start() == scripted.host
+    assert (service.state, service.pid) == ("external", None)
+    assert await service.resident() == []
+    await service.stop()
+    assert await version_at(scripted.host)
+    assert not (tmp_path / "ollama").exists()
+
+
+async def test_one_at_the_default_port_is_found(scripted: ScriptedOllama, service: OllamaService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "DEFAULT_HOST", scripted.host)
+    assert await service.start() == scripted.host
+    assert service.state == "external"
+
+
+async def test_an_address_where_none_answers_falls_back(settings: Settings) -> None:
+    service = OllamaService(settings.model_copy(update={"ollama_host": "127.0.0.1:1"}))
+    assert await service.start() != "127.0.0.1:1"
+    assert service.state == "running"
+    await service.stop()
+
+
+@pytest.mark.parametrize("named", ["", "127.0.0.1:1"])
+async def test_none_and_no_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setattr(service_module, "find_binary", lambda settings: None)
+    service = OllamaService(load({"data": str(tmp_path), "ollama_host": named}, environ={}))
+    with pytest.raises(OllamaUnavailable, match="make ollama"):
+        await service.start()
+    assert service.state == "stopped"
+
+
+async def test_an_address_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="ollama_host"):
+        await OllamaService(load({"data": str(tmp_path), "ollama_host": "127.0.0.1:notaport"}, environ={})).start()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"), [("echo no such flag >&2; exit 3", "status 3.*no such flag"), ("exec sleep 60", "did not answer")]
+)
+async def test_a_binary_that_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str) -> None:
+    program = tmp_path / "ollama"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(service_module, "find_binary", lambda settings: program)
+    service = OllamaService(load({"data": str(tmp_path / "data"), "ollama_start_s": 1}, environ={}))
+    with pytest.raises(OllamaUnavailable, match=f"(?s){says}"):
+        await service.start()
+    assert service.state == "stopped"
+    assert service.pid is None
+
+
+async def test_a_port_that_is_taken_is_not_the_last_word(
+    service: OllamaService, scripted: ScriptedOllama, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = service_module._free_port
+    ports = iter([int(scripted.host.rpartition(":")[2])])
+    scripted.fail("status_500", times=None, path="/api/version")
+    monkeypatch.setattr(service_module, "_free_port", lambda: next(ports, 0) or free())
+    assert await service.start() != scripted.host
+    assert service.state == "running"
+
+
+async def test_two_daemons_on_one_data_folder(service: OllamaService, settings: Settings) -> None:
+    host = await service.start()
+    second = OllamaService(settings)
+    with pytest.raises(OllamaUnavailable, match="another daemon"):
+        await second.start()
+    assert second.state == "stopped"
+    assert await version_at(host)
+
+
+DAEMON = """
+import asyncio, sys
+from batos.bridge import service
+from batos.bridge.client import OllamaInference, connect
+from batos.bridge.profiles import load_profile, modelfiles_folder
+from batos.bridge.provision import Provisioner
+from batos.bridge.types import ChatRequest
+from batos.config import load
+
+service.DEFAULT_HOST = "127.0.0.1:1"
+
+async def main():
+    ollama = service.OllamaService(load({"data": sys.argv[1]}, environ={}))
+    host = await ollama.start()
+    async with connect(host) as client:
+        profile = load_profile("embedded")
+        small = profile.model_copy(update={"models": profile.models[:1], "embedder": "smollm2:embedded", "personas": {}})
+        await Provisioner(client, small, modelfiles_folder()).ensure()
+    await OllamaInference(host).chat(ChatRequest("smollm2:embedded", "", "Hi", None, (("num_predict", 2),)), deadline_s=60)
+    print(ollama.pid, host, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def daemon(settings: Settings) -> subprocess.Popen[str]:  # type: ignore[misc]
+    """A process of its own that runs an Ollama with a model in memory."""
+    command = [sys.executable, "-c", DAEMON, str(settings.data)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) as process:
+        yield process  # type: ignore[misc]
+        process.kill()
+
+
+def said(process: subprocess.Popen[str]) -> tuple[int, str]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        word, _, host = line.strip().partition(" ")
+        if word.isdigit():
+            return int(word), host
+    raise AssertionError("the daemon ended early")
+
+
+async def test_a_killed_daemon_leaves_no_orphan(daemon: subprocess.Popen[str], settings: Settings) -> None:
+    pid, host = await asyncio.to_thread(said, daemon)
+    note = Note.read(settings.data / "ollama" / "child.json")
+    assert note is not None
+    members = note.members()
+    assert pid in members
+    assert len(members) >= 2  # the server and its runner
+    daemon.kill()
+    await until(lambda: not any(alive(m) for m in members))
+    assert await version_at(host) is None
+
+
+async def test_what_is_left_all_the_same_is_stopped_at_the_next_start(
+    daemon: subprocess.Popen[str], settings: Settings, service: OllamaService
+) -> None:
+    pid, _ = await asyncio.to_thread(said, daemon)
+    note = Note.read(settings.data / "ollama" / "child.json")
+    assert note is not None
+    members = note.members()
+    runners = [m for m in members if m != pid]
+    # A stopped server cannot take its SIGTERM, a runner never gets one: both outlive their daemon.
+    os.kill(pid, signal.SIGSTOP)
+    daemon.kill()
+    daemon.wait()
+    assert alive(pid)
+    assert all(alive(m) for m in runners)
+    await service.start()
+    assert service.pid not in members
+    assert not any(alive(m) for m in members)
+
+
+async def test_runners_go_with_a_server_that_was_killed(daemon: subprocess.Popen[str], settings: Settings) -> None:
+    pid, host = await asyncio.to_thread(said, daemon)
+    note = Note.read(settings.data / "ollama" / "child.json")
+    assert note is not None
+    runners = [m for m in note.members() if m != pid]
+    assert runners
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not any(alive(m) for m in runners))
+    deadline = time.monotonic() + 30
+    while await version_at(host) is None:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+def test_a_note_of_another_process_ends_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        try:
+            real = Note.of(stranger.pid)
+            assert real.members() == [stranger.pid]
+            for other in (Note(real.pid, real.started + 1, real.boot), Note(real.pid, real.started, "another boot")):
+                other.write(tmp_path / "note")
+                assert Note.read(tmp_path / "note") == other
+                assert other.end() == 0
+            assert stranger.poll() is None
+            assert real.end() == 1
+        finally:
+            stranger.kill()
+    assert Note.read(tmp_path / "missing") is None
+    (tmp_path / "note").write_text('{"pid": 1')
+    assert Note.read(tmp_path / "note") is None
+
+
+def test_a_claim_is_exclusive(tmp_path: Path) -> None:
+    first = claim(tmp_path / "deep" / "lock")
+    assert first is not None
+    assert claim(tmp_path / "deep" / "lock") is None
+    first.close()
+    again = claim(tmp_path / "deep" / "lock")
+    assert again is not None
+    again.close()
+
+
+def test_where_a_binary_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bin" / "ollama"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    settings = load({"data": str(tmp_path)}, environ={})
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_binary(settings) != program  # not executable
+    program.chmod(0o755)
+    assert find_binary(settings) == program
