@@ -1,0 +1,6 @@
+"""The wire: how missions come in and answers go out, over ZeroMQ. The protocol is `docs/wire.md`."""
+
+from batos.wire.client import Accepted, Client
+from batos.wire.sync_client import SyncClient
+
+__all__ = ["Accepted", "Client", "SyncClient"]

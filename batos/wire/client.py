@@ -1,0 +1,314 @@
+"""The client of a BAT OS daemon: `Client`, an async context manager.
+
+    async with Client() as batos:
+        accepted = await batos.submit("Plan a birthday party for a cat lover on a budget")
+        async for event in batos.watch(accepted.id):
+            print(event)
+
+Every request carries a `ref`, so many can be open at once. A request without an answer is sent again: a mission has its
+id from here, and an id accepted twice is one mission, so that neither a lost message nor a restarted daemon makes two of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import uuid
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import structlog
+import zmq
+import zmq.asyncio
+
+from batos.config import MIB
+from batos.errors import Busy, DaemonUnavailable, EndpointError, InvalidRequest, MessageTooLarge, MissionFailed, MissionPending, from_wire
+from batos.wire.schemas import WAIT_S_LIMIT
+
+log = structlog.get_logger("batos.client")
+
+DEFAULT_ENDPOINT = "tcp://127.0.0.1:5757"
+MESSAGE_BYTES = MIB  # what a daemon takes unless told otherwise
+
+_TRIES = 2  # of a request within its time
+_EVENTS_KEPT = 4096  # of one watch whose reader is slow; past it, all but the end are dropped
+_LINGER_MS = 200
+_BUSY_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A mission that the daemon has on disk. `duplicate`: it was accepted before; then `result` or `error` may be there."""
+
+    id: str
+    state: str
+    duplicate: bool = False
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class Client:
+    """A connection to the daemon at `endpoint`.
+
+    :param timeout_s: time for an answer that is not waited for on purpose.
+    :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
+    """
+
+    def __init__(self, endpoint: str = DEFAULT_ENDPOINT, timeout_s: float = 10.0, *, message_bytes: int = MESSAGE_BYTES) -> None:
+        self.endpoint = endpoint
+        self.timeout_s = timeout_s
+        self._message_bytes = message_bytes
+        self._refs = itertools.count(1)
+        self._streams: dict[int, _Stream] = {}
+        self._reader: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._context = zmq.asyncio.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        if self.endpoint.startswith("tcp://["):
+            self._socket.setsockopt(zmq.IPV6, 1)
+        try:
+            self._socket.connect(self.endpoint)
+        except zmq.ZMQError as e:
+            self._context.destroy(linger=0)
+            raise EndpointError(f"no endpoint: {self.endpoint!r} ({e.strerror}); write tcp://HOST:PORT or ipc://PATH") from None
+        self._reader = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+            self._reader = None
+            self._socket.close()
+            await asyncio.to_thread(self._context.term)
+
+    async def submit(
+        self,
+        brief: str,
+        *,
+        id: str | None = None,
+        persona: str | None = None,
+        deadline_s: float | None = None,
+        priority: int | None = None,
+    ) -> Accepted:
+        """Give the daemon a mission; it is durable when this returns.
+
+        :param id: the mission's name; the same id and brief again is the same mission. A new one is made if left out.
+        :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
+        :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
+        """
+        mission = id or str(uuid.uuid4())
+        return await self._accept("submit", id=mission, brief=brief, persona=persona, deadline_s=deadline_s, priority=priority)
+
+    async def send(
+        self,
+        target: str,
+        selector: str,
+        *args: Any,
+        id: str | None = None,
+        deadline_s: float | None = None,
+        priority: int | None = None,
+        **kwargs: Any,
+    ) -> Accepted:
+        """Send a message to the object `target` (path or oid): a mission, whose result holds the answer. Errors as of `submit`."""
+        mission = id or str(uuid.uuid4())
+        message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": kwargs}
+        return await self._accept("send", id=mission, **message, deadline_s=deadline_s, priority=priority)
+
+    async def status(self, id: str) -> dict[str, Any]:
+        """Where the mission stands.
+
+        :raises UnknownMission: if there is none of that id.
+        """
+        return await self._ask("status", id=id)
+
+    async def result(self, id: str, wait: bool = True, timeout_s: float | None = None) -> dict[str, Any]:
+        """The result of the mission: `text`, `value`, `persona`, `usage` and more.
+
+        :param wait: whether to wait for it, for `timeout_s` seconds, or as long as it takes.
+        :raises MissionFailed: (or MissionCancelled, DeadlineExceeded ...) if it ended FAILED; `context["code"]` says why.
+        :raises MissionPending: if there is no result in that time.
+        """
+        now = asyncio.get_running_loop().time
+        end = None if timeout_s is None else now() + timeout_s
+        while True:
+            left = 0.0 if not wait else math.inf if end is None else max(0.0, end - now())
+            wait_s = round(min(left, WAIT_S_LIMIT, self.timeout_s), 3)  # in short spells, so that a restart is noticed
+            try:
+                reply = await self._ask("result", hold_s=wait_s, id=id, wait_s=wait_s)
+            except Busy:
+                if left <= _BUSY_PAUSE_S:
+                    raise
+                await asyncio.sleep(_BUSY_PAUSE_S)
+                continue
+            if reply.get("type") == "result":
+                return _result_of(reply)
+            if wait_s >= left:
+                raise MissionPending(f"the mission {id} has no result yet: it is {reply.get('state')}", id=id, state=reply.get("state"))
+
+    async def watch(self, id: str) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of the mission as they happen, the first one its state now, the last one its result.
+
+        A watch outlives a restart of the daemon if that takes less than the time-out. Events may be missing then, and
+        after `"dropped": N`; the result never is.
+
+        :raises UnknownMission: if there is none of that id.
+        :raises DaemonUnavailable: if the daemon does not answer any more.
+        """
+        with self._stream("watch", id=id) as stream:
+            begun = silent = False
+            while True:
+                try:
+                    async with asyncio.timeout(self.timeout_s):
+                        if stream.due:
+                            await self._send(stream)
+                        event = await stream.replies.get()
+                except TimeoutError:
+                    if silent:
+                        raise self._unavailable(self.timeout_s * 2) from None
+                    # asked again it is the same watch: a daemon that still has it says where the mission stands
+                    silent = stream.due = True
+                    continue
+                silent = False
+                if begun and event.get("code") == Busy.code:
+                    continue  # the daemon is stopping; it is asked again after a silence
+                yield _checked(event)
+                begun = True
+                if event.get("type") == "result":
+                    return
+
+    async def cancel(self, id: str) -> dict[str, Any]:
+        """Take the mission back; it ends FAILED with the code `cancelled` unless it had ended before. The reply is its status."""
+        return await self._ask("cancel", id=id)
+
+    async def show(self, target: str) -> dict[str, Any]:
+        """The object `target` (path or oid) as it is now.
+
+        :raises UnknownTarget: if there is none.
+        """
+        return await self._ask("show", target=target)
+
+    async def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
+        """The revisions of the object `target`, the newest first."""
+        return await self._ask("history", target=target, limit=limit)
+
+    async def missions(self, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
+        """The missions the daemon knows, the newest first, all or those in `state`."""
+        return await self._ask("missions", state=state, limit=limit)
+
+    async def info(self) -> dict[str, Any]:
+        """What the daemon says of itself."""
+        return await self._ask("info")
+
+    async def models(self) -> dict[str, Any]:
+        """The models the daemon uses, and how each is."""
+        return await self._ask("models")
+
+    async def _accept(self, op: str, **fields: Any) -> Accepted:
+        reply = await self._ask(op, **fields)
+        return Accepted(reply["id"], reply["state"], reply.get("duplicate", False), reply.get("result"), reply.get("error"))
+
+    async def _ask(self, op: str, *, hold_s: float = 0.0, **fields: Any) -> dict[str, Any]:
+        """Send one request and return its first reply; an error reply is raised. `hold_s`: time it may be held back on purpose."""
+        with self._stream(op, **fields) as stream:
+            for _ in range(_TRIES):
+                try:
+                    async with asyncio.timeout(hold_s + self.timeout_s / _TRIES):
+                        await self._send(stream)
+                        return _checked(await stream.replies.get())
+                except TimeoutError:
+                    continue
+        raise self._unavailable(hold_s * _TRIES + self.timeout_s)
+
+    @contextlib.contextmanager
+    def _stream(self, op: str, **fields: Any) -> Iterator[_Stream]:
+        """A request with a new `ref`, and a queue for the replies that carry it."""
+        if self._reader is None:
+            raise RuntimeError("a Client is used inside `async with Client(...) as client:`")
+        ref = next(self._refs)
+        stream = _Stream(_payload({"op": op, "ref": ref, **{name: value for name, value in fields.items() if value is not None}}))
+        if len(stream.payload) > self._message_bytes:
+            raise MessageTooLarge(f"{op}: a message of {len(stream.payload)} bytes; at most {self._message_bytes} are taken")
+        self._streams[ref] = stream
+        try:
+            yield stream
+        finally:
+            del self._streams[ref]
+
+    async def _send(self, stream: _Stream) -> None:
+        stream.due = False
+        await self._socket.send(stream.payload)
+
+    async def _read(self) -> None:
+        while True:
+            payload = await self._socket.recv()
+            try:
+                reply = json.loads(payload)
+            except ValueError:
+                reply = None
+            if isinstance(reply, dict):
+                self._dispatch(reply)
+            else:
+                log.warning("no reply of a BAT OS daemon", endpoint=self.endpoint, bytes=len(payload))
+
+    def _dispatch(self, reply: dict[str, Any]) -> None:
+        stream = self._streams.get(reply.pop("ref", None))
+        if stream is None and reply.get("type") == "error" and self._streams:
+            # the daemon did not read the message far enough to find its `ref`: it was too large
+            stream = max(self._streams.values(), key=lambda open_one: len(open_one.payload))
+        if stream is not None:  # else the answer to a request that was sent twice or given up
+            stream.put(reply)
+
+    def _unavailable(self, waited_s: float) -> DaemonUnavailable:
+        return DaemonUnavailable(f"no daemon answers at {self.endpoint} (waited {waited_s:g} s); start one with `batos run`")
+
+
+class _Stream:
+    """One request and the replies to it."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.due = True  # to be sent
+        self.replies: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._dropped = 0
+
+    def put(self, reply: dict[str, Any]) -> None:
+        """Keep a reply; events are dropped and counted while nobody takes them."""
+        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token"):
+            self._dropped += 1 + reply.get("dropped", 0)
+            return
+        if self._dropped:
+            reply["dropped"] = self._dropped + reply.get("dropped", 0)
+            self._dropped = 0
+        self.replies.put_nowait(reply)
+
+
+def _payload(request: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError, RecursionError) as e:
+        raise InvalidRequest(f"{request['op']}: cannot be written as JSON: {e}") from None
+
+
+def _checked(reply: dict[str, Any]) -> dict[str, Any]:
+    if reply.get("type") == "error":
+        raise from_wire(reply)
+    return reply
+
+
+def _result_of(reply: dict[str, Any]) -> dict[str, Any]:
+    if reply.get("state") == "COMPLETE":
+        result: dict[str, Any] = reply["result"]
+        return result
+    error = from_wire(reply["error"])
+    if not isinstance(error, MissionFailed):  # one kind to catch, whatever it failed of
+        error = MissionFailed(error.message, **error.context)
+    error.context["code"] = reply["error"]["code"]
+    raise error

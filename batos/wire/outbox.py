@@ -1,0 +1,284 @@
+"""Replies on their way out: a bounded queue per client, and nobody ever waits for a client that does not read.
+
+A reply is queued by whoever makes it and sent by the listener's own turn of the loop. While a client does not read, its
+queue fills; then its events are dropped, and the next message of the stream says how many. Replies stay, up to the limits.
+Everything here belongs to the loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import structlog
+import zmq
+
+from batos.config import Settings
+from batos.errors import BatosError
+from batos.wire import strict_json
+
+log = structlog.get_logger("batos.wire")
+
+_RETRY_S = 0.01  # between two tries to reach clients that did not read
+_RETRIES = 64  # clients tried each time: thousands of dead readers must not slow the loop
+_RETRIES_A_FLUSH = 4  # and with each flush, for readers that were only a moment late
+
+
+class ClientHandle:
+    """Where the replies to one request go: a client, and the `ref` by which it knows the request.
+
+    Two handles are equal if their messages cannot be told apart at the other end: watching twice under one `ref` is watching once.
+    """
+
+    __slots__ = ("_outbox", "_peer", "dropped", "enveloped", "ref")
+
+    def __init__(self, outbox: Outbox, peer: Peer, *, enveloped: bool, ref: str | int | None = None) -> None:
+        self._outbox = outbox
+        self._peer = peer
+        self.enveloped = enveloped
+        self.ref = ref
+        self.dropped = 0  # events that this stream lost since it was last told so
+
+    def send(self, reply: dict[str, Any], *, event: bool = False) -> None:
+        """Queue `reply`; it never waits and never raises. To be called on the loop's thread.
+
+        :param event: whether it may be dropped when the client does not read.
+        """
+        self._outbox.put(self, reply, event)
+
+    def refuse(self, error: BatosError, mission: str | None = None) -> None:
+        """Queue the error reply for `error`, naming the mission it is about."""
+        self.send({"type": "error", **error.to_wire(), **({} if mission is None else {"id": mission})})
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client is known to be gone. It is found out when something is sent to it."""
+        return self._peer.closed or self._outbox.closed
+
+    @property
+    def key(self) -> bytes:
+        """What tells one connected client from another. It proves nothing about who it is."""
+        return self._peer.routing_id
+
+    @property
+    def peer(self) -> Peer:
+        return self._peer
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClientHandle):
+            return NotImplemented
+        return self._peer is other._peer and self.ref == other.ref and self.enveloped == other.enveloped
+
+    def __hash__(self) -> int:
+        return hash((id(self._peer), self.ref, self.enveloped))
+
+
+class _Entry(NamedTuple):
+    client: ClientHandle
+    payload: bytes
+    event: bool
+    noted: int  # dropped events that this message tells of
+
+
+class Peer:
+    """A connected client: its queue, and whether it reads. Alive as long as a request, a watch or a reply of its is."""
+
+    __slots__ = ("__weakref__", "blocked", "bytes", "closed", "losing", "queue", "ready", "routing_id")
+
+    def __init__(self, routing_id: bytes) -> None:
+        self.routing_id = routing_id
+        self.queue: deque[_Entry] = deque()
+        self.bytes = 0
+        self.ready = False  # in line for the next flush
+        self.blocked = False  # it did not take the last message that was tried
+        self.losing = False  # replies were dropped, and the log says so
+        self.closed = False
+
+
+class Outbox:
+    """The queues of all clients of one ROUTER socket."""
+
+    def __init__(self, socket: zmq.Socket[bytes], settings: Settings, wake: Callable[[], None]) -> None:
+        """:param wake: asks the owner to call `flush` soon, and to read the socket after it: sending may swallow its read signal."""
+        self._socket = socket
+        self._queue_limit = settings.client_queue
+        self._queue_bytes = settings.client_queue_bytes
+        self._total_bytes = settings.outbox_bytes
+        self._clients_limit = settings.clients_limit
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._peers: WeakValueDictionary[bytes, Peer] = WeakValueDictionary()
+        self._ready: deque[Peer] = deque()
+        self._blocked: deque[Peer] = deque()
+        self._retry: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.bytes = 0  # in all queues together
+        self.closed = False
+
+    def peer(self, routing_id: bytes) -> Peer | None:
+        """The client behind `routing_id`; None for a new one when there are as many as may be."""
+        peer = self._peers.get(routing_id)
+        if peer is None or peer.closed:
+            if len(self._peers) >= self._clients_limit:
+                return None
+            peer = self._peers[routing_id] = Peer(routing_id)
+        return peer
+
+    def stuck(self, peer: Peer) -> bool:
+        """Whether another reply to this client could not be kept: it does not read, and its queue is full."""
+        return peer.blocked and self._full(peer)
+
+    def put(self, client: ClientHandle, reply: dict[str, Any], event: bool) -> None:
+        """Queue a reply, or drop it if the client is gone or has too many waiting."""
+        peer = client.peer
+        if client.closed or not self._make_room(client, event):
+            return
+        payload = self._encoded(client, reply, event)
+        if payload is None:
+            return
+        peer.queue.append(_Entry(client, payload, event, client.dropped))
+        client.dropped = 0
+        peer.bytes += len(payload)
+        self.bytes += len(payload)
+        self._idle.clear()
+        if not peer.ready and not peer.blocked:
+            peer.ready = True
+            self._ready.append(peer)
+            self._wake()
+
+    def flush(self) -> None:
+        """Send what the clients take now."""
+        while self._ready:
+            peer = self._ready.popleft()
+            peer.ready = False
+            self._drain(peer)
+        self._try_blocked(_RETRIES_A_FLUSH)
+        if not self._blocked:
+            self._idle.set()
+        elif self._retry is None and not self.closed:
+            self._retry = self._loop.call_later(_RETRY_S, self._retry_blocked)
+
+    def send_now(self, message: bytes, routing_id: bytes, enveloped: bool) -> None:
+        """Try once to send to a client that has no queue; it is not kept."""
+        try:
+            self._transmit(routing_id, enveloped, message)
+        except zmq.ZMQError as e:
+            if e.errno not in (errno.EAGAIN, errno.EHOSTUNREACH):
+                raise
+
+    async def drained(self) -> None:
+        """Wait until nothing is queued."""
+        await self._idle.wait()
+
+    def close(self) -> None:
+        """Let go of what is queued; every handle is closed from now on."""
+        self.closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        for peer in (*self._ready, *self._blocked):
+            self._forget(peer)
+        self._ready.clear()
+        self._blocked.clear()
+        self._idle.set()
+
+    def _full(self, peer: Peer) -> bool:
+        return len(peer.queue) >= self._queue_limit or peer.bytes >= self._queue_bytes or (peer.blocked and self.bytes >= self._total_bytes)
+
+    def _make_room(self, client: ClientHandle, event: bool) -> bool:
+        peer = client.peer
+        if not self._full(peer):
+            return True
+        if not peer.blocked:  # a burst: it may well take them
+            self._drain(peer)
+            self._wake()
+            if peer.closed or not self._full(peer):
+                return not peer.closed
+        if event:
+            client.dropped += 1
+            return False
+        self._drop_events(peer)
+        if not self._full(peer):
+            return True
+        if not peer.losing:
+            peer.losing = True
+            log.warning("replies dropped: a client does not read", client=peer.routing_id.hex(), queued=len(peer.queue), bytes=peer.bytes)
+        return False
+
+    def _drop_events(self, peer: Peer) -> None:
+        kept: deque[_Entry] = deque()
+        for entry in peer.queue:
+            if entry.event:
+                entry.client.dropped += 1 + entry.noted
+                peer.bytes -= len(entry.payload)
+                self.bytes -= len(entry.payload)
+            else:
+                kept.append(entry)
+        peer.queue = kept
+
+    def _encoded(self, client: ClientHandle, reply: dict[str, Any], event: bool) -> bytes | None:
+        marks: dict[str, Any] = {} if client.ref is None else {"ref": client.ref}
+        noted = {**reply, "dropped": client.dropped} if client.dropped else reply
+        try:
+            return strict_json.encode({**noted, **marks} if marks else noted)
+        except (ValueError, TypeError, RecursionError) as e:
+            log.error("a reply cannot be written as JSON", type=reply.get("type"), id=reply.get("id"), error=str(e))
+        if event:
+            return None
+        mission = {"id": reply["id"]} if isinstance(reply.get("id"), str) else {}
+        refusal = {"type": "error", "code": BatosError.code, "message": "the reply cannot be written as JSON; see the daemon's log"}
+        return strict_json.encode({**refusal, **mission, **marks})
+
+    def _drain(self, peer: Peer) -> None:
+        """Send the queue of `peer` until it takes no more."""
+        queue = peer.queue
+        while queue:
+            client, payload, _, _ = queue[0]
+            try:
+                self._transmit(peer.routing_id, client.enveloped, payload)
+            except zmq.Again:
+                if not peer.blocked:
+                    peer.blocked = True
+                    self._blocked.append(peer)
+                return
+            except zmq.ZMQError as e:
+                if e.errno != errno.EHOSTUNREACH:
+                    raise
+                self._forget(peer)
+                return
+            queue.popleft()
+            peer.bytes -= len(payload)
+            self.bytes -= len(payload)
+        peer.losing = False
+
+    def _transmit(self, routing_id: bytes, enveloped: bool, payload: bytes) -> None:
+        # only the first frame can be refused: once libzmq has taken it, the rest of the message follows
+        self._socket.send(routing_id, zmq.SNDMORE | zmq.DONTWAIT)
+        if enveloped:
+            self._socket.send(b"", zmq.SNDMORE | zmq.DONTWAIT)
+        self._socket.send(payload, zmq.DONTWAIT)
+
+    def _retry_blocked(self) -> None:
+        self._retry = None
+        self._try_blocked(_RETRIES)
+        self._wake()
+
+    def _try_blocked(self, most: int) -> None:
+        for _ in range(min(most, len(self._blocked))):
+            peer = self._blocked.popleft()
+            peer.blocked = False
+            self._drain(peer)  # puts it back in line if it still does not read
+
+    def _forget(self, peer: Peer) -> None:
+        """The client is gone: what waits for it goes too."""
+        peer.closed = True
+        peer.queue.clear()
+        self.bytes -= peer.bytes
+        peer.bytes = 0
+        if self._peers.get(peer.routing_id) is peer:
+            del self._peers[peer.routing_id]

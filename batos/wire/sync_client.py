@@ -1,0 +1,119 @@
+"""`SyncClient`: the same as `Client`, for code without an event loop. The loop runs in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, Self, TypeVar
+
+from batos.wire.client import DEFAULT_ENDPOINT, MESSAGE_BYTES, Accepted, Client
+
+T = TypeVar("T")
+
+
+class SyncClient:
+    """A connection to the daemon, as a context manager; arguments, answers and errors are those of `Client`.
+
+    It may be used by several threads at once.
+    """
+
+    def __init__(self, endpoint: str = DEFAULT_ENDPOINT, timeout_s: float = 10.0, *, message_bytes: int = MESSAGE_BYTES) -> None:
+        self._client = Client(endpoint, timeout_s, message_bytes=message_bytes)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="batos-client", daemon=True)
+        self._thread.start()
+        try:
+            self._run(self._client.__aenter__())
+        except BaseException:
+            self._end_loop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._run(self._client.__aexit__())
+        finally:
+            self._end_loop()
+
+    def submit(
+        self,
+        brief: str,
+        *,
+        id: str | None = None,
+        persona: str | None = None,
+        deadline_s: float | None = None,
+        priority: int | None = None,
+    ) -> Accepted:
+        return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority))
+
+    def send(
+        self,
+        target: str,
+        selector: str,
+        *args: Any,
+        id: str | None = None,
+        deadline_s: float | None = None,
+        priority: int | None = None,
+        **kwargs: Any,
+    ) -> Accepted:
+        return self._run(self._client.send(target, selector, *args, id=id, deadline_s=deadline_s, priority=priority, **kwargs))
+
+    def status(self, id: str) -> dict[str, Any]:
+        return self._run(self._client.status(id))
+
+    def result(self, id: str, wait: bool = True, timeout_s: float | None = None) -> dict[str, Any]:
+        return self._run(self._client.result(id, wait, timeout_s))
+
+    def watch(self, id: str) -> Iterator[dict[str, Any]]:
+        events = self._client.watch(id)
+        try:
+            while (event := self._run(_next(events))) is not None:
+                yield event
+        finally:
+            if self._loop is not None:  # closed by now if the reader left the loop after the client
+                self._run(events.aclose())
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        return self._run(self._client.cancel(id))
+
+    def show(self, target: str) -> dict[str, Any]:
+        return self._run(self._client.show(target))
+
+    def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
+        return self._run(self._client.history(target, limit))
+
+    def missions(self, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
+        return self._run(self._client.missions(state, limit))
+
+    def info(self) -> dict[str, Any]:
+        return self._run(self._client.info())
+
+    def models(self) -> dict[str, Any]:
+        return self._run(self._client.models())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("a SyncClient is used inside `with SyncClient(...) as client:`")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C ends the wait, so it has to end the work too
+            future.cancel()
+            raise
+
+    def _end_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
+
+
+async def _next(events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
+    return await anext(events, None)

@@ -1,0 +1,24 @@
+"""Send a mission to a BAT OS daemon and print what happens until its result: ZeroMQ and JSON, nothing else.
+
+python examples/send_mission.py "Plan a birthday party for a cat lover on a budget" [ENDPOINT]
+"""
+
+import json
+import sys
+import uuid
+
+import zmq
+
+brief = sys.argv[1] if len(sys.argv) > 1 else "Plan a birthday party for a cat lover on a budget"
+endpoint = sys.argv[2] if len(sys.argv) > 2 else "tcp://127.0.0.1:5757"
+socket = zmq.Context().socket(zmq.DEALER)
+socket.setsockopt(zmq.LINGER, 0)
+socket.setsockopt(zmq.RCVTIMEO, 600_000)  # milliseconds
+socket.connect(endpoint)
+socket.send_json({"op": "submit", "id": str(uuid.uuid4()), "brief": brief, "watch": True})
+
+while True:
+    reply = json.loads(socket.recv())
+    print(json.dumps(reply, ensure_ascii=False), flush=True)
+    if reply["type"] in ("result", "error"):
+        sys.exit(0 if reply.get("state") == "COMPLETE" else 1)

@@ -1,0 +1,316 @@
+import asyncio
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from wire_support import Answer, listening
+
+from batos.errors import (
+    BatosError,
+    Busy,
+    DaemonUnavailable,
+    DeadlineExceeded,
+    EndpointError,
+    InferenceFailed,
+    InvalidRequest,
+    MessageNotUnderstood,
+    MessageTooLarge,
+    MissionFailed,
+    MissionPending,
+    UnknownMission,
+    from_wire,
+)
+from batos.wire import Client, SyncClient
+from batos.wire.listener import Listener
+from batos.wire.outbox import ClientHandle
+from batos.wire.schemas import Request, Result, Send, Submit, Watch
+
+ROOT = Path(__file__).parents[2]
+
+
+class Missions:
+    """Just enough of a daemon: missions end when they are told to."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, dict[str, object]] = {}
+        self.change = asyncio.Condition()
+        self.watchers: set[ClientHandle] = set()
+        self.drop = 0  # requests to leave without an answer
+
+    async def end(self, id: str, **end: object) -> None:
+        async with self.change:
+            self.ended[id] = {"type": "result", "id": id, **end}
+            self.change.notify_all()
+
+    async def __call__(self, request: Request, client: ClientHandle) -> None:
+        if self.drop:
+            self.drop -= 1
+            return
+        match request:
+            case Submit(id=id) | Send(id=id):
+                client.send({"type": "accepted", "id": id, "state": "ACCEPTED"})
+                if request.watch:
+                    await self.stream(id, client)
+            case Watch(id="unknown"):
+                raise UnknownMission("no mission 'unknown'")
+            case Watch(id=id):
+                await self.stream(id, client)
+            case Result(id=id):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(request.wait_s), self.change:
+                        await self.change.wait_for(lambda: id in self.ended)
+                client.send(self.ended.get(id) or {"type": "status", "id": id, "state": "DELEGATING"})
+            case _:
+                client.send({"type": request.op, **request.model_dump(exclude={"op", "ref"}, exclude_none=True)})
+
+    async def stream(self, id: str, client: ClientHandle) -> None:
+        client.send({"type": "state", "id": id, "state": "IDLE"}, event=True)
+        if client in self.watchers:
+            return
+        self.watchers.add(client)
+        async with self.change:
+            await self.change.wait_for(lambda: id in self.ended)
+        client.send({"type": "token", "id": id, "text": "Invite "}, event=True)
+        client.send(self.ended[id])
+
+
+COMPLETE = {"state": "COMPLETE", "result": {"text": "done"}}
+
+
+async def test_submit_watch_and_result() -> None:
+    missions = Missions()
+    async with listening(missions) as (listener, handler), Client(listener.bound[0]) as client:
+        accepted = await client.submit("Plan a party", persona="ALFRED", deadline_s=30, priority=2)
+        assert (accepted.state, accepted.duplicate, accepted.result) == ("ACCEPTED", False, None)
+        asked = handler.requests[0]
+        assert isinstance(asked, Submit)
+        assert (asked.id, asked.brief, asked.persona, asked.deadline_s, asked.priority) == (accepted.id, "Plan a party", "ALFRED", 30, 2)
+        events = []
+        async for event in client.watch(accepted.id):
+            events.append(event["type"])
+            if event["type"] == "state":
+                await missions.end(accepted.id, **COMPLETE)
+        assert events == ["state", "token", "result"]
+        assert await client.result(accepted.id) == {"text": "done"}
+
+
+async def test_send_is_a_mission() -> None:
+    async with listening(Missions()) as (listener, handler), Client(listener.bound[0]) as client:
+        accepted = await client.send("genesis", "add_", 2, {"x": [1]}, id="s1", to=3)
+        assert accepted.id == "s1"
+        assert handler.requests == [
+            Send(op="send", ref=1, id="s1", target="genesis", selector="add_", args=[2, {"x": [1]}], kwargs={"to": 3})
+        ]
+
+
+async def test_the_other_ops() -> None:
+    async with listening(Missions()) as (listener, _), Client(listener.bound[0]) as client:
+        assert await client.status("m") == {"type": "status", "id": "m"}
+        assert await client.cancel("m") == {"type": "cancel", "id": "m"}
+        assert await client.show("t") == {"type": "show", "target": "t"}
+        assert await client.history("t", 3) == {"type": "history", "target": "t", "limit": 3}
+        assert await client.missions("FAILED") == {"type": "missions", "state": "FAILED", "limit": 50}
+        assert await client.info() == {"type": "info"}
+        assert await client.models() == {"type": "models"}
+
+
+async def test_many_at_once_on_one_connection() -> None:
+    async with listening(Missions()) as (listener, _), Client(listener.bound[0]) as client:
+        accepted = await asyncio.gather(*(client.submit("b", id=f"m{n}") for n in range(2000)))
+        assert [a.id for a in accepted] == [f"m{n}" for n in range(2000)]
+
+
+async def test_a_failed_mission_is_raised() -> None:
+    missions = Missions()
+    async with listening(missions) as (listener, _), Client(listener.bound[0]) as client:
+        await missions.end("late", state="FAILED", error={"code": "deadline", "message": "too late"})
+        with pytest.raises(DeadlineExceeded, match="too late"):
+            await client.result("late")
+        await missions.end("cut", state="FAILED", error={"code": "inference_failed", "message": "cut", "context": {"cause": "truncated"}})
+        with pytest.raises(MissionFailed, match="cut") as caught:
+            await client.result("cut")
+        assert caught.value.context == {"cause": "truncated", "code": "inference_failed"}
+
+
+async def test_a_mission_without_a_result_yet() -> None:
+    missions = Missions()
+    async with listening(missions) as (listener, _), Client(listener.bound[0], timeout_s=0.2) as client:
+        with pytest.raises(MissionPending, match="DELEGATING"):
+            await client.result("m", wait=False)
+        with pytest.raises(MissionPending):
+            await client.result("m", timeout_s=0.3)
+        waiting = asyncio.create_task(client.result("m"))
+        with pytest.raises(MissionPending):
+            await client.result("m", timeout_s=0.5)
+        await missions.end("m", **COMPLETE)
+        assert await waiting == {"text": "done"}
+
+
+async def test_error_replies_are_raised_as_their_class() -> None:
+    async def busy(request: Request, client: ClientHandle) -> None:
+        raise Busy("10000 missions are waiting")
+
+    async with listening(Missions()) as (listener, _), Client(listener.bound[0]) as client:
+        with pytest.raises(InvalidRequest, match="empty"):
+            await client.submit("  ")
+        with pytest.raises(InvalidRequest, match="`id`"):
+            await client.status("no id")
+        with pytest.raises(MessageTooLarge, match="65537 bytes"):
+            await client.submit("x" * 65_537)
+        with pytest.raises(UnknownMission):
+            await anext(client.watch("unknown"))
+    async with listening(busy) as (listener, _), Client(listener.bound[0]) as client:
+        with pytest.raises(Busy, match="10000"):
+            await client.submit("b")
+
+
+async def test_what_cannot_be_sent_is_not() -> None:
+    async with listening(Missions(), message_bytes=1024) as (listener, handler), Client(listener.bound[0]) as client:
+        with pytest.raises(MessageTooLarge, match="2097"):
+            await client.submit("x" * 2 * 1024 * 1024)
+        for value in (float("nan"), object(), "\ud800"):
+            with pytest.raises(InvalidRequest, match="JSON"):
+                await client.send("t", "s_", value)
+        assert not handler.requests
+        with pytest.raises(MessageTooLarge, match="1024"):  # refused by the daemon, which could not read the `ref`
+            await client.submit("x" * 2000)
+
+
+async def test_a_lost_request_is_sent_again_as_the_same_mission() -> None:
+    missions = Missions()
+    async with listening(missions) as (listener, handler), Client(listener.bound[0], timeout_s=1) as client:
+        missions.drop = 1
+        accepted = await client.submit("b")
+        assert [r.mission for r in handler.requests] == [accepted.id, accepted.id]
+
+
+async def test_no_daemon() -> None:
+    async with listening() as (listener, _):
+        endpoint = listener.bound[0]
+    async with Client(endpoint, timeout_s=0.2) as client:
+        with pytest.raises(DaemonUnavailable, match="batos run"):
+            await client.info()
+        with pytest.raises(DaemonUnavailable, match=endpoint):
+            await anext(client.watch("m"))
+
+
+async def test_a_client_and_its_watch_outlive_a_restart_of_the_daemon() -> None:
+    first, second = Missions(), Missions()
+    async with contextlib.AsyncExitStack() as stack:
+        async with listening(first) as (listener, _):
+            endpoint = listener.bound[0]
+            client = await stack.enter_async_context(Client(endpoint, timeout_s=1))
+            events = client.watch("m")
+            assert (await anext(events))["type"] == "state"
+            await listener.stop()
+        await stack.enter_async_context(listening(second, endpoint=endpoint))
+        await second.end("m", **COMPLETE)
+        assert [e["type"] async for e in events if e["type"] != "state"] == ["token", "result"]
+
+
+async def test_a_quiet_mission_is_watched_once() -> None:
+    missions = Missions()
+    async with listening(missions) as (listener, handler), Client(listener.bound[0], timeout_s=0.1) as client:
+        got = []
+        async for event in client.watch("m"):
+            got.append(event["type"])
+            if len(got) == 3:  # asked again twice, in silence
+                await missions.end("m", **COMPLETE)
+        assert len(missions.watchers) == 1
+        assert got.count("token") == got.count("result") == 1
+        assert len(handler.requests) >= 3
+
+
+async def test_no_endpoint() -> None:
+    with pytest.raises(EndpointError, match="no endpoint"):
+        async with Client("localhost"):
+            pass
+
+
+async def test_used_outside_its_context() -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await Client().info()
+    with pytest.raises(RuntimeError, match="with SyncClient"):
+        SyncClient().info()
+
+
+@contextlib.contextmanager
+def _threaded(answer: Answer) -> Iterator[Listener]:
+    """A listener on a loop thread of its own, for code that blocks."""
+    with asyncio.Runner() as runner:
+        stop = asyncio.Event()
+        started: asyncio.Future[Listener] = runner.get_loop().create_future()
+
+        async def serve() -> None:
+            async with listening(answer) as (listener, _):
+                started.set_result(listener)
+                await stop.wait()
+
+        thread = threading.Thread(target=runner.run, args=(serve(),))
+        thread.start()
+        yield asyncio.run_coroutine_threadsafe(_value(started), runner.get_loop()).result(10)
+        runner.get_loop().call_soon_threadsafe(stop.set)
+        thread.join()
+
+
+async def _value(future: asyncio.Future[Listener]) -> Listener:
+    return await future
+
+
+def test_the_sync_client_does_the_same() -> None:
+    missions = Missions()
+    missions.ended["m"] = {"type": "result", "id": "m", **COMPLETE}
+    missions.ended["f"] = {"type": "result", "id": "f", "state": "FAILED", "error": {"code": "failed", "message": "no"}}
+    with _threaded(missions) as listener, SyncClient(listener.bound[0]) as client:
+        assert client.submit("b", id="m").state == "ACCEPTED"
+        assert client.send("t", "s_", 1, id="m2").id == "m2"
+        assert [e["type"] for e in client.watch("m")] == ["state", "token", "result"]
+        assert next(client.watch("m"))["type"] == "state"
+        assert client.result("m") == {"text": "done"}
+        with pytest.raises(MissionFailed, match="no"):
+            client.result("f")
+        with pytest.raises(MissionPending):
+            client.result("other", wait=False)
+        for reply, kind in (
+            (client.status("m"), "status"),
+            (client.cancel("m"), "cancel"),
+            (client.show("t"), "show"),
+            (client.history("t"), "history"),
+            (client.missions(), "missions"),
+            (client.info(), "info"),
+            (client.models(), "models"),
+        ):
+            assert reply["type"] == kind
+
+
+def test_the_sync_client_without_an_endpoint() -> None:
+    with pytest.raises(EndpointError), SyncClient("nowhere"):
+        pass
+
+
+@pytest.mark.parametrize(("name", "types"), [("send_mission.py", ["accepted", "state", "token", "result"]), ("send_mission_req.py", None)])
+def test_the_examples_run(name: str, types: list[str] | None) -> None:
+    class Quick(Missions):
+        async def __call__(self, request: Request, client: ClientHandle) -> None:
+            if request.mission:
+                self.ended[request.mission] = {"type": "result", "id": request.mission, **COMPLETE}
+            await super().__call__(request, client)
+
+    with _threaded(Quick()) as listener:
+        command = [sys.executable, str(ROOT / "examples" / name), "Plan a party", listener.bound[0]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    lines = done.stdout.splitlines()
+    assert [line.split('"')[3] for line in lines] == (types or ["accepted", "result"])
+
+
+def test_errors_come_back_from_the_wire_as_they_were() -> None:
+    inference = from_wire(InferenceFailed("gone", cause="timeout", model="m").to_wire())
+    assert isinstance(inference, InferenceFailed)
+    assert (inference.cause, inference.context, str(inference)) == ("timeout", {"cause": "timeout", "model": "m"}, "gone")
+    assert isinstance(from_wire(MessageNotUnderstood("x", "y_").to_wire()), MessageNotUnderstood)
+    unknown = from_wire({"code": "of_a_newer_daemon", "message": "new"})
+    assert (type(unknown), unknown.message) == (BatosError, "new")

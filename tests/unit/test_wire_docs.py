@@ -1,0 +1,85 @@
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.config import Settings
+from batos.errors import ConfigError, DaemonUnavailable, EndpointError, ImageError, MissionPending, ModelfileError, by_code
+from batos.wire.schemas import OPS, Limits, parse_request
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "wire.md").read_text()
+FIELDS = {
+    "accepted": {"id", "state"},
+    "status": {"id", "state"},
+    "state": {"id", "state", "persona", "elapsed_s"},
+    "token": {"id", "text", "facet"},
+    "result": {"id", "state"},
+    "error": {"code", "message"},
+}
+
+
+def _examples() -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder()
+    for block in re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        rest = block.strip()
+        while rest:
+            value, end = decoder.raw_decode(rest)
+            yield value
+            rest = rest[end:].lstrip()
+
+
+EXAMPLES = list(_examples())
+
+
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if "op" in e], ids=lambda e: e["op"])
+def test_every_request_on_the_page_is_one(example: dict[str, Any]) -> None:
+    request = parse_request(json.dumps(example).encode(), Limits.of(Settings()))
+    assert {name: getattr(request, name) for name in example} == example
+
+
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if "op" not in e], ids=lambda e: e["type"])
+def test_every_reply_on_the_page_has_its_fields(example: dict[str, Any]) -> None:
+    assert FIELDS[example["type"]] <= example.keys()
+    if example["type"] == "result":
+        assert ("result" in example) == (example["state"] == "COMPLETE")
+        assert ("error" in example) == (example["state"] == "FAILED")
+    if example["type"] == "error":
+        assert example["code"] in by_code()
+
+
+def test_the_page_has_examples_of_every_op_and_of_every_reply() -> None:
+    assert {e["op"] for e in EXAMPLES if "op" in e} == set(OPS)
+    assert {e["type"] for e in EXAMPLES if "type" in e} == set(FIELDS)
+
+
+def test_the_page_names_every_op_and_field() -> None:
+    for op, model in OPS.items():
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{op}` |"))
+        for field in model.model_fields.keys() - {"op", "ref"}:
+            assert f"`{field}`" in row, (op, field)
+
+
+def test_the_page_names_every_code_that_a_daemon_sends() -> None:
+    at_start_or_in_the_client = (ConfigError, ImageError, EndpointError, DaemonUnavailable, MissionPending, ModelfileError)
+    for code, cls in by_code().items():
+        assert f"`{code}`" in PAGE or issubclass(cls, at_start_or_in_the_client), code
+    for code in re.findall(r"^\| (`[a-z_`, ]+`) \|", PAGE.split("## Codes")[1], re.MULTILINE):
+        assert set(re.findall("[a-z_]+", code)) <= by_code().keys()
+
+
+def test_the_page_names_settings_that_exist() -> None:
+    for name in ("message_bytes", "message_depth", "brief_bytes", "client_queue", "client_queue_bytes", "ping_s", "silence_s"):
+        assert f"`{name}`" in PAGE
+        assert name in Settings.model_fields
+
+
+@pytest.mark.parametrize("name", ["send_mission.py", "send_mission_req.py"])
+def test_the_examples_are_short_and_need_pyzmq_only(name: str) -> None:
+    source = (ROOT / "examples" / name).read_text()
+    assert len(source.splitlines()) < 30
+    assert set(re.findall(r"^import (\w+)", source, re.MULTILINE)) == {"json", "sys", "uuid", "zmq"}
+    assert "batos" not in re.sub(r'""".*?"""', "", source, flags=re.DOTALL)

@@ -1,0 +1,90 @@
+import socket as sockets
+from pathlib import Path
+
+import pytest
+import zmq
+from wire_support import Scripted, ask, listening, raw
+
+from batos.config import Settings
+from batos.errors import EndpointError
+from batos.wire.endpoints import normalised
+from batos.wire.listener import Listener
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "bound"),
+    [
+        ("tcp://127.0.0.1:5757", "tcp://127.0.0.1:5757"),
+        ("tcp://127.1.2.3:*", "tcp://127.1.2.3:*"),
+        ("tcp://localhost:0", "tcp://127.0.0.1:0"),
+        ("tcp://[::1]:5757", "tcp://[::1]:5757"),
+        ("ipc:///tmp/batos.sock", "ipc:///tmp/batos.sock"),
+    ],
+)
+def test_endpoints_of_this_machine(endpoint: str, bound: str) -> None:
+    assert normalised(endpoint) == bound
+
+
+@pytest.mark.parametrize("host", ["*", "0.0.0.0", "192.168.1.7", "[::]", "[fe80::1]", "eth0", "lo", "example.org", "127.1", "128.0.0.1"])
+def test_endpoints_that_others_could_reach_are_refused(host: str) -> None:
+    with pytest.raises(EndpointError, match="CURVE"):
+        normalised(f"tcp://{host}:5757")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["", "5757", "tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:70000", "tcp://127.0.0.1:x", "ipc://", "inproc://a", "ws://127.0.0.1:1"],
+)
+def test_what_is_no_endpoint(endpoint: str) -> None:
+    with pytest.raises(EndpointError, match="no endpoint"):
+        normalised(endpoint)
+
+
+async def test_a_taken_port_is_named_with_the_remedy() -> None:
+    async with listening() as (first, _):
+        second = Listener(first.bound, Settings(), Scripted())
+        with pytest.raises(EndpointError, match=rf"{first.bound[0]} is taken.*--listen"):
+            await second.start()
+        async with raw(zmq.DEALER, first.bound[0]) as dealer:
+            assert (await ask(dealer, {"op": "info"}))["type"] == "status"
+
+
+async def test_one_bad_endpoint_binds_none() -> None:
+    with sockets.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    with pytest.raises(EndpointError):
+        await Listener([free, "tcp://*:5757"], Settings(), Scripted()).start()
+    async with listening(endpoint=free) as (listener, _):
+        assert listener.bound == [free]
+
+
+async def test_a_local_socket(tmp_path: Path) -> None:
+    endpoint = f"ipc://{tmp_path}/wire.sock"
+    async with listening(endpoint=endpoint) as (listener, _), raw(zmq.REQ, endpoint) as req:
+        assert listener.bound == [endpoint]
+        assert (await ask(req, {"op": "info"}))["type"] == "status"
+        with pytest.raises(EndpointError, match="taken"):
+            await Listener([endpoint], Settings(), Scripted()).start()
+        assert (await ask(req, {"op": "info"}))["type"] == "status"
+
+
+async def test_a_local_socket_left_by_a_dead_daemon_is_taken_over(tmp_path: Path) -> None:
+    with sockets.socket(sockets.AF_UNIX) as dead:
+        dead.bind(f"{tmp_path}/wire.sock")
+    async with listening(endpoint=f"ipc://{tmp_path}/wire.sock") as (listener, _), raw(zmq.DEALER, listener.bound[0]) as dealer:
+        assert (await ask(dealer, {"op": "info"}))["type"] == "status"
+
+
+async def test_a_local_socket_in_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(EndpointError, match="cannot listen"):
+        await Listener([f"ipc://{tmp_path}/none/wire.sock"], Settings(), Scripted()).start()
+
+
+async def test_two_endpoints_are_one_daemon(tmp_path: Path) -> None:
+    listener = Listener(["tcp://127.0.0.1:0", f"ipc://{tmp_path}/wire.sock"], Settings(), Scripted())
+    await listener.start()
+    for endpoint in listener.bound:
+        async with raw(zmq.DEALER, endpoint) as dealer:
+            assert (await ask(dealer, {"op": "info"}))["type"] == "status"
+    await listener.stop()

@@ -1,0 +1,164 @@
+import json
+from typing import Any
+
+import pytest
+
+from batos.config import Settings
+from batos.wire.schemas import OPS, Limits, Refused, Result, Send, Submit, parse_request
+
+LIMITS = Limits.of(Settings())
+GOOD: dict[str, dict[str, Any]] = {
+    "submit": {"id": "m", "brief": "b"},
+    "send": {"id": "m", "target": "t", "selector": "do_"},
+    "show": {"target": "t"},
+    "history": {"target": "t"},
+    **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel")},
+    **{op: {} for op in ("missions", "info", "models")},
+}
+
+
+def parse(message: dict[str, Any], limits: Limits = LIMITS) -> Any:
+    return parse_request(json.dumps(message).encode(), limits)
+
+
+def refusal(message: dict[str, Any], limits: Limits = LIMITS) -> Refused:
+    with pytest.raises(Refused) as caught:
+        parse(message, limits)
+    return caught.value
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_op_with_the_least_it_needs(op: str) -> None:
+    request = parse({"op": op, "ref": "r", **GOOD[op]})
+    assert (request.op, request.ref, request.mission) == (op, "r", GOOD[op].get("id"))
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_every_op_refuses_fields_it_does_not_have(op: str) -> None:
+    refused = refusal({"op": op, "ref": 5, **GOOD[op], "colour": "red"})
+    assert (refused.error.code, refused.ref, refused.mission) == ("unknown_field", 5, GOOD[op].get("id"))
+    assert "'colour'" in refused.error.message
+
+
+@pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() for field in fields])
+def test_every_op_names_the_field_that_is_missing(op: str, field: str) -> None:
+    refused = refusal({"op": op, **{k: v for k, v in GOOD[op].items() if k != field}})
+    assert (refused.error.code, refused.error.message) == ("invalid_request", f"{op}: `{field}` is missing")
+
+
+def test_defaults() -> None:
+    submit = parse({"op": "submit", **GOOD["submit"]})
+    assert submit == Submit(op="submit", id="m", brief="b", persona=None, deadline_s=None, priority=0, watch=False)
+    send = parse({"op": "send", **GOOD["send"]})
+    assert send == Send(op="send", id="m", target="t", selector="do_", args=[], kwargs={})
+    assert parse({"op": "missions"}).limit == 50
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ({}, "invalid_request"),
+        ({"op": None}, "invalid_request"),
+        ({"op": 3}, "invalid_request"),
+        ({"op": ["submit"]}, "invalid_request"),
+        ({"op": "Submit"}, "unknown_op"),
+        ({"op": "drop_tables"}, "unknown_op"),
+        ({"op": "x" * 100_000}, "unknown_op"),
+        ({"op": "submit", "id": "m", "brief": ""}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": " \n\t\u00a0\u2003"}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": 3}, "invalid_request"),
+        ({"op": "submit", "id": 3, "brief": "b"}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": "b", "watch": 1}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": "b", "priority": True}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": "b", "priority": "1"}, "invalid_request"),
+        ({"op": "submit", "id": "m", "brief": "b", "deadline_s": "1"}, "invalid_request"),
+        ({"op": "send", "id": "m", "target": "t", "selector": "a b"}, "invalid_request"),
+        ({"op": "send", "id": "m", "target": "t", "selector": "a", "args": {}}, "invalid_request"),
+        ({"op": "send", "id": "m", "target": "t", "selector": "a", "kwargs": {"not a name": 1}}, "invalid_request"),
+        ({"op": "missions", "state": "DREAMING"}, "invalid_request"),
+        ({"op": "info", "ref": True}, "invalid_request"),
+        ({"op": "info", "ref": 1.5}, "invalid_request"),
+        ({"op": "info", "ref": {}}, "invalid_request"),
+    ],
+)
+def test_wrong_requests_have_codes(message: dict[str, Any], code: str) -> None:
+    error = refusal(message).error
+    assert error.code == code
+    assert len(error.message) < 500
+
+
+@pytest.mark.parametrize("id", ["", "a b", "a\n", "\u00e9", "a" * 129, "a#b", "\x00"])
+def test_ids_that_are_refused(id: str) -> None:
+    refused = refusal({"op": "status", "id": id})
+    assert (refused.error.code, refused.mission) == ("invalid_request", None)
+
+
+@pytest.mark.parametrize("id", ["a", "a" * 128, "mail:2026/11@host-1_x.y"])
+def test_ids_that_are_taken(id: str) -> None:
+    assert parse({"op": "status", "id": id}).id == id
+
+
+@pytest.mark.parametrize(
+    ("op", "field", "good", "bad"),
+    [
+        ("submit", "deadline_s", 604_800, 604_801),
+        ("submit", "deadline_s", 0.001, 0),
+        ("submit", "priority", 100, 101),
+        ("submit", "priority", -100, -101),
+        ("submit", "persona", "p" * 64, "p" * 65),
+        ("submit", "ref", "r" * 256, "r" * 257),
+        ("submit", "ref", 2**63 - 1, 2**63),
+        ("submit", "ref", -(2**63), -(2**63) - 1),
+        ("result", "wait_s", 60, 60.001),
+        ("result", "wait_s", 0, -0.001),
+        ("send", "target", "t" * 512, "t" * 513),
+        ("send", "selector", "s" * 128, "s" * 129),
+        ("send", "kwargs", {"k" * 128: 1}, {"k" * 129: 1}),
+        ("missions", "limit", 1000, 1001),
+        ("missions", "limit", 1, 0),
+    ],
+)
+def test_at_a_limit_and_past_it(op: str, field: str, good: Any, bad: Any) -> None:
+    assert getattr(parse({"op": op, **GOOD[op], field: good}), field) == good
+    assert refusal({"op": op, **GOOD[op], field: bad}).error.code == "invalid_request"
+
+
+@pytest.mark.parametrize("letter", ["a", "\u00e9", "\U0001f600"])
+def test_the_brief_is_measured_in_bytes(letter: str) -> None:
+    limits = LIMITS._replace(brief_bytes=400)
+    fits = 400 // len(letter.encode())
+    assert parse({**GOOD["submit"], "op": "submit", "brief": letter * fits}, limits).brief == letter * fits
+    refused = refusal({"op": "submit", "id": "m", "ref": 1, "brief": letter * (fits + 1)}, limits)
+    assert (refused.error.code, refused.ref, refused.mission) == ("too_large", 1, "m")
+
+
+def test_the_message_at_its_limit_and_past_it() -> None:
+    payload = json.dumps({"op": "info"}).encode()
+    limits = LIMITS._replace(message_bytes=len(payload))
+    assert parse_request(payload, limits).op == "info"
+    with pytest.raises(Refused, match="at most"):
+        parse_request(payload + b" ", limits)
+
+
+@pytest.mark.parametrize("body", ['"a": NaN', '"a": 1, "a": 2', '"a": "\\ud800"', '"a": ' + "[" * 40 + "]" * 40, '"a": 1e999'])
+def test_what_can_be_read_of_malformed_json_is_echoed(body: str) -> None:
+    with pytest.raises(Refused) as caught:
+        parse_request(b'{"ref": "r", "id": "m", ' + body.encode() + b"}", LIMITS)
+    assert (caught.value.error.code, caught.value.ref, caught.value.mission) == ("malformed", "r", "m")
+
+
+@pytest.mark.parametrize("ref", ["r" * 257, 2**63, 1.5, [1], "\ud800"])
+def test_a_ref_that_is_none_is_not_echoed(ref: object) -> None:
+    assert refusal({"op": "status", "id": "m", "ref": ref}).ref is None
+
+
+def test_fifty_thousand_bad_keys_are_one_error() -> None:
+    keys = {f"k{i}-": i for i in range(50_000)}
+    assert refusal({"op": "info", **keys}).error.code == "unknown_field"
+    assert refusal({"op": "send", **GOOD["send"], "kwargs": keys}).error.code == "invalid_request"
+
+
+def test_only_a_result_with_wait_s_waits() -> None:
+    assert Result(op="result", id="m", wait_s=0.1).waits
+    assert not Result(op="result", id="m").waits
+    assert not parse({"op": "watch", "id": "m"}).waits
