@@ -1,0 +1,1 @@
+"""What the system does of its own accord."""

@@ -1,0 +1,229 @@
+"""The desk: answers the requests that come in over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import itertools
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from batos.errors import Busy
+from batos.image import history, ledger
+from batos.image.living import LivingImage
+from batos.mind.events import Event, Events
+from batos.mind.router import Router
+from batos.mind.scheduler import Scheduler
+from batos.wire import schemas
+from batos.wire.outbox import ClientHandle
+
+Reply = dict[str, Any]
+
+
+class Desk:
+    """One method an op. Raises BatosError for a request that cannot be served; the listener makes it a reply."""
+
+    def __init__(
+        self,
+        *,
+        image: LivingImage,
+        scheduler: Scheduler,
+        events: Events,
+        router: Router,
+        info: Callable[[], Reply],
+        models: Callable[[], Awaitable[Reply]],
+        watches_per_client: int,
+    ) -> None:
+        """
+        :param info: facts about the daemon.
+        :param models: facts about its models.
+        """
+        self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
+        self._info, self._models = info, models
+        self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
+        self._watching: collections.Counter[bytes] = collections.Counter()
+        self._watches_limit = watches_per_client
+
+    async def handle(self, request: schemas.Request, client: ClientHandle) -> None:
+        """Serve one request."""
+        match request:
+            case schemas.Submit():
+                options = {"persona": self._router.known(request.persona) if request.persona else None, **_options(request)}
+                await self._submit(request, request.brief, options, client)
+            case schemas.Send():
+                self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
+                message = {"target": request.target, "selector": request.selector, "args": request.args, "kwargs": request.kwargs}
+                brief = f"send {request.target} {request.selector}"
+                await self._submit(request, brief, {"message": json.dumps(message), **_options(request)}, client)
+            case schemas.Watch():
+                self._follow(request.id, client)
+            case schemas.Status():
+                client.send(self._status(request.id))
+            case schemas.Result():
+                client.send(await self._result(request.id, request.wait_s))
+            case schemas.Cancel():
+                self._image.read(ledger.mission_of, request.id)
+                await self._scheduler.cancel(request.id)
+                client.send(self._status(request.id))
+            case schemas.Show():
+                client.send({"type": "show", **self._image.read(lambda root: history.show(history.resolve(root, request.target)))})
+            case schemas.History():
+                client.send(await self._history(request.target, request.limit))
+            case schemas.Missions():
+                client.send({"type": "missions", "missions": self._missions(request.state, request.limit)})
+            case schemas.Info():
+                client.send({"type": "info", **self._info()})
+            case schemas.Models():
+                client.send({"type": "models", **await self._models()})
+            case _:
+                raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
+
+    # --- missions
+
+    async def _submit(self, request: schemas.Submit | schemas.Send, brief: str, options: Reply, client: ClientHandle) -> None:
+        # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
+        watched = (request.id, client) in self._watches
+        watch = self._open_watch(request.id, client) if request.watch else None
+        try:
+            new, record = await self._scheduler.submit(request.id, brief, options)
+        except BaseException:
+            if watch is not None and not watched:
+                watch.stop()
+            raise
+        accepted: Reply = {
+            "type": "accepted",
+            "id": request.id,
+            "state": record["state"] if new else self._state(request.id, record["state"]),
+        }
+        if not new:
+            accepted["duplicate"] = True
+            accepted.update(_outcome(record))
+        client.send(accepted)
+        if watch is None:
+            return
+        if record["state"] in ledger.FINAL:
+            watch.stop()
+            client.send(_final(record))
+        else:
+            watch.release()
+
+    def _follow(self, id: str, client: ClientHandle) -> None:
+        record = self._record(id)
+        if record["state"] in ledger.FINAL:
+            client.send(_final(record))
+            return
+        watch = self._open_watch(id, client)
+        client.send(self._status(id))
+        watch.release()
+
+    def _open_watch(self, id: str, client: ClientHandle) -> _Watch:
+        """The client's watch of a mission; asked for twice, it stays one.
+
+        :raises Busy: past `watches_per_client`.
+        """
+        found = self._watches.get((id, client))
+        if found is not None:
+            return found
+        if self._watching[client.key] >= self._watches_limit:
+            raise Busy(f"this client watches {self._watches_limit} missions already (setting watches_per_client); let one end first")
+        self._watching[client.key] += 1
+        watch = self._watches[id, client] = _Watch(client, self._events, id, closed=lambda: self._close_watch(id, client))
+        return watch
+
+    def _close_watch(self, id: str, client: ClientHandle) -> None:
+        if self._watches.pop((id, client), None) is not None:
+            self._watching[client.key] -= 1
+            if not self._watching[client.key]:
+                del self._watching[client.key]
+
+    async def _result(self, id: str, wait_s: float) -> Reply:
+        record = self._record(id)
+        if record["state"] in ledger.FINAL:
+            return _final(record)
+        if wait_s > 0:
+            ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+            stop = self._events.watch(id, lambda event: None if event["type"] != "result" or ended.done() else ended.set_result(event))
+            try:
+                async with asyncio.timeout(wait_s):
+                    return await ended
+            except TimeoutError:
+                pass
+            finally:
+                stop()
+        return self._status(id)
+
+    def _status(self, id: str) -> Reply:
+        record = self._record(id)
+        facts = {name: record[name] for name in ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")}
+        live = {} if record["state"] in ledger.FINAL else self._scheduler.live(id)
+        return {"type": "status", "id": id, "state": record["state"], **facts, **live, **_outcome(record)}
+
+    def _missions(self, state: str | None, limit: int) -> list[Reply]:
+        def listed(root: Any) -> list[Reply]:
+            rows = ({"id": m.id, "state": self._state(m.id, m.state), "mission": m} for m in ledger.newest_first(root))
+            chosen = (row for row in rows if state is None or row["state"] == state)
+            return [
+                {
+                    "id": row["id"],
+                    "state": row["state"],
+                    **{name: getattr(row["mission"], name) for name in ("brief", "origin", "accepted", "finished")},
+                }
+                for row in itertools.islice(chosen, limit)
+            ]
+
+        return self._image.read(listed)  # type: ignore[no-any-return]
+
+    def _record(self, id: str) -> Reply:
+        return self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
+
+    def _state(self, id: str, recorded: str) -> str:
+        return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
+
+    # --- objects
+
+    async def _history(self, target: str, limit: int) -> Reply:
+        oid = self._image.read(lambda root: history.resolve(root, target)._p_oid)
+        found = await asyncio.to_thread(history.revisions, self._image.db, oid, limit)
+        return {"type": "history", "target": target, "revisions": found}
+
+
+class _Watch:
+    """One client hearing the events of one mission. Holds them back until `release`; ends with the result."""
+
+    def __init__(self, client: ClientHandle, events: Events, id: str, closed: Callable[[], object]) -> None:
+        self._client, self._closed = client, closed
+        self._held: list[Event] | None = []
+        self._unwatch = events.watch(id, self._hear)
+
+    def release(self) -> None:
+        """Pass on what came so far, and from now on at once."""
+        held, self._held = self._held or [], None
+        for event in held:
+            self._hear(event)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._unwatch()
+        self._closed()
+
+    def _hear(self, event: Event) -> None:
+        if self._held is not None:
+            self._held.append(event)
+            return
+        final = event["type"] == "result"
+        if final or self._client.closed:
+            self.stop()
+        self._client.send(event, event=not final)
+
+
+def _options(request: schemas.Submit | schemas.Send) -> Reply:
+    return {"priority": request.priority, "deadline_s": request.deadline_s}
+
+
+def _outcome(record: Reply) -> Reply:
+    return {name: record[name] for name in ("result", "error") if record[name] is not None}
+
+
+def _final(record: Reply) -> Reply:
+    return {"type": "result", "id": record["id"], "state": record["state"], **_outcome(record)}

@@ -1,0 +1,288 @@
+"""The composition root: what parts there are, and how they are put together. Nothing else wires.
+
+client ─ wire.Listener ─ desk.Desk ─ mind.Scheduler.submit ─ image.ledger.accept ─ durable ─ `accepted`
+                                          │
+                                 mind.Attempts.run ─ one image.Unit ─ mind.run_cycle ─ states ─ Thinking.chat ─ bridge
+                                          │
+                                 commit ─ `result`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+import batos
+from batos import logs
+from batos.autotelic.heartbeat import Heartbeat
+from batos.bridge.profiles import load_profile, modelfiles_folder
+from batos.bridge.ready import ReadyInference
+from batos.bridge.types import Inference
+from batos.config import Settings
+from batos.desk import Desk
+from batos.errors import ImageFailed
+from batos.image.living import LivingImage
+from batos.mind import psm
+from batos.mind.codex import load_codex
+from batos.mind.events import Events
+from batos.mind.incarnation import incarnate
+from batos.mind.router import Router
+from batos.mind.scheduler import Scheduler
+from batos.mind.thinking import Thinking
+from batos.wire.listener import Listener
+
+if TYPE_CHECKING:
+    from batos.bridge.provision import Provisioner
+
+log = structlog.get_logger("batos")
+
+REPORT_WAIT_S = 30.0  # for models: the embedded ones take seconds, a pull takes longer than anyone looks at an empty terminal
+EXIT_IMAGE_FAILED = 70  # EX_SOFTWARE of sysexits.h
+
+
+class Kernel:
+    """A running BAT OS. Made by `Kernel.start`, ended by `stop`; `ended` waits for a reason to stop."""
+
+    image: LivingImage
+    scheduler: Scheduler
+    events: Events
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.begun = time.monotonic()
+        self.endpoints: list[str] = []
+        self._stack = contextlib.AsyncExitStack()
+        self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        self._ollama: dict[str, Any] = {}
+        self._models_settled = asyncio.Event()
+        self._models: Callable[[], list[dict[str, Any]]] = list
+        self.heartbeat: Heartbeat | None = None
+
+    @classmethod
+    async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
+        """Put the parts together and let missions in.
+
+        :param inference: takes the place of Ollama: what the benches inject.
+        :param listen: whether to open the endpoints.
+        :raises BatosError: with what stands in the way and the remedy; nothing stays running then.
+        """
+        kernel = cls(settings)
+        try:
+            await kernel._start(inference, listen)
+        except BaseException:
+            await kernel._stack.aclose()
+            raise
+        return kernel
+
+    async def _start(self, inference: Inference | None, listen: bool) -> None:
+        settings = self.settings
+        codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
+        self.router, self.events = Router(codex), Events()
+        self.image = await LivingImage.open(
+            settings.image_uri,
+            steps=(incarnate(codex), psm.install),
+            cache_size=settings.connection_cache,
+            units=settings.concurrent_missions,
+            batch=settings.committer_batch,
+            on_failed=self.request_stop,
+        )
+        self._stack.push_async_callback(self.image.close)
+        if inference is None:
+            inference = await self._connect_ollama()
+        self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop)
+        resumed = await self.scheduler.recover()
+        if listen:
+            desk = Desk(
+                image=self.image,
+                scheduler=self.scheduler,
+                events=self.events,
+                router=self.router,
+                info=self.info,
+                models=self._describe_models,
+                watches_per_client=settings.watches_per_client,
+            )
+            listener = Listener(settings.listen, settings, desk)
+            await listener.start()
+            self._stack.push_async_callback(listener.stop)
+            self.endpoints = list(listener.bound)
+        # Stopped before the listener, so that the last results still leave.
+        self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
+        self.scheduler.begin()
+        log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
+        if settings.autotelic == "on":
+            self._beat()
+
+    async def _connect_ollama(self) -> Inference:
+        from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
+        from batos.bridge.provision import Provisioner
+        from batos.bridge.service import OllamaService
+
+        settings = self.settings
+        service = OllamaService(settings)
+        host = await service.start()
+        self._stack.push_async_callback(service.stop)
+        self._ollama = {"host": host, "version": service.version, "state": service.state}
+        client = connect(host)
+        provisioner = Provisioner(client, self.profile, modelfiles_folder(settings.modelfiles), settings.provision_concurrency)
+        self._models = lambda: [status.to_wire() for status in provisioner.status()]
+        self._background(self._provision(provisioner), "provisioning")
+        inference = OllamaInference(host, settings.inference_concurrency, self.profile.options)
+        self._stack.push_async_callback(inference.close)
+        return ReadyInference(inference, ready=provisioner.ready, heal=provisioner.heal)
+
+    async def _provision(self, provisioner: Provisioner) -> None:
+        """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
+        while True:
+            if not all(status.ready for status in provisioner.status()):
+                await provisioner.ensure(lambda step: log.debug("provisioning", **dataclasses.asdict(step)))
+                self._models_settled.set()
+            await asyncio.sleep(self.settings.provision_retry_s)
+
+    def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
+        settings, profile, router = self.settings, self.profile, self.router
+        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict}
+        options = {**profile.options, **{name: value for name, value in own.items() if value}}
+
+        def make(mission: dict[str, Any]) -> Thinking:
+            return Thinking(
+                mission,
+                inference=inference,
+                image=self.image,
+                events=self.events,
+                settings=settings,
+                models=profile.model_of,
+                options=options,
+                route=lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
+            )
+
+        return make
+
+    def _beat(self) -> None:
+        async def submit(id: str, brief: str) -> None:
+            await self.scheduler.submit(id, brief, {"origin": "system"})
+
+        def measure() -> dict[str, Any]:
+            image, missions = self.image.facts(), self.scheduler.facts()
+            return {"uptime_s": self.uptime_s, "complete": missions["COMPLETE"], "failed": missions["FAILED"], **image}
+
+        self.heartbeat = Heartbeat(
+            interval_s=self.settings.heartbeat_s,
+            first_s=self.settings.heartbeat_first_s,
+            submit=submit,
+            measure=measure,
+            quiet=self.scheduler.quiet,
+        )
+        self._background(self.heartbeat.run(), "heartbeat")
+
+    def _background(self, work: Any, name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+
+        def done(task: asyncio.Task[Any]) -> None:
+            if not task.cancelled() and (failure := task.exception()) is not None:
+                log.error("background_failed", part=name, error=repr(failure))
+
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.wait([task])
+
+        task.add_done_callback(done)
+        self._stack.push_async_callback(stop)
+
+    # --- while it runs
+
+    @property
+    def uptime_s(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.begun
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the daemon, as the wire's `info` gives them."""
+        return {
+            "version": batos.__version__,
+            "pid": os.getpid(),
+            "uptime_s": round(self.uptime_s, 1),
+            "profile": self.settings.profile,
+            "endpoints": self.endpoints,
+            "data": str(self.settings.data),
+            "personas": list(self.router.personas),
+            "image": self.image.facts(),
+            "missions": self.scheduler.facts(),
+            "ollama": self._ollama,
+            "models": self._models(),
+        }
+
+    async def _describe_models(self) -> dict[str, Any]:
+        return {"profile": self.settings.profile, "models": self._models()}
+
+    async def models_settled(self) -> None:
+        """Wait until each model of the profile is there or was found not to be had, once."""
+        if self._ollama:
+            await self._models_settled.wait()
+
+    def request_stop(self, failure: BaseException | None = None) -> None:
+        """Let `ended` return; with a failure, let it raise that."""
+        if not self._end.done():
+            self._end.set_result(failure)
+
+    async def ended(self) -> None:
+        """Wait until somebody asks for the end.
+
+        :raises BatosSignal: if the storage failed for good.
+        """
+        failure = await asyncio.shield(self._end)
+        if failure is not None:
+            raise failure
+
+    async def stop(self) -> None:
+        """Stop in order: no new missions, those under way end or wait for the next start, the image is closed."""
+        await self._stack.aclose()
+        log.info("stopped", uptime_s=round(self.uptime_s, 1))
+
+
+async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = None) -> None:
+    """Run the daemon in the foreground until SIGTERM or SIGINT.
+
+    :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
+    The process ends at once, with code 70, if the storage failed for good.
+
+    :raises BatosError: if it cannot start.
+    """
+    logs.configure(settings.log_level, settings.log_format)
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    starting = asyncio.create_task(Kernel.start(settings))
+    stop_asked = asyncio.create_task(stopping.wait())
+    await asyncio.wait([starting, stop_asked], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait([starting])
+        return
+    kernel = starting.result()
+    try:
+        if on_started is not None:
+            settled = asyncio.create_task(kernel.models_settled())
+            await asyncio.wait([settled, stop_asked], timeout=REPORT_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+            settled.cancel()
+            on_started(kernel)
+        ended = asyncio.create_task(kernel.ended())
+        await asyncio.wait([ended, stop_asked], return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            ended.result()
+        ended.cancel()
+    except ImageFailed as e:
+        # Nothing may be written any more, not even in good order: what the disk holds is decided by recovery.
+        log.critical("image_failed", error=str(e))
+        os._exit(EXIT_IMAGE_FAILED)
+    finally:
+        stop_asked.cancel()
+        await kernel.stop()

@@ -1,0 +1,95 @@
+"""One attempt at a mission: a unit of work, replayed from the journal when its commit meets a conflict.
+
+The first try is free. After a conflict the cycle is replayed under a gate that only one replay holds at a time, so that
+it makes progress; under the gate it never waits for a model (see `thinking.NeedInference`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import structlog
+from transaction.interfaces import TransientError
+
+from batos.errors import Conflicted
+from batos.image import history, ledger
+from batos.image.living import LivingImage
+from batos.image.unit import Unit
+from batos.mind.messages import send
+from batos.mind.psm import new_cycle, run_cycle
+from batos.mind.thinking import NeedInference, Thinking, thinking
+from batos.objects import UvmObject
+
+log = structlog.get_logger("batos.mind")
+
+
+class Attempts:
+    """Runs attempts against one image; holds the gate."""
+
+    def __init__(self, image: LivingImage, *, conflict_retries: int) -> None:
+        self._image, self._retries = image, conflict_retries
+        self._gate = asyncio.Lock()
+
+    async def run(self, attempt: Thinking) -> dict[str, Any]:
+        """Think the mission through and commit; the result.
+
+        :raises Conflicted: after too many conflicts.
+        :raises BatosError: as the cycle failed; nothing was committed then.
+        """
+        if attempt.mission.get("resumed"):
+            attempt.recall()
+        conflicts = 0
+        while True:
+            try:
+                async with self._gate if attempt.gated else contextlib.nullcontext():
+                    return await self._once(attempt)
+            except TransientError as e:
+                conflicts += 1
+                log.info("conflict", mission=attempt.id, conflicts=conflicts, error=str(e)[:200])
+                if conflicts > self._retries:
+                    raise Conflicted(
+                        f"mission {attempt.id!r} met {conflicts} conflicts; the limit conflict_retries is {self._retries}"
+                    ) from e
+                attempt.restart(gated=True)
+            except NeedInference as need:
+                await attempt.settle(need)
+                attempt.restart(gated=True)
+
+    async def _once(self, attempt: Thinking) -> dict[str, Any]:
+        async with self._image.unit() as unit:
+            mission = ledger.mission_of(unit.root, attempt.id)
+            if mission.state in ledger.FINAL:  # an earlier attempt's commit had reached the disk after all
+                return json.loads(mission.result) if mission.result else {}
+            try:
+                with thinking(attempt):
+                    result, cycle = await self._think(unit, mission, attempt)
+            except BaseException:
+                unit.doom()
+                raise
+            result["usage"] = attempt.usage()
+            ledger.complete(mission, result, cycle)
+            unit.note(attempt.id, f"COMPLETE by {result['persona']}")
+        self._image.committer.defer(ledger.settle, attempt.id)
+        return result
+
+    async def _think(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> tuple[dict[str, Any], UvmObject | None]:
+        if mission.message:
+            message = json.loads(mission.message)
+            target = history.resolve(unit.root, message["target"])
+            value = await send(target, message["selector"], *message["args"], **message["kwargs"])
+            shown = history.plain(value)
+            return {
+                "text": value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False),
+                "value": shown,
+                "persona": attempt.persona or None,
+            }, None
+        route = attempt.route(attempt.mission)
+        persona = unit.root["lobby"]._slots[route.persona]
+        cycle = new_cycle(persona, mission.brief, route)
+        await run_cycle(cycle, attempt)
+        facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
+        del cycle._slots["facets"]  # the plan names them, the persona holds their intents
+        return {"text": attempt.answer, "value": None, **facts}, cycle

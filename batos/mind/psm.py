@@ -1,0 +1,91 @@
+"""The Prototypal State Machine: a cycle is an object whose `state*` parent is the current state.
+
+The states are objects of the image. Their behaviour is a Primitive slot and their meta-prompt a data slot, so that both
+can be changed there; a transition is a change of the pointer.
+"""
+
+from __future__ import annotations
+
+from batos.errors import BatosError, MissionFailed
+from batos.image.genesis import add_missing
+from batos.mind.router import Route
+from batos.mind.states import STATES
+from batos.mind.thinking import Thinking, current
+from batos.objects import Primitive, UvmObject
+
+INITIAL, FAILED = "IDLE", "FAILED"
+
+
+@Primitive.register
+async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
+    """A persona's way of answering a brief when it is sent the message: a cycle inside the current transaction."""
+    if not (isinstance(brief, str) and brief.strip()):
+        raise TypeError("synthesize_response_for_ takes a brief: a text that is not blank")
+    attempt = current()
+    await run_cycle(new_cycle(persona, brief, Route(str(persona.name).lower(), "was sent the message", {})), attempt)
+    return attempt.answer
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis that makes the states, the prototype of cycles, and the personas' way in."""
+    add_missing(lobby.traits, state=lambda: lobby.genesis.derive(name="state", comment="I am what the states of the PSM have in common."))
+    add_missing(
+        lobby.traits,
+        cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
+    )
+    add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_))
+    add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))
+    for name, slots in STATES.items():
+        made = {**slots, "name": name, "behaviour": Primitive.of(slots["behaviour"])}
+        add_missing(lobby.psm, **{name: lambda: lobby.traits.state.derive()})
+        add_missing(lobby.psm._slots[name], **made)
+
+
+def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
+    """A cycle of `persona` about `brief`, in its first state."""
+    lobby = _lobby(persona)
+    # The state is the first parent: what it says goes before what all cycles have in common.
+    parents = {"state*": getattr(lobby.psm, INITIAL), "parent*": lobby.traits.cycle}
+    return UvmObject(**parents, persona=persona, brief=brief, why=route.why)
+
+
+async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
+    """Run a cycle to its end; the answer is `attempt.answer` then.
+
+    :raises BatosError: (or whatever a behaviour raised) after the transition to FAILED; the caller dooms the transaction.
+    """
+    attempt.persona, attempt.why = cycle.persona.name, cycle.why
+    _announce(cycle, attempt, why=cycle.why)
+    while True:
+        try:
+            following = await cycle.behaviour(cycle)
+            if following is None:
+                return
+            if following not in cycle.successors:
+                raise MissionFailed(f"state {attempt.state} answered {following!r}, which is none of its successors {cycle.successors}")
+        except Exception as e:
+            _move(cycle, FAILED)
+            _announce(
+                cycle,
+                attempt,
+                error=e.to_wire() if isinstance(e, BatosError) else {"code": "internal", "message": f"{type(e).__name__}: {e}"},
+            )
+            raise
+        _move(cycle, following)
+        if following != "COMPLETE":  # that one is announced when it is committed
+            _announce(cycle, attempt)
+
+
+def _move(cycle: UvmObject, state: str) -> None:
+    setattr(cycle, "state*", getattr(_lobby(cycle.persona).psm, state))
+
+
+def _announce(cycle: UvmObject, attempt: Thinking, **facts: object) -> None:
+    attempt.state = getattr(cycle, "state*").name
+    if attempt.state != FAILED:
+        attempt.reached = attempt.state
+    attempt.publish("state", **facts)
+
+
+def _lobby(obj: UvmObject) -> UvmObject:
+    return obj._p_jar.root()["lobby"]  # type: ignore[no-any-return]

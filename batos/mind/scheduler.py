@@ -1,0 +1,289 @@
+"""The way of a mission: accepted, queued, attempted, ended. User missions go before the system's own.
+
+What a crash may interrupt: before `accept` is durable nothing was promised; after it, `recover` finds the mission at the
+next start, with its attempts counted and its inferences in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import structlog
+
+from batos.config import Settings
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, MissionCancelled
+from batos.image import ledger
+from batos.image.living import LivingImage
+from batos.mind.attempt import Attempts
+from batos.mind.events import Events
+from batos.mind.thinking import Thinking
+
+log = structlog.get_logger("batos.mind")
+Record = dict[str, Any]
+
+
+class Scheduler:
+    """Accepts missions and runs them, `concurrent_missions` at a time."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        events: Events,
+        settings: Settings,
+        thinking: Callable[[Record], Thinking],
+        on_signal: Callable[[BaseException], None],
+    ) -> None:
+        """
+        :param thinking: makes the host's side of an attempt from a mission's record.
+        :param on_signal: hears of signals (a failed storage) that came up in a mission's task.
+        """
+        self._image, self._events, self._settings = image, events, settings
+        self._thinking, self._on_signal = thinking, on_signal
+        self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
+        self._queue: list[tuple[tuple[bool, int, int], Record]] = []
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._live: dict[str, Thinking] = {}
+        self._cancelled: set[str] = set()
+        self._reserved = self._accepting = 0
+        self._stopping = False
+        self._quiet = asyncio.Event()
+        self.outcomes = {"COMPLETE": 0, "FAILED": 0}
+
+    # --- coming in
+
+    async def recover(self) -> int:
+        """Queue what a former daemon accepted and did not finish; how many missions.
+
+        To be called before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
+        """
+        records = await self._image.system(ledger.recover)
+        for record in records:
+            self._push({**record, "resumed": True})
+        return len(records)
+
+    def begin(self) -> None:
+        """Begin with what `recover` queued."""
+        self._dispatch()
+
+    async def submit(self, id: str, brief: str, options: Record) -> tuple[bool, Record]:
+        """Accept a mission; whether it is new, and its record. When this returns, it survives `kill -9`.
+
+        :raises Busy: if the queue is full; nothing was accepted.
+        :raises MissionIdTaken: if the id names another mission.
+        """
+        if self._stopping:
+            raise Busy("the daemon is stopping; send the mission again when it is back")
+        begin = not self._queue and len(self._running) + self._reserved < self._settings.concurrent_missions
+        waiting = len(self._queue) + self._accepting - self._reserved
+        if not begin and waiting >= self._settings.queue_limit and not self._image.read(_holds, id):
+            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self._settings.queue_limit}; try again later")
+        self._reserved += begin
+        self._accepting += 1
+        try:
+            new, record = await self._image.system(ledger.accept, id, brief, options, begin, mission=id)
+            if new:
+                log.info("accepted", mission=id, origin=record["origin"])
+                await self._enqueue(record, begin)
+            return new, record
+        finally:
+            self._accepting -= 1
+            self._reserved -= begin
+            self._dispatch()  # also after a refusal: others may wait for the place that it had reserved
+            self._notice_quiet()
+
+    async def _enqueue(self, record: Record, begun: bool) -> None:
+        if begun and not self._stopping:
+            self._start(record, counted=True)
+            return
+        self._push(record)
+        if begun:  # the daemon began to stop meanwhile
+            await self._image.system(ledger.uncount_attempt, record["id"], mission=record["id"])
+
+    def _push(self, record: Record) -> None:
+        heapq.heappush(self._queue, ((record["origin"] == "system", -record["priority"], record["number"]), record))
+
+    def _dispatch(self) -> None:
+        while self._queue and not self._stopping and len(self._running) + self._reserved < self._settings.concurrent_missions:
+            self._start(heapq.heappop(self._queue)[1], counted=False)
+
+    # --- being thought
+
+    def _start(self, record: Record, *, counted: bool) -> None:
+        id = record["id"]
+        self._live[id] = self._thinking(record)
+        task = asyncio.create_task(self._run(record, self._live[id], counted), name=f"mission {id}")
+        self._running[id] = task
+        task.add_done_callback(lambda task: self._ended(id, task))
+
+    def _release(self, id: str) -> None:
+        """Free the mission's place: before its end is published, so that whoever hears of it finds the place free."""
+        self._running.pop(id, None)
+        self._live.pop(id, None)
+
+    def _ended(self, id: str, task: asyncio.Task[None]) -> None:
+        self._release(id)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            if isinstance(failure, Exception):  # not even its failure could be recorded: a full disk, say
+                log.error("mission_left_for_the_next_start", mission=id, error=repr(failure))
+            else:
+                self._on_signal(failure)
+        self._dispatch()
+        self._notice_quiet()
+
+    def _notice_quiet(self) -> None:
+        if not (self._running or self._queue or self._accepting):
+            self._quiet.set()
+
+    async def _run(self, record: Record, attempt: Thinking, counted: bool) -> None:
+        id = record["id"]
+        try:
+            await self._try(record, attempt, counted)
+        except asyncio.CancelledError:
+            if id not in self._cancelled:  # the daemon stops: the mission waits for the next start
+                await self._image.system(ledger.uncount_attempt, id, mission=id)
+                raise
+            await self._fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+
+    async def _try(self, record: Record, attempt: Thinking, counted: bool) -> None:
+        id, settings = record["id"], self._settings
+        while True:
+            try:
+                if not counted:
+                    record["attempts"] = await self._image.system(ledger.begin_attempt, id, settings.mission_attempts, mission=id)
+                counted = False
+                async with self._deadline(record):
+                    result = await self._attempts.run(attempt)
+            except BatosError as e:
+                error = e
+            except BatosSignal:
+                raise
+            except Exception as e:
+                log.exception("attempt_raised", mission=id)
+                error = BatosError(f"{type(e).__name__}: {e}")
+            else:
+                self._complete(record, attempt, result)
+                return
+            again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
+            if await self._fail(record, attempt, error, final=not again):
+                return
+            await asyncio.sleep(settings.retry_backoff_s * 2 ** (record["attempts"] - 1))
+            attempt.restart(gated=False)
+
+    @contextlib.asynccontextmanager
+    async def _deadline(self, record: Record) -> AsyncIterator[None]:
+        """An own deadline counts from the acceptance, also over restarts; the default from the start of the attempt."""
+        left = self._settings.mission_deadline_s
+        if record["deadline_s"] is not None:
+            left = float(record["accepted"] + record["deadline_s"] - time.time())
+        late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})")
+        if left <= 0:
+            raise late
+        try:
+            async with asyncio.timeout(left) as timer:
+                yield
+        except TimeoutError:
+            if not timer.expired():  # a time-out inside the thought: a fault of its own
+                raise
+            raise late from None
+
+    def _complete(self, record: Record, attempt: Thinking, result: Record) -> None:
+        self.outcomes["COMPLETE"] += 1
+        attempt.state = ledger.COMPLETE
+        log.info("complete", mission=record["id"], persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.replayed)
+        self._release(record["id"])
+        attempt.publish("state")
+        attempt.publish("result", result=result)
+
+    async def _fail(self, record: Record, attempt: Thinking, error: BatosError, *, final: bool) -> bool:
+        """Record the failure of an attempt; whether the mission is over."""
+        id, wire = record["id"], error.to_wire()
+        context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record["attempts"], "paid": attempt.paid}
+        over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
+        if over is not None and over["state"] == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
+            self._complete(record, attempt, over["result"] or {})
+            return True
+        if over is not None:  # it was cancelled while another failure was being recorded
+            wire, final = over["error"], True
+        log.warning("failed" if final else "attempt_failed", mission=id, **context, code=wire["code"], error=wire["message"])
+        if final:
+            self.outcomes["FAILED"] += 1
+            self._release(id)
+            if attempt.state != ledger.FAILED:  # else its cycle has said so
+                attempt.state = ledger.FAILED
+                attempt.publish("state", error=wire)
+            attempt.publish("result", error=wire)
+        return final
+
+    # --- being asked about, and going away
+
+    def live(self, id: str) -> Record:
+        """What only the running daemon knows of a mission: its state of thought, persona, place in the queue."""
+        attempt = self._live.get(id)
+        if attempt is not None:
+            return {"state": attempt.state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
+        own = next((key for key, record in self._queue if record["id"] == id), None)
+        return {"running": False} if own is None else {"running": False, "place": 1 + sum(key < own for key, _ in self._queue)}
+
+    def state(self, id: str) -> str | None:
+        """The state of thought of a mission under way."""
+        attempt = self._live.get(id)
+        return None if attempt is None else attempt.state
+
+    def facts(self) -> Record:
+        """What `info` says of missions."""
+        return {"running": len(self._running), "queued": len(self._queue), **self.outcomes}
+
+    async def quiet(self) -> None:
+        """Return when no mission is under way or waits."""
+        while self._running or self._queue or self._accepting:
+            self._quiet.clear()
+            await self._quiet.wait()
+
+    async def cancel(self, id: str) -> bool:
+        """End a mission that is not final; whether there was anything to end."""
+        task = self._running.get(id)
+        if task is not None:
+            await self._cancel_running(id, task)
+            return True
+        for i, (_, record) in enumerate(self._queue):
+            if record["id"] == id:
+                del self._queue[i]
+                heapq.heapify(self._queue)
+                await self._fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+                return True
+        return False
+
+    async def _cancel_running(self, id: str, task: asyncio.Task[None]) -> None:
+        attempt = self._live[id]
+        if id in self._cancelled:  # somebody else is at it; a second CancelledError would interrupt the recording of the first
+            await asyncio.wait([task])
+            return
+        self._cancelled.add(id)
+        try:
+            task.cancel()
+            await asyncio.wait([task])
+        finally:
+            self._cancelled.discard(id)
+        if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
+            await self._fail(attempt.mission, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+
+    async def stop(self, grace_s: float) -> None:
+        """Let what is under way end within `grace_s`; the rest waits for the next start."""
+        self._stopping = True
+        tasks = list(self._running.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for task in self._running.values():
+            task.cancel()
+        for task in list(self._running.values()):
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _holds(root: Any, id: str) -> bool:
+    return id in ledger.ledger_of(root).missions
