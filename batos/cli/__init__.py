@@ -1,0 +1,16 @@
+"""The command line: verbs for people and scripts. Nothing here is needed by the daemon; typer and rich stay out of `import batos.kernel`.
+
+    app.py        the typer application, its options, the exit codes
+    daemon.py     run, doctor, config: what needs no daemon
+    missions.py   send, send-to, missions, result, status, watch, cancel
+    objects.py    show, history, info, models
+    watching.py   a mission as it is thought through
+    output.py     text for people, JSON for programs
+
+Exit codes: 0 success, 1 the mission FAILED, 2 wrong usage or settings, 3 no daemon answers, 4 refused or invalid,
+130 interrupted.
+"""
+
+from batos.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,150 @@
+"""The typer application: its verbs, the options they share, and the way from an error to an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import os
+import socket
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from batos import __version__, config, logs
+from batos.cli.output import Output
+from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable
+
+CONNECT_S = 3.0  # to find out whether anything listens
+INTERRUPTED = 130  # as a shell reports SIGINT
+T = TypeVar("T")
+
+app = typer.Typer(
+    name="batos",
+    help="BAT OS: an agent that lasts. Without a verb it is `batos run`.",
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: one document, or one a line for streams.")]
+Connect = Annotated[
+    str | None,
+    typer.Option("--connect", metavar="ENDPOINT", help="Endpoint of the daemon; without it the first one of the setting `listen`."),
+]
+DataFlag = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Folder of the image, Ollama's models, keys and logs.")]
+ImageFlag = Annotated[str | None, typer.Option("--image", metavar="URI", help="URI of the living image: file://, zeo:// or postgres://.")]
+ListenFlag = Annotated[list[str] | None, typer.Option("--listen", metavar="ENDPOINT", help="Endpoint to listen on; may be repeated.")]
+ProfileFlag = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="Which models serve: embedded or workstation.")]
+ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML) instead of batos.toml.")]
+SetFlag = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated.")]
+
+
+def settings_from(
+    data: str | None, image: str | None, listen: list[str] | None, profile: str | None, file: str | None, more: list[str] | None
+) -> tuple[config.Settings, dict[str, str]]:
+    """The settings in force with these flags, and the source of each.
+
+    :raises ConfigError: for a setting that does not exist (with the nearest name) or a value it cannot have.
+    """
+    flags: dict[str, Any] = {"data": data, "image": image, "listen": tuple(listen or ()), "profile": profile}
+    for assignment in more or ():
+        name, equals, value = assignment.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise ConfigError(f"--set takes NAME=VALUE, got {assignment!r}")
+        if name not in config.Settings.model_fields:
+            raise ConfigError(f"no setting {name!r}{config.nearest(name, config.Settings.model_fields)}; `batos config` lists them")
+        flags[name] = value
+    return config.load_with_sources(flags, config_file=file)
+
+
+def endpoint(connect: str | None) -> str:
+    """Where a client verb finds the daemon."""
+    return connect or config.load().listen[0]
+
+
+def check_reachable(address: str) -> None:
+    """Say at once that nobody is there, where that can be known: ZeroMQ itself would wait for somebody to come.
+
+    :raises DaemonUnavailable: if nothing listens at the endpoint.
+    """
+    kind, _, rest = address.partition("://")
+    host, _, port = rest.rpartition(":")
+    if kind == "tcp" and port.isdigit():
+        family, target = (socket.AF_INET6 if ":" in host else socket.AF_INET), (host.strip("[]"), int(port))
+    elif kind == "ipc":
+        family, target = socket.AF_UNIX, ("\0" + rest[1:] if rest.startswith("@") else rest)  # type: ignore[assignment]
+    else:
+        return  # the client says what is wrong with it
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.settimeout(CONNECT_S)
+        try:
+            probe.connect(target)
+        except OSError as e:
+            reason = e.strerror or str(e)
+            raise DaemonUnavailable(
+                f"no daemon listens at {address} ({reason}); start one with `batos run`, or name another with --connect"
+            ) from None
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end; Ctrl-C cancels it and is a KeyboardInterrupt here."""
+    return asyncio.run(work)
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        print(f"batos {__version__}")
+        raise typer.Exit
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code.
+
+    :param argv: the words after the program's name; those of the process if left out.
+    """
+    from batos.cli import daemon, missions, objects  # noqa: F401  their verbs register with the application
+
+    words = with_verb(list(sys.argv[1:] if argv is None else argv))
+    if argv is None:
+        _own_process(words[0])
+    try:
+        app(words, prog_name="batos")
+    except SystemExit as e:  # how typer ends
+        return e.code if isinstance(e.code, int) else int(e.code is not None)
+    except BatosError as e:
+        Output("--json" in words).error(e)
+        return e.exit_code
+    except BatosSignal as e:
+        print(f"batos: stopped: {e}; start again, the image recovers by itself", file=sys.stderr)
+        return 4
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader of a pipe went away; keep the interpreter's last flush from complaining about it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _own_process(verb: str) -> None:
+    """Set up a process that is nothing but this command."""
+    if verb != "run":  # the daemon sets up its own
+        logs.configure("error", "auto")  # what libraries log must not stand between the results
+        logging.getLogger().setLevel(logging.ERROR)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to fail
+
+
+def with_verb(words: list[str]) -> list[str]:
+    """The words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`."""
+    own = ("-h", "--help", "--version", "--install-completion", "--show-completion")
+    if not words or (words[0].startswith("-") and words[0].split("=", 1)[0] not in own):
+        return ["run", *words]
+    return words

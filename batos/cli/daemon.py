@@ -1,0 +1,123 @@
+"""Verbs that need no daemon: run one, examine this machine, print the settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ProfileFlag, SetFlag, app, run_async, settings_from
+from batos.cli.output import Output, size
+from batos.config import SettingRow, Settings, nearest, table
+from batos.errors import ConfigError
+
+
+@app.command()
+def run(
+    data: DataFlag = None,
+    image: ImageFlag = None,
+    listen: ListenFlag = None,
+    profile: ProfileFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+) -> None:
+    """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
+    from batos import kernel  # late: the other verbs need none of it
+
+    settings, _ = settings_from(data, image, listen, profile, config_file, assignments)
+    output = Output()
+    run_async(kernel.run(settings, on_started=lambda started: report(started.info(), output)))
+
+
+def report(info: dict[str, Any], output: Output) -> None:
+    """Print what a daemon has come up with: image, personas, models, endpoint, profile."""
+    image, served, missions = info.get("image", {}), info.get("ollama", {}), info.get("missions", {})
+    models = [f"{model['name']} {model['state']}" for model in info.get("models", ())]
+    waiting = missions.get("queued", 0) + missions.get("running", 0)
+    output.say(f"BAT OS {info['version']}, process {info['pid']}", "bold")
+    output.pairs(
+        [
+            ("image", f"{image.get('uri')}, {image.get('objects')} objects, {size(image.get('bytes', 0))}"),
+            ("missions", f"{image.get('accepted', 0)} so far{f', {waiting} go on now' if waiting else ''}"),
+            ("personas", ", ".join(info.get("personas", ()))),
+            ("profile", info.get("profile", "")),
+            ("ollama", f"{served.get('version')} at {served.get('host')} ({served.get('state')})"),
+            ("models", ", ".join(models)),
+            ("endpoint", ", ".join(info.get("endpoints", ()))),
+        ]
+    )
+    output.say('Give it a mission: batos send "..." --watch     Ctrl-C stops it; no mission is lost.', "dim")
+    output.console.file.flush()
+
+
+@app.command()
+def doctor(
+    data: DataFlag = None,
+    image: ImageFlag = None,
+    listen: ListenFlag = None,
+    profile: ProfileFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Say of everything BAT OS needs whether it is fit, and what to do where it is not. Changes nothing."""
+    from batos.doctor import examine
+
+    settings, _ = settings_from(data, image, listen, profile, config_file, assignments)
+    output = Output(as_json)
+    checks = run_async(examine(settings))
+    failed = [check for check in checks if check.state == "fail"]
+    if as_json:
+        output.document({"fit": not failed, "checks": [dataclasses.asdict(check) for check in checks]})
+    else:
+        styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+        output.rows(("", "", ""), ((c.state, c.name, c.finding) for c in checks), styles)
+        for check in checks:
+            if check.remedy:
+                output.say(f"\n{check.name}: {check.remedy}", styles[check.state])
+    raise typer.Exit(4 if failed else 0)
+
+
+@app.command("config")
+def show_config(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this setting.")] = None,
+    data: DataFlag = None,
+    image: ImageFlag = None,
+    listen: ListenFlag = None,
+    profile: ProfileFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Print the settings in force: value and source of each (a flag, the environment, a file, or the default)."""
+    settings, sources = settings_from(data, image, listen, profile, config_file, assignments)
+    rows = [_row(row, settings, sources) for row in _named(name)]
+    output = Output(as_json)
+    if as_json:
+        output.document(rows if name is None else rows[0])
+    else:
+        output.rows(("setting", "value", "source", "limits", "meaning"), ([_shown(row, column) for column in _COLUMNS] for row in rows))
+
+
+_COLUMNS = ("name", "value", "source", "limits", "help")
+
+
+def _named(name: str | None) -> list[SettingRow]:
+    rows = table()
+    if name is None:
+        return rows
+    found = [row for row in rows if row.name == name.replace("-", "_")]
+    if not found:
+        raise ConfigError(f"no setting {name!r}{nearest(name, (row.name for row in rows))}")
+    return found
+
+
+def _row(row: SettingRow, settings: Settings, sources: dict[str, str]) -> dict[str, Any]:
+    value = settings.model_dump(mode="json")[row.name]
+    return {"name": row.name, "value": value, "source": sources[row.name], "type": row.type, "limits": row.limits, "help": row.help}
+
+
+def _shown(row: dict[str, Any], column: str) -> str:
+    value = row[column]
+    return " ".join(value) if isinstance(value, list) else str(value)

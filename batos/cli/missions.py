@@ -1,0 +1,257 @@
+"""Verbs about missions: give one, look at them, take one back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from batos.cli.app import INTERRUPTED, Connect, Json, app, check_reachable, endpoint, run_async
+from batos.cli.output import Output, ago, one_line
+from batos.cli.watching import STATE_STYLES, Watcher, cost
+from batos.config import nearest
+from batos.errors import BatosError, MissionFailed, UnknownPersona, UnknownTarget
+from batos.wire import Accepted, Client
+
+T = TypeVar("T")
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The mission's id.")]
+IdFlag = Annotated[str | None, typer.Option("--id", metavar="ID", help="The mission's id; the same id again is the same mission.")]
+WatchFlag = Annotated[bool, typer.Option("--watch", "-w", help="Show the mission as it is thought through.")]
+Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="Fail if it is not done by then.")]
+Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher goes first.")]
+STATES = ("ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+
+
+@app.command()
+def send(
+    brief: Annotated[list[str], typer.Argument(metavar="BRIEF...", help="What the mission is; - reads it from standard input.")],
+    watch: WatchFlag = False,
+    persona: Annotated[
+        str | None, typer.Option("--persona", metavar="NAME", help="Who thinks it through; without it, the router says.")
+    ] = None,
+    id: IdFlag = None,
+    deadline: Deadline = None,
+    priority: Priority = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Give the daemon a mission."""
+    text = read_brief() if brief == ["-"] else " ".join(brief)
+
+    async def submit(client: Client) -> Accepted:
+        try:
+            return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority)
+        except UnknownPersona as e:
+            raise with_nearest(e, persona or "") from None
+
+    _give(submit, endpoint(connect), Output(as_json), watch)
+
+
+@app.command("send-to")
+def send_to(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")],
+    selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")],
+    args: Annotated[list[str] | None, typer.Argument(metavar="[ARG]...", help="Arguments: JSON where they are JSON, else text.")] = None,
+    keywords: Annotated[list[str] | None, typer.Option("--arg", metavar="NAME=VALUE", help="An argument by name; may be repeated.")] = None,
+    watch: WatchFlag = False,
+    id: IdFlag = None,
+    deadline: Deadline = None,
+    priority: Priority = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Send a message to an object of the image; that is a mission too."""
+    values = [value_of(arg) for arg in args or ()]
+    named = dict(_named(keyword) for keyword in keywords or ())
+
+    async def submit(client: Client) -> Accepted:
+        try:
+            return await client.send(target, selector, *values, id=id, deadline_s=deadline, priority=priority, **named)
+        except UnknownTarget as e:
+            raise with_nearest(e, target) from None
+
+    _give(submit, endpoint(connect), Output(as_json), watch)
+
+
+@app.command()
+def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
+    """Show a mission as it is thought through. Ctrl-C stops the showing, not the mission."""
+
+    async def look(client: Client, output: Output) -> int:
+        return await Watcher(output).follow(client.watch(id))
+
+    _looking(id, endpoint(connect), Output(as_json), look)
+
+
+@app.command()
+def missions(
+    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List missions, the newest first."""
+    if state is not None and state.upper() not in STATES:
+        raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}")
+    reply = ask(endpoint(connect), lambda client: client.missions(state and state.upper(), limit))
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+        return
+    listed = reply["missions"]
+    if not listed:
+        output.note("no missions" + (f" in {state.upper()}" if state else ""), "dim")
+        return
+    rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(m.get("brief", ""))) for m in listed)
+    output.rows(("id", "state", "from", "age", "brief"), rows, STATE_STYLES)
+
+
+@app.command()
+def result(
+    id: Id,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until there is one.")] = True,
+    timeout: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait no longer than this.")] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Print the result of a mission; exit code 1 if it FAILED."""
+    output = Output(as_json)
+    try:
+        found = ask(endpoint(connect), lambda client: client.result(id, wait, timeout))
+    except MissionFailed as e:
+        if not as_json:
+            raise
+        error = {"code": e.context.get("code", e.code), "message": e.message}
+        output.document({"type": "result", "id": id, "state": "FAILED", "error": error})
+        raise typer.Exit(e.exit_code) from None
+    if as_json:
+        output.document({"type": "result", "id": id, "state": "COMPLETE", "result": found})
+    else:
+        output.say(str(found.get("text", "")))
+        output.note(cost(found), "dim")
+
+
+@app.command()
+def status(id: Id, connect: Connect = None, as_json: Json = False) -> None:
+    """Say where a mission stands."""
+    _print_status(ask(endpoint(connect), lambda client: client.status(id)), Output(as_json))
+
+
+@app.command()
+def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
+    """Take a mission back: it ends FAILED with the code `cancelled`, unless it had ended before."""
+    _print_status(ask(endpoint(connect), lambda client: client.cancel(id)), Output(as_json))
+
+
+# --- what these verbs share
+
+
+def ask(address: str, question: Callable[[Client], Awaitable[T]]) -> T:
+    """Ask the daemon at an endpoint one thing.
+
+    :raises DaemonUnavailable: if nobody answers.
+    """
+
+    async def asking() -> T:
+        async with Client(address) as client:
+            return await question(client)
+
+    check_reachable(address)
+    return run_async(asking())
+
+
+def read_brief() -> str:
+    """The brief on standard input.
+
+    :raises typer.BadParameter: if it is not UTF-8.
+    """
+    try:
+        return sys.stdin.buffer.read().decode("utf-8").strip()
+    except UnicodeDecodeError as e:
+        raise typer.BadParameter(f"the brief on standard input is not UTF-8 (byte {e.start})") from None
+
+
+def value_of(word: str) -> Any:
+    """An argument of a message: the JSON value it is, else the word itself."""
+    try:
+        return json.loads(word)
+    except json.JSONDecodeError:
+        return word
+
+
+def with_nearest(error: BatosError, word: str) -> BatosError:
+    """The error with the nearest of the names that its message lists after `there are: `."""
+    names = error.message.rpartition("there are: ")[2].split(", ") if "there are: " in error.message else []
+    return type(error)(error.message + nearest(word.rpartition(".")[2], names), **error.context)
+
+
+def _named(keyword: str) -> tuple[str, Any]:
+    name, equals, value = keyword.partition("=")
+    if not equals or not name.isidentifier():
+        raise typer.BadParameter(f"--arg takes NAME=VALUE, got {keyword!r}")
+    return name, value_of(value)
+
+
+def _give(submit: Callable[[Client], Awaitable[Accepted]], address: str, output: Output, watching: bool) -> None:
+    """Submit a mission; then watch it, or say how to find it again."""
+    if not watching:
+        accepted = ask(address, submit)
+        _print_accepted(accepted, output)
+        return
+    given: list[str] = []
+
+    async def look(client: Client, output: Output) -> int:
+        accepted = await submit(client)
+        given.append(accepted.id)
+        if output.as_json:
+            output.event({"type": "accepted", **dataclasses.asdict(accepted)})
+        else:
+            output.say(f"mission {accepted.id}{' (accepted before)' if accepted.duplicate else ''}", "bold")
+        return await Watcher(output).follow(client.watch(accepted.id))
+
+    _looking(given, address, output, look)
+
+
+def _looking(id: str | list[str], address: str, output: Output, look: Callable[[Client, Output], Awaitable[int]]) -> None:
+    """Run a look at a mission that Ctrl-C ends without touching the mission; exits with the look's code."""
+    try:
+        code = ask(address, lambda client: look(client, output))
+    except KeyboardInterrupt:
+        for known in [id] if isinstance(id, str) else id:
+            output.note(f"\nThe mission goes on. Look again: batos watch {known}")
+            output.note(f"Its result: batos result {known}; take it back: batos cancel {known}")
+        raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(code)
+
+
+def _print_accepted(accepted: Accepted, output: Output) -> None:
+    if output.as_json:
+        output.document({"type": "accepted", **dataclasses.asdict(accepted)})
+        return
+    output.say(accepted.id)
+    known = " before" if accepted.duplicate else ""
+    output.note(f"accepted{known}, {accepted.state}; see it with: batos watch {accepted.id}, or: batos result {accepted.id}", "dim")
+
+
+def _print_status(reply: dict[str, Any], output: Output) -> None:
+    if output.as_json:
+        output.document(reply)
+        return
+    shown = {
+        "mission": reply["id"],
+        "state": reply["state"],
+        "persona": reply.get("persona"),
+        "brief": one_line(reply.get("brief", ""), 200),
+    }
+    if reply.get("place"):
+        shown["in the queue"] = f"number {reply['place']}"
+    shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts")}
+    shown |= {name: f"{ago(reply[name])} ago" for name in ("accepted", "finished") if reply.get(name)}
+    if reply.get("error"):
+        shown["error"] = f"{reply['error'].get('code')}: {reply['error'].get('message')}"
+    output.pairs((name, value) for name, value in shown.items() if value is not None)

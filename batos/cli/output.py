@@ -1,0 +1,128 @@
+"""What the command line prints: text for people, JSON for programs (`--json`).
+
+Texts come from missions, models and other clients. They are printed without markup and without control characters, so
+that no answer can move the cursor, retitle the terminal or hide a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from batos.errors import BatosError
+
+PIPE_WIDTH = 10_000  # columns where there is no terminal: nothing is cut or wrapped there
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: object) -> str:
+    """The text without control characters (line feeds and tabs stay) and without marks that reverse its direction."""
+    return _CONTROL.sub("", str(text))
+
+
+def one_line(text: object, width: int = 72) -> str:
+    """The text on one line, cut with an ellipsis past `width` characters."""
+    joined = " ".join(clean(text).split())
+    return joined if len(joined) <= width else joined[: width - 1].rstrip() + "…"
+
+
+def ago(moment: float | None) -> str:
+    """How long ago a moment (seconds since the epoch) was, in one unit: `12 s`, `5 min`, `3 h`, `2 d`."""
+    if moment is None:
+        return ""
+    seconds = max(0.0, time.time() - moment)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def size(count: float) -> str:
+    """A number of bytes: `512 B`, `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+class Output:
+    """Where a command prints to, and in which form."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.console = _console(sys.stdout)
+        self.errors = _console(sys.stderr)
+
+    def document(self, value: Any) -> None:
+        """Print one JSON document."""
+        print(json.dumps(value, indent=2, default=str))
+
+    def event(self, value: Any) -> None:
+        """Print one line of a stream of JSON documents, at once."""
+        print(json.dumps(value, default=str), flush=True)
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """Print a line."""
+        self.console.print(Text(clean(text), style=style))
+
+    def note(self, text: str, style: str = "") -> None:
+        """Print a line beside the result: to standard error."""
+        self.errors.print(Text(clean(text), style=style))
+
+    def write(self, text: str) -> None:
+        """Print a piece of running text, at once and without a line feed."""
+        self.console.print(Text(clean(text)), end="")
+        self.console.file.flush()
+
+    def pairs(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Print names and values in two columns."""
+        table = _table(("", ""))
+        for name, value in pairs:
+            table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
+        self._table(table)
+
+    def rows(self, columns: Sequence[str], rows: Iterable[Sequence[object]], styles: dict[str, str] | None = None) -> None:
+        """Print a table; without headings where all of them are empty. `styles` gives certain cell texts a style."""
+        table = _table(columns)
+        for row in rows:
+            cells = [clean(cell) for cell in row]
+            table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in cells))
+        self._table(table)
+
+    def _table(self, table: Table) -> None:
+        # rich fills the last column up with blanks, which a pipe would carry on and a narrow window would wrap
+        with self.console.capture() as capture:
+            self.console.print(table)
+        for line in capture.get().splitlines():
+            self.console.file.write(line.rstrip() + "\n")
+
+    def error(self, error: BatosError) -> None:
+        """Print an error: to standard error for people, as a document on standard output for programs."""
+        if self.as_json:
+            self.document({"type": "error", **error.to_wire()})
+            return
+        line = Text(f"{clean(error.code)}: ", style="bold red")
+        self.errors.print(line.append(clean(error.message), style="not bold default"))
+
+
+def _console(stream: Any) -> Console:
+    # soft_wrap only off a terminal: there a line is a line, however long
+    terminal = bool(stream.isatty())
+    return Console(file=stream, width=None if terminal else PIPE_WIDTH, highlight=False, markup=False, emoji=False, soft_wrap=not terminal)
+
+
+def _table(columns: Sequence[str]) -> Table:
+    table = Table(box=None, show_header=any(columns), header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for number, column in enumerate(columns):
+        last = number == len(columns) - 1
+        table.add_column(column, no_wrap=not last, overflow="fold" if last else "ellipsis")
+    return table

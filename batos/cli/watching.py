@@ -1,0 +1,149 @@
+"""A mission as it is thought through: its states, the persona and why, the answer as it comes, the result and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from batos.cli.output import Output, one_line
+
+STATE_STYLES = {"COMPLETE": "green", "FAILED": "bold red"}
+_COLUMN = 14  # wide enough for the longest name of a state
+
+
+class Watcher:
+    """Shows one mission's events in the order of their coming."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._heard = ""  # what is being streamed of the answer
+        self._streamed = ""  # the last answer that was streamed
+        self._facets: dict[str, int] = {}  # characters heard of each facet
+        self._live: Any = None  # rich's moving line, on a terminal only
+        self._shown: tuple[Any, Any] = (None, None)  # last state line, as (state, persona)
+        self._chosen: tuple[Any, Any] = (None, None)  # last persona shown, and why
+
+    async def follow(self, events: AsyncIterator[dict[str, Any]]) -> int:
+        """Show events until the result; the exit code it means."""
+        last: dict[str, Any] = {}
+        try:
+            async for event in events:
+                last = event
+                if self._output.as_json:
+                    self._output.event(event)
+                else:
+                    self._show(event)
+        finally:
+            self._still()
+            if self._heard:
+                self._output.say()
+        return 0 if last.get("state") == "COMPLETE" else 1
+
+    def _show(self, event: dict[str, Any]) -> None:
+        if event.get("dropped"):
+            self._output.note(f"({event['dropped']} events were dropped: this reader was too slow)", "dim")
+        kind = event.get("type")
+        if kind == "token":
+            self._token(event)
+        elif kind == "result":
+            self._result(event)
+        elif kind in ("state", "status"):
+            self._state(event)
+
+    def _state(self, event: dict[str, Any]) -> None:
+        state, persona = event.get("state"), event.get("persona")
+        error = event.get("error")
+        if (state, persona) == self._shown and not error:
+            return
+        self._still()
+        self._close_answer()
+        self._shown = (state, persona)
+        said = _reason(error) if error else self._choice(event)
+        if not said and event.get("place"):
+            said = f"number {event['place']} in the queue"
+        self._line(event, str(state), said)
+        if state in ("DECOMPOSING", "DELEGATING"):
+            self._facets.clear()
+            self._move("thinking")
+
+    def _token(self, event: dict[str, Any]) -> None:
+        text, facet = str(event.get("text", "")), event.get("facet")
+        if facet:
+            self._facets[str(facet)] = self._facets.get(str(facet), 0) + len(text)
+            self._move(", ".join(f"{name}: {count} characters" for name, count in self._facets.items()))
+        elif event.get("state", "SYNTHESIZING") == "SYNTHESIZING":
+            self._still()
+            if not self._heard:
+                self._output.say()
+                text = text.lstrip()
+            self._heard += text
+            self._output.write(text)
+
+    def _result(self, event: dict[str, Any]) -> None:
+        self._still()
+        self._close_answer()
+        result, error = event.get("result"), event.get("error")
+        if event.get("state") != "COMPLETE":
+            if self._shown[0] != "FAILED":
+                self._line(event, "FAILED", _reason(error or {}))
+            return
+        text = str((result or {}).get("text", ""))
+        if text.strip() != self._streamed.strip():  # joined late, events were dropped, or the answer was revised
+            self._output.say()
+            self._output.say(text)
+            self._output.say()
+        if self._shown[0] != "COMPLETE":
+            self._line(event, "COMPLETE", "")
+        for line in (self._choice(result or {}), cost(result or {})):
+            if line:
+                self._output.say(" " * 10 + line, "dim")
+
+    def _choice(self, facts: dict[str, Any]) -> str:
+        """Who thinks and why, when that is news."""
+        persona, why = facts.get("persona"), facts.get("why")
+        if not persona or not why or (persona, why) == self._chosen:
+            return ""
+        self._chosen = (persona, why)
+        return f"{persona}: {why}"
+
+    def _line(self, event: dict[str, Any], state: str, said: str) -> None:
+        elapsed = event.get("elapsed_s")
+        clock = f"{elapsed:7.1f} s" if isinstance(elapsed, int | float) else " " * 9
+        self._output.say(f"{clock} {state:{_COLUMN}}{said}".rstrip(), STATE_STYLES.get(state, ""))
+
+    def _close_answer(self) -> None:
+        if self._heard:
+            self._output.say("\n")
+            self._streamed, self._heard = self._heard, ""
+
+    def _move(self, text: str) -> None:
+        """Show that something is going on, on a line of its own that will vanish."""
+        if not self._output.console.is_terminal:
+            return
+        if self._live is None:
+            self._live = self._output.console.status("", spinner="dots")
+            self._live.start()
+        self._live.update(one_line(text, max(20, self._output.console.width - 4)))
+
+    def _still(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def _reason(error: dict[str, Any]) -> str:
+    return f"{error.get('code')}: {error.get('message')}"
+
+
+def cost(result: dict[str, Any]) -> str:
+    """What a result says of its making, on one line."""
+    usage = result.get("usage") or {}
+    said = [str(result["persona"])] if result.get("persona") else []
+    if "inferences" in usage:
+        replayed = f" ({usage['replayed']} replayed)" if usage.get("replayed") else ""
+        said.append(f"{usage['inferences']} inferences{replayed}")
+    if "prompt_tokens" in usage:
+        said.append(f"{usage['prompt_tokens']} tokens read, {usage.get('answer_tokens', 0)} written")
+    if "model_ms" in usage:
+        said.append(f"{usage['model_ms'] / 1000:.1f} s of model time")
+    return ", ".join(said)

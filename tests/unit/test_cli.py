@@ -1,0 +1,453 @@
+"""The command line, against a real socket with scripted replies behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import Script, daemon
+
+from batos.cli import main
+from batos.cli.app import with_verb
+from batos.cli.missions import value_of
+from batos.cli.output import ago, clean, one_line, size
+from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
+
+ROOT = Path(__file__).parents[2]
+RESULT = {
+    "text": "Cake, shaped like a cat.",
+    "value": None,
+    "persona": "BABS",
+    "why": "asks to plan",
+    "usage": {"inferences": 5, "replayed": 1, "prompt_tokens": 900, "answer_tokens": 300, "model_ms": 7400.0},
+}
+ACCEPTED = {"type": "accepted", "state": "ACCEPTED"}
+EVENTS = [
+    {"type": "status", "state": "ACCEPTED"},
+    {"type": "state", "state": "IDLE", "persona": "BABS", "why": "asks to plan", "elapsed_s": 0.0},
+    {"type": "state", "state": "DECOMPOSING", "persona": "BABS", "elapsed_s": 0.01},
+    {"type": "state", "state": "DELEGATING", "persona": "BABS", "elapsed_s": 1.2},
+    {"type": "token", "state": "DELEGATING", "facet": "sage", "text": "not for the answer"},
+    {"type": "state", "state": "SYNTHESIZING", "persona": "BABS", "elapsed_s": 3.0},
+    {"type": "token", "state": "SYNTHESIZING", "facet": None, "text": "Cake, "},
+    {"type": "token", "state": "SYNTHESIZING", "facet": None, "text": "shaped like a cat."},
+    {"type": "state", "state": "COMPLETE", "persona": "BABS", "elapsed_s": 5.5},
+    {"type": "result", "state": "COMPLETE", "persona": "BABS", "elapsed_s": 5.5, "result": RESULT},
+]
+FAILED = {"type": "result", "state": "FAILED", "error": {"code": "attempts_exhausted", "message": "three attempts"}}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings file and no variable of the machine reaches a test."""
+    monkeypatch.chdir(tmp_path)
+    for name in [n for n in os.environ if n.startswith("BATOS_") or n in ("OLLAMA_HOST", "NO_COLOR", "FORCE_COLOR")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for child processes, which start in another folder
+
+
+def batos(script: Script, *words: str) -> tuple[int, list[Any]]:
+    with daemon(script) as scripted:
+        return main([*words, "--connect", scripted.endpoint]), scripted.requests
+
+
+# --- words and flags
+
+
+@pytest.mark.parametrize(
+    ("given", "run"),
+    [
+        ([], ["run"]),
+        (["--data", "x"], ["run", "--data", "x"]),
+        (["--data=x", "--listen", "a", "--listen", "b"], ["run", "--data=x", "--listen", "a", "--listen", "b"]),
+        (["--help"], ["--help"]),
+        (["--version"], ["--version"]),
+        (["send", "x"], ["send", "x"]),
+        (["no-such-verb"], ["no-such-verb"]),
+    ],
+)
+def test_without_a_verb_it_is_run(given: list[str], run: list[str]) -> None:
+    assert with_verb(given) == run
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("batos ")
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    verbs = [
+        "run",
+        "send",
+        "send-to",
+        "missions",
+        "result",
+        "status",
+        "watch",
+        "cancel",
+        "info",
+        "models",
+        "show",
+        "history",
+        "doctor",
+        "config",
+    ]
+    assert all(verb in out for verb in verbs)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["sned", "x"], "'send'"),
+        (["send", "x", "--perona", "robin"], "--persona"),
+        (["run", "--set", "heartbeet_s=3"], "did you mean 'heartbeat_s'"),
+        (["config", "profil"], "did you mean 'profile'"),
+        (["missions", "--state", "compleet"], "did you mean 'COMPLETE'"),
+        (["send-to", "robin", "x", "--arg", "novalue"], "NAME=VALUE"),
+        (["run", "--set", "novalue"], "NAME=VALUE"),
+        (["run", "--set", "heartbeat_s=soon"], "heartbeat_s"),
+        (["run", "--config", "absent.toml"], "absent.toml"),
+        (["missions", "--limit", "0"], "limit"),
+        (["send"], "BRIEF"),
+    ],
+)
+def test_wrong_usage_is_2_and_helps(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_a_misspelt_key_in_the_settings_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "batos.toml").write_text("heartbeet_s = 3\n")
+    assert main(["config"]) == 2
+    err = capsys.readouterr().err
+    assert "did you mean 'heartbeat_s'" in err
+    assert "batos.toml" in err
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [("3", 3), ("[1, 2]", [1, 2]), ("true", True), ("a b", "a b"), ('"3"', "3"), ("", ""), ("{oops", "{oops")]
+)
+def test_arguments_are_json_where_they_are(word: str, value: Any) -> None:
+    assert value_of(word) == value
+
+
+# --- nobody there, refused
+
+
+@pytest.mark.parametrize(
+    "words", [["info"], ["send", "x"], ["send", "x", "--watch"], ["missions"], ["result", "m"], ["watch", "m"], ["show", "robin"]]
+)
+def test_no_daemon_is_3_at_once(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with daemon({}) as gone:
+        pass
+    assert main([*words, "--connect", gone.endpoint]) == 3
+    err = capsys.readouterr().err
+    assert "no_daemon" in err
+    assert "batos run" in err
+
+
+def test_no_daemon_behind_an_ipc_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--connect", f"ipc://{tmp_path}/none.sock"]) == 3
+    assert "no_daemon" in capsys.readouterr().err
+
+
+def test_an_endpoint_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--connect", "nonsense"]) == 4
+    assert "endpoint" in capsys.readouterr().err
+
+
+def test_errors_as_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"submit": Busy("the queue is full")}, "send", "x", "--json")
+    assert code == 4
+    assert json.loads(capsys.readouterr().out) == {"type": "error", "code": "busy", "message": "the queue is full"}
+
+
+def test_a_misspelt_persona(capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = UnknownPersona("no persona 'robbin'; there are: robin, brick, babs, alfred")
+    code, _ = batos({"submit": refusal}, "send", "x", "--persona", "robbin")
+    assert code == 4
+    assert "did you mean 'robin'" in capsys.readouterr().err
+
+
+def test_a_misspelt_object(capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = UnknownTarget("no object 'robbin' on the path 'robbin'; there are: alfred, robin")
+    code, _ = batos({"show": refusal}, "show", "robbin")
+    assert code == 4
+    assert "did you mean 'robin'" in capsys.readouterr().err
+
+
+# --- missions
+
+
+def test_send_prints_the_id_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("send", "Plan", "a party", "--id", "m1", "--persona", "babs", "--deadline", "9", "--priority", "5")
+    code, [request] = batos({"submit": ACCEPTED}, *words)
+    assert code == 0
+    assert (request.brief, request.id, request.persona, request.deadline_s, request.priority) == ("Plan a party", "m1", "babs", 9, 5)
+    shown = capsys.readouterr()
+    assert shown.out == "m1\n"
+    assert "batos watch m1" in shown.err
+
+
+def test_send_reads_a_brief_from_standard_input() -> None:
+    with daemon({"submit": ACCEPTED}) as scripted:
+        done = run_batos("send", "-", "--connect", scripted.endpoint, stdin="Wie heißt\ndu?\n")
+    assert done.returncode == 0
+    assert scripted.requests[0].brief == "Wie heißt\ndu?"
+
+
+def test_send_json(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"submit": {**ACCEPTED, "duplicate": True}}, "send", "x", "--id", "m1", "--json")
+    assert code == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "type": "accepted", "id": "m1", "state": "ACCEPTED", "duplicate": True, "result": None, "error": None,
+    }  # fmt: skip
+
+
+def test_send_watch_shows_states_persona_answer_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"submit": ACCEPTED, "watch": EVENTS}, "send", "x", "--watch", "--id", "m1")
+    assert code == 0
+    out = capsys.readouterr().out
+    places = [out.index(state) for state in ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE")]
+    assert places == sorted(places)
+    assert "BABS: asks to plan" in out
+    assert out.count("Cake, shaped like a cat.") == 1
+    assert "not for the answer" not in out
+    assert "5 inferences (1 replayed), 900 tokens read, 300 written, 7.4 s of model time" in out
+    assert "\x1b" not in out
+
+
+def test_watch_of_a_finished_mission_prints_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"watch": EVENTS[-1]}, "watch", "m1")
+    assert code == 0
+    out = capsys.readouterr().out
+    assert "Cake, shaped like a cat." in out
+    assert "BABS: asks to plan" in out
+
+
+def test_watch_prints_the_final_answer_when_the_stream_had_holes(capsys: pytest.CaptureFixture[str]) -> None:
+    holes = [e for e in EVENTS if e.get("text") != "Cake, "]
+    batos({"watch": [*holes[:-1], {**holes[-1], "dropped": 1}]}, "watch", "m1")
+    shown = capsys.readouterr()
+    assert "Cake, shaped like a cat." in shown.out
+    assert "1 events were dropped" in shown.err
+
+
+def test_watch_of_a_failed_mission_is_1(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"watch": [EVENTS[1], FAILED]}, "watch", "m1")
+    assert code == 1
+    assert "attempts_exhausted: three attempts" in capsys.readouterr().out
+
+
+def test_watch_json_is_one_document_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"submit": ACCEPTED, "watch": EVENTS}, "send", "x", "--watch", "--json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert code == 0
+    assert [line["type"] for line in lines] == ["accepted", *(event["type"] for event in EVENTS)]
+
+
+def test_result(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [request] = batos({"result": EVENTS[-1]}, "result", "m1", "--timeout", "3")
+    assert code == 0
+    assert request.wait_s == 3
+    shown = capsys.readouterr()
+    assert shown.out == "Cake, shaped like a cat.\n"
+    assert "5 inferences" in shown.err
+
+
+def test_result_of_a_failed_mission_is_1(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"result": FAILED}, "result", "m1")
+    assert code == 1
+    assert "three attempts" in capsys.readouterr().err
+    code, _ = batos({"result": FAILED}, "result", "m1", "--json")
+    assert code == 1
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["type"], reply["state"], reply["error"]["code"]) == ("result", "FAILED", AttemptsExhausted.code)
+
+
+def test_result_that_is_not_there_yet_is_4(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"result": {"type": "status", "state": "DELEGATING"}}, "result", "m1", "--no-wait")
+    assert code == 4
+    assert "DELEGATING" in capsys.readouterr().err
+
+
+def test_an_unknown_mission_is_4(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ("status", "result", "watch", "cancel"):
+        code, _ = batos({verb: UnknownMission("no mission 'm1'")}, verb, "m1")
+        assert code == 4
+        assert "unknown_mission: no mission 'm1'" in capsys.readouterr().err
+
+
+def test_missions(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = [{"id": "m1", "state": "COMPLETE", "brief": "Plan\na \x1b[31mparty", "origin": "client", "accepted": 0.0, "finished": 1.0}]
+    code, [request] = batos({"missions": {"type": "missions", "missions": listed}}, "missions", "--state", "complete", "--limit", "3")
+    assert code == 0
+    assert (request.state, request.limit) == ("COMPLETE", 3)
+    out = capsys.readouterr().out
+    assert "Plan a [31mparty" in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+    code, _ = batos({"missions": {"type": "missions", "missions": []}}, "missions")
+    assert code == 0
+    assert "no missions" in capsys.readouterr().err
+
+
+def test_status_and_cancel(capsys: pytest.CaptureFixture[str]) -> None:
+    reply = {
+        "type": "status", "state": "ACCEPTED", "brief": "x", "persona": None, "origin": "client", "attempts": 1, "accepted": 1.0,
+        "finished": None, "place": 4, "error": {"code": "busy", "message": "soon"},
+    }  # fmt: skip
+    for verb in ("status", "cancel"):
+        assert batos({verb: reply}, verb, "m1")[0] == 0
+        out = capsys.readouterr().out
+        assert "number 4" in out
+        assert "busy: soon" in out
+        assert "None" not in out
+
+
+def test_send_to(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [request] = batos({"send": ACCEPTED}, "send-to", "robin", "say_", "hello there", "3", "--arg", "loud=true", "--id", "m2")
+    assert code == 0
+    assert (request.target, request.selector, request.args, request.kwargs) == ("robin", "say_", ["hello there", 3], {"loud": True})
+    assert capsys.readouterr().out == "m2\n"
+
+
+# --- objects and the daemon
+
+
+def test_show_history_info_models(capsys: pytest.CaptureFixture[str]) -> None:
+    slots = {
+        "name": "ROBIN",
+        "parent*": {"oid": "oid:1f", "class": "UvmObject"},
+        "greet": {"intent": "greet\nkindly"},
+        "n": 3,
+        "tags": ["a", "b"],
+    }
+    code, _ = batos({"show": {"type": "show", "oid": "oid:2", "slots": slots}}, "show", "robin")
+    out = capsys.readouterr().out
+    assert code == 0
+    for part in ("oid:2", "ROBIN", "→ oid:1f", "intent greet kindly", "a, b"):
+        assert part in out
+    revisions = [{"tid": "0", "time": 0.0, "mission": "m1", "note": "COMPLETE by BABS", "size": 2048}]
+    code, _ = batos({"history": {"type": "history", "target": "robin", "revisions": revisions}}, "history", "robin")
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "COMPLETE by BABS" in out
+    assert "2.0 KiB" in out
+    code, _ = batos({"info": {"type": "info", "version": "1", "image": {"objects": 7}}}, "info")
+    assert code == 0
+    assert "image objects  7" in capsys.readouterr().out
+    models = [{"name": "robin:x", "state": "failed", "detail": "no route", "remedy": "look at the network"}]
+    code, _ = batos({"models": {"type": "models", "models": models}}, "models")
+    assert code == 0
+    assert "look at the network" in capsys.readouterr().out
+
+
+def test_config_says_value_and_source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("BATOS_QUEUE_LIMIT", "7")
+    (tmp_path / "batos.toml").write_text("facets_limit = 2\n")
+    assert main(["config", "--json", "--listen", "tcp://127.0.0.1:1", "--listen", "tcp://127.0.0.1:2", "--set", "num-ctx=512"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert (rows["queue_limit"]["value"], rows["queue_limit"]["source"]) == (7, "BATOS_QUEUE_LIMIT")
+    assert (rows["facets_limit"]["value"], rows["facets_limit"]["source"]) == (2, str(tmp_path / "batos.toml"))
+    assert (rows["listen"]["value"], rows["listen"]["source"]) == (["tcp://127.0.0.1:1", "tcp://127.0.0.1:2"], "flag")
+    assert (rows["num_ctx"]["value"], rows["profile"]["source"]) == (512, "default")
+    assert main(["config", "queue-limit"]) == 0
+    assert "BATOS_QUEUE_LIMIT" in capsys.readouterr().out
+
+
+# --- the terminal
+
+
+def run_batos(*words: str, stdin: str | None = None, **more: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "batos", *words], input=None if stdin is None else stdin.encode(), capture_output=True, timeout=60, **more
+    )
+
+
+def on_a_terminal(*words: str, **environ: str) -> str:
+    """What `batos` prints on a pseudo-terminal."""
+    leader, follower = pty.openpty()
+    env = {**os.environ, "TERM": "xterm-256color", **environ}
+    child = subprocess.Popen([sys.executable, "-m", "batos", *words], stdout=follower, stderr=follower, stdin=follower, env=env)
+    os.close(follower)
+    read = b""
+    try:
+        while piece := os.read(leader, 65536):
+            read += piece
+    except OSError:  # the other side is closed: the way a terminal ends on Linux
+        pass
+    finally:
+        os.close(leader)
+        child.wait(timeout=30)
+    return read.decode()
+
+
+def test_colours_only_on_a_terminal_and_not_with_no_color() -> None:
+    with daemon({"watch": EVENTS}) as scripted:
+        words = ("watch", "m1", "--connect", scripted.endpoint)
+        assert "\x1b[32m" in on_a_terminal(*words)
+        assert "\x1b[32m" not in on_a_terminal(*words, NO_COLOR="1")
+
+
+def test_a_reader_of_a_pipe_may_go_away() -> None:
+    listed = [{"id": f"m{n}", "state": "COMPLETE", "brief": "x" * 70, "origin": "client"} for n in range(5000)]
+    with daemon({"missions": {"type": "missions", "missions": listed}}) as scripted:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "batos", "missions", "--connect", scripted.endpoint], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.stderr.read() == b""
+        child.stderr.close()
+        child.wait(timeout=30)
+
+
+def test_control_c_leaves_the_mission_running() -> None:
+    with daemon({"submit": ACCEPTED, "watch": EVENTS[:3]}) as scripted:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "batos", "send", "x", "--watch", "--id", "m1", "--connect", scripted.endpoint],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert scripted.heard.wait(30)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert b"batos watch m1" in err
+    assert b"Traceback" not in err
+    assert [request.op for request in scripted.requests] == ["submit", "watch"]
+
+
+@pytest.mark.parametrize("module", ["batos.wire", "batos.kernel"])
+def test_the_daemon_loads_nothing_of_the_command_line(module: str) -> None:
+    code = f"import sys, {module}; assert not {{'typer', 'batos.cli', 'batos.doctor'}} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+# --- small things
+
+
+def test_texts() -> None:
+    assert clean("a\x1b[31mb\x07\tc\u202ed\x9b") == "a[31mb\tcd"
+    assert one_line("a\n b  c") == "a b c"
+    assert one_line("x" * 80, 10) == "x" * 9 + "…"
+    assert (size(12), size(1536), size(3 * 1024**4)) == ("12 B", "1.5 KiB", "3.0 TiB")
+    assert ago(None) == ""
+
+
+def test_printing_needs_no_unicode() -> None:
+    with daemon({"result": {"type": "result", "state": "COMPLETE", "result": {"text": "Käse → 🐈"}}}) as scripted:
+        env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+        done = run_batos("result", "m1", "--connect", scripted.endpoint, env=env)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"K")

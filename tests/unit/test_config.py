@@ -1,0 +1,120 @@
+"""Settings: where they come from, what they may be, how they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos import config
+from batos.errors import ConfigError
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+
+
+def load(flags: dict[str, Any] | None = None, environ: dict[str, str] | None = None, **more: Any) -> config.Settings:
+    return config.load(flags, environ=environ or {}, **more)
+
+
+def test_flag_before_environment_before_file_before_default(tmp_path: Path) -> None:
+    (tmp_path / "cwd" / "batos.toml").write_text("queue_limit = 1\nfacets_limit = 1\nmission_attempts = 30\n")
+    environ = {"BATOS_QUEUE_LIMIT": "2", "BATOS_FACETS_LIMIT": "2"}
+    settings, sources = config.load_with_sources({"queue_limit": 3}, environ=environ)
+    assert (settings.queue_limit, settings.facets_limit, settings.mission_attempts, settings.client_queue) == (3, 2, 30, 1024)
+    assert sources["queue_limit"] == "flag"
+    assert sources["facets_limit"] == "BATOS_FACETS_LIMIT"
+    assert sources["mission_attempts"] == str(tmp_path / "cwd" / "batos.toml")
+    assert sources["client_queue"] == "default"
+
+
+def test_the_file_in_the_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "batos.toml").write_text("mission_attempts = 30\n")
+    assert load({"data": str(tmp_path)}).mission_attempts == 30
+    assert load(environ={"BATOS_DATA": str(tmp_path)}).mission_attempts == 30
+    assert load().mission_attempts == 3
+
+
+def test_a_named_file_must_be_there(tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text("mission_attempts = 31\n")
+    assert load(config_file=other).mission_attempts == 31
+    assert load(environ={"BATOS_CONFIG": str(other)}).mission_attempts == 31
+    with pytest.raises(ConfigError, match=r"none\.toml"):
+        load(config_file=tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("text", [b"mission_attempts = ", b"\xff\xfe", b"= 3"])
+def test_a_file_that_is_no_toml(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "cwd" / "batos.toml").write_bytes(text)
+    with pytest.raises(ConfigError, match=r"batos\.toml"):
+        load()
+
+
+def test_a_folder_for_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(config_file=tmp_path)
+
+
+def test_a_key_that_is_no_setting_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "cwd" / "batos.toml").write_text("listn = 'x'\n")
+    with pytest.raises(ConfigError, match="did you mean 'listen'"):
+        load()
+
+
+def test_variables_that_are_no_settings() -> None:
+    environ = {"BATOS_LISTN": "x", "BATOS_DATA": "x", "BATOS_CONFIG": "x", "BATOS_ZZZZ": "1", "OTHER": "1"}
+    assert config.unknown_variables(environ) == ["BATOS_LISTN (did you mean 'BATOS_LISTEN'?)", "BATOS_ZZZZ"]
+
+
+def test_an_unfit_value_names_setting_and_source() -> None:
+    with pytest.raises(ConfigError, match=r"queue_limit.*BATOS_QUEUE_LIMIT.*'many'"):
+        load(environ={"BATOS_QUEUE_LIMIT": "many"})
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in config.table() if " to " in row.limits and not row.limits.startswith(">")], ids=lambda row: row.name
+)
+def test_every_limit_holds_at_the_limit_and_one_beyond(row: config.SettingRow) -> None:
+    low, high = (float(word) if "." in word else int(word) for word in row.limits.split(" to "))
+    for value in (low, high):
+        assert getattr(load({row.name: value}), row.name) == value
+    for value in (low - 1, high + 1):
+        with pytest.raises(ConfigError, match=row.name):
+            load({row.name: value})
+
+
+def test_every_default_is_within_its_limits_and_every_row_says_what_it_is() -> None:
+    assert load()
+    assert all(row.help for row in config.table())
+    assert [row.name for row in config.table()] == list(config.Settings.model_fields)
+
+
+def test_listen_from_one_text_or_many() -> None:
+    assert load(environ={"BATOS_LISTEN": "tcp://127.0.0.1:1, ipc:///x"}).listen == ("tcp://127.0.0.1:1", "ipc:///x")
+    assert load({"listen": ("a", "b")}).listen == ("a", "b")
+    with pytest.raises(ConfigError, match="listen"):
+        load(environ={"BATOS_LISTEN": " , "})
+
+
+def test_the_data_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load({"data": "x"}).data == tmp_path / "cwd" / "x"
+    assert load({"data": "~/x"}).data == tmp_path / "x"
+    assert load({"data": str(tmp_path)}).image_uri == f"file://{tmp_path}/live_image.fs"
+    assert load({"image": "zeo://h:1"}).image_uri == "zeo://h:1"
+
+
+def test_ollama_host_is_heard_last() -> None:
+    assert load(environ={"OLLAMA_HOST": "h:1"}).ollama_host == "h:1"
+    assert config.load_with_sources(environ={"OLLAMA_HOST": "h:1"})[1]["ollama_host"] == "OLLAMA_HOST"
+    assert load(environ={"OLLAMA_HOST": "h:1", "BATOS_OLLAMA_HOST": "h:2"}).ollama_host == "h:2"
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load().queue_limit = 3  # type: ignore[misc]

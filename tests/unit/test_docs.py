@@ -1,0 +1,95 @@
+"""The documents are true: every setting, error code and verb is in them, and the generated tables are current."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from batos import config, errors
+
+ROOT = Path(__file__).parents[2]
+VERBS = [
+    "run", "send", "send-to", "missions", "result", "status", "watch", "cancel", "info", "models", "show", "history", "doctor", "config",
+]  # fmt: skip
+
+
+def documents() -> str:
+    return "\n".join(path.read_text("utf-8") for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"] if path.exists())
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("gen_docs", ROOT / "tools" / "gen_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["settings", "errors", "verbs"])
+def test_generated_tables_are_current(name: str) -> None:
+    path, text, fresh = generator().filled(name)
+    assert text == fresh, f"{path.name} is stale: run `make docs`"
+
+
+def test_every_setting_is_documented() -> None:
+    text = documents()
+    assert [row.name for row in config.table() if f"`{row.name}`" not in text] == []
+
+
+def test_every_error_class_stands_in_the_tree_and_its_code_in_the_documents() -> None:
+    text = documents()
+    for code, cls in errors.by_code().items():
+        if cls.__module__ == errors.__name__:
+            assert re.search(rf"[ ─]{cls.__name__}\b", errors.__doc__ or ""), f"{cls.__name__} is missing in the tree of errors.py"
+        assert f"`{code}`" in text, f"the code {code!r} of {cls.__name__} is in no document"
+
+
+def test_every_code_in_the_source_is_a_code_of_errors() -> None:
+    """An error that errors.py does not know could not be raised again by a client."""
+    declared = {
+        match[1]
+        for path in (ROOT / "batos").rglob("*.py")
+        for match in re.finditer(r'^    code(?:: ClassVar\[str\])? = "(\w+)"$', path.read_text("utf-8"), re.MULTILINE)
+    }
+    own = {cls.code for cls in errors.by_code().values() if cls.__module__ == errors.__name__}
+    assert declared - own == set()
+
+
+def test_every_verb_is_documented() -> None:
+    text = documents()
+    assert [verb for verb in VERBS if f"batos {verb}" not in text] == []
+
+
+def test_every_flag_of_every_verb_is_documented() -> None:
+    text = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    assert re.findall(r"^### batos ([\w-]+)", text, re.MULTILINE).sort() == VERBS.copy().sort()
+    for flag in ("--data", "--image", "--listen", "--profile", "--config", "--set", "--json", "--connect", "--watch"):
+        assert flag in text
+
+
+def test_every_make_target_is_explained() -> None:
+    text = (ROOT / "Makefile").read_text("utf-8")
+    explained = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    targets = set(re.findall(r"^([a-z][a-z-]*):", text, re.MULTILINE)) - {"help", "install-dev"}
+    assert [target for target in targets if not re.search(rf"\b{target}\b", explained)] == []
+
+
+def test_every_name_on_the_architecture_page_exists() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    names = set(re.findall(r"`(batos(?:\.\w+)+)`", text))
+    assert len(names) > 15
+    for name in names:
+        parts = name.split(".")
+        for end in range(len(parts), 0, -1):
+            with contextlib.suppress(ModuleNotFoundError):
+                found = importlib.import_module(".".join(parts[:end]))
+                break
+        for part in parts[end:]:
+            found = getattr(found, part)

@@ -1,0 +1,190 @@
+"""What doctor finds on a machine that is fit, and on one that is not."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import daemon
+
+from batos import doctor
+from batos.bridge.profiles import load_profile
+from batos.cli import main
+from batos.config import Settings, load
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+
+
+def settings(tmp_path: Path, **given: Any) -> Settings:
+    return load({"data": str(tmp_path / "data"), **given}, environ={})
+
+
+def test_this_python_and_its_packages_are_fit() -> None:
+    assert doctor.python().state == "ok"
+    assert doctor.dependencies().state == "ok"
+
+
+def test_a_missing_package_is_named_with_the_remedy() -> None:
+    check = doctor.dependencies(("ZODB", "no-such-package"))
+    assert check.state == "fail"
+    assert "no-such-package" in check.finding
+    assert "make install" in check.remedy
+
+
+def test_a_misspelt_variable_is_a_warning() -> None:
+    assert doctor.variables({"BATOS_DATA": "x"}).state == "ok"
+    check = doctor.variables({"BATOS_DATTA": "x"})
+    assert check.state == "warn"
+    assert "BATOS_DATA" in check.finding
+
+
+def test_data_folder(tmp_path: Path) -> None:
+    check = doctor.data_folder(settings(tmp_path))
+    assert check.state == "ok"
+    assert not (tmp_path / "data").exists()  # it only looked
+    (tmp_path / "data").write_text("")
+    assert doctor.data_folder(settings(tmp_path)).state == "fail"
+    check = doctor.data_folder(settings(tmp_path / "other", disk_needed_bytes=2**50))
+    assert check.state == "warn"
+    assert "disk_needed_bytes" in check.remedy
+
+
+def test_data_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
+    check = doctor.data_folder(settings(tmp_path))
+    assert (check.state, "--data" in check.remedy) == ("fail", True)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # FileStorage leaves a damaged file open
+def test_image(tmp_path: Path) -> None:
+    assert "none yet" in doctor.image(settings(tmp_path), running=False).finding
+    (tmp_path / "data").mkdir()
+    damaged = tmp_path / "data" / "live_image.fs"
+    damaged.write_bytes(b"this is no image" * 100)
+    check = doctor.image(settings(tmp_path), running=False)
+    assert check.state == "fail"
+    assert check.remedy
+    assert damaged.read_bytes() == b"this is no image" * 100
+    assert doctor.image(settings(tmp_path, image="nonsense://x"), running=False).state == "fail"
+
+
+def test_image_that_another_process_has_open(tmp_path: Path) -> None:
+    from batos.image.storage import open_database
+
+    there = settings(tmp_path)
+    db = open_database(there.image_uri, cache_size=100, pool_size=2)
+    try:
+        assert doctor.image(there, running=True).state == "ok"
+        assert doctor.image(there, running=False).state == "warn"
+    finally:
+        db.close()
+    assert doctor.image(there, running=False).state == "ok"
+
+
+def test_endpoint(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        check = doctor.endpoint(address, None)
+        assert (check.state, "--listen" in check.remedy) == ("fail", True)
+    assert doctor.endpoint(address, None).state == "ok"
+    assert "answers" in doctor.endpoint(address, {"version": "1"}).finding
+    assert doctor.endpoint("tcp://0.0.0.0:5757", None).state == "fail"
+    assert doctor.endpoint("nonsense", None).state == "fail"
+    assert doctor.endpoint(f"ipc://{tmp_path}/batos.sock", None).state == "ok"
+    assert doctor.endpoint(f"ipc://{tmp_path}/no/folder/batos.sock", None).state == "fail"
+
+
+def test_sandbox_runs_a_function() -> None:
+    check = doctor.sandbox()
+    assert check.state == "ok", check
+
+
+def test_sandbox_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pydantic_monty
+
+    def broken(**_: Any) -> None:
+        raise OSError("no worker here")
+
+    monkeypatch.setattr(pydantic_monty, "Monty", broken)
+    check = doctor.sandbox()
+    assert (check.state, "no worker here" in check.finding) == ("fail", True)
+
+
+@pytest.mark.parametrize(("abi", "there", "state"), [(7, True, "ok"), (0, True, "warn"), (7, False, "warn")])
+def test_walls(abi: int, there: bool, state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "landlock_abi", lambda: abi)
+    monkeypatch.setattr(doctor, "_SECCOMP_ACTIONS", tmp_path if there else tmp_path / "none")
+    assert doctor.walls().state == state
+
+
+async def test_no_ollama_and_none_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import batos.bridge.service as service
+
+    monkeypatch.setattr(service, "find_binary", lambda _: None)
+    server, _ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
+    assert server.state == "fail"
+    assert "make ollama" in server.remedy
+
+
+async def test_an_ollama_that_was_named_and_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import batos.bridge.service as service
+
+    binary = tmp_path / "ollama"
+    binary.write_text("#!/bin/sh\necho 'Warning: client version is 9.8.7'\n")
+    binary.chmod(0o755)
+    monkeypatch.setattr(service, "find_binary", lambda _: binary)
+    server, _ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
+    assert (server.state, "9.8.7" in server.finding) == ("warn", True)
+    binary.write_text("#!/bin/sh\nexit 1\n")
+    server, _ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
+    assert (server.state, "does not run" in server.finding) == ("fail", True)
+
+
+async def test_a_profile_that_is_none(tmp_path: Path) -> None:
+    _, models = await doctor.ollama(settings(tmp_path, profile="embeded", ollama_host="127.0.0.1:9"), None)
+    assert models.state == "fail"
+    assert "embedded" in models.finding
+
+
+def test_models() -> None:
+    embedded, workstation = load_profile("embedded"), load_profile("workstation")
+    needed = frozenset([*(m.name for m in embedded.models), *embedded.personas.values()])
+    assert doctor.models(embedded, needed).state == "ok"
+    assert "next start" in doctor.models(embedded, frozenset()).finding
+    check = doctor.models(workstation, frozenset())
+    assert (check.state, "embedded" not in check.finding.split(",")[0]) == ("warn", True)
+    broken = embedded.model_copy(update={"models": tuple(m.model_copy(update={"package": "no_such_package"}) for m in embedded.models)})
+    check = doctor.models(broken, frozenset())
+    assert (check.state, "make models" in check.remedy) == ("fail", True)
+
+
+def test_a_check_that_meets_the_unforeseen_is_a_finding() -> None:
+    def surprised() -> doctor.Check:
+        raise KeyError("surprise")
+
+    check = doctor._guarded("image", surprised)
+    assert (check.name, check.state, "surprise" in check.finding) == ("image", "fail", True)
+
+
+def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    info = {"type": "info", "version": "9.9", "ollama": {"host": "127.0.0.1:9", "version": "1"}}
+    with daemon({"info": info}) as scripted:
+        words = ["doctor", "--data", str(tmp_path), "--listen", scripted.endpoint]
+        assert main([*words, "--json"]) == 4  # the Ollama of this daemon is not there
+        found = json.loads(capsys.readouterr().out)
+        checks = {check["name"]: check for check in found["checks"]}
+        assert found["fit"] is False
+        assert set(checks) == {
+            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "sandbox", "second wall",
+        }  # fmt: skip
+        assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
+        assert checks["ollama"]["state"] == "fail"
+        assert main(words) == 4
+        assert "ollama.log" in capsys.readouterr().out
