@@ -61,7 +61,7 @@ class Kernel:
         self.endpoints: list[str] = []
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        self._ollama: dict[str, Any] = {}
+        self._ollama: Callable[[], dict[str, Any]] = dict
         self._models_settled = asyncio.Event()
         self._models: Callable[[], list[dict[str, Any]]] = list
         self.heartbeat: Heartbeat | None = None
@@ -129,8 +129,9 @@ class Kernel:
         service = OllamaService(settings)
         host = await service.start()
         self._stack.push_async_callback(service.stop)
-        self._ollama = {"host": host, "version": service.version, "state": service.state}
+        self._ollama = lambda: {"host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts}
         client = connect(host)
+        self._stack.push_async_callback(client.close)
         provisioner = Provisioner(client, self.profile, modelfiles_folder(settings.modelfiles), settings.provision_concurrency)
         self._models = lambda: [status.to_wire() for status in provisioner.status()]
         self._background(self._provision(provisioner), "provisioning")
@@ -215,7 +216,7 @@ class Kernel:
             "personas": list(self.router.personas),
             "image": self.image.facts(),
             "missions": self.scheduler.facts(),
-            "ollama": self._ollama,
+            "ollama": self._ollama(),
             "models": self._models(),
         }
 
@@ -224,7 +225,7 @@ class Kernel:
 
     async def models_settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""
-        if self._ollama:
+        if self._ollama():
             await self._models_settled.wait()
 
     def request_stop(self, failure: BaseException | None = None) -> None:
