@@ -4,11 +4,13 @@
 # bench    what a mission costs                         crash   only the tests that kill the daemon
 # docs     the generated tables in docs/                clean   remove what was built; var/ and its image stay
 #
-# Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash).
+# Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
+# N (how often `make crash` kills).
 
 PYTHON ?=
 VENV   ?= .venv
 ARGS   ?=
+N      ?=
 export VENV
 
 bin := $(VENV)/bin
@@ -58,7 +60,7 @@ test: install-dev models ollama
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 crash: install-dev models ollama
-	@exec $(bin)/python -m pytest tests/crash $(ARGS)
+	@CRASH_N=$(N) exec $(bin)/python -m pytest tests/crash $(ARGS)
 
 check: install-dev
 	$(bin)/ruff check .

@@ -150,8 +150,7 @@ class Committer:
                 if self._closing and not self._systems and not self._commits:
                     return
         finally:
-            if not is_broken(self._db):
-                self._connection.close()
+            self._connection.close()
 
     def _group(self, group: list[_System]) -> None:
         try:

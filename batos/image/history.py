@@ -52,7 +52,7 @@ def resolve(root: Any, target: str) -> UvmObject:
 def show(obj: UvmObject) -> dict[str, Any]:
     """An object as plain values: its id, its own slots, its parents, when and by which transaction it was written."""
     slots = {name: plain(value) for name, value in obj._slots.items()}
-    return {"oid": oid_of(obj), "slots": slots, "tid": obj._p_serial.hex() if obj._p_serial else None}
+    return {"oid": oid_of(obj), "slots": slots, "tid": obj._p_serial.hex() if obj._p_oid else None}
 
 
 def revisions(db: ZODB.DB, oid: bytes, limit: int) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def inherited(obj: UvmObject, name: str) -> Any:
         slots = current.__dict__
         parent: Any = None
         for key in slots:
-            if key[-1:] == "*":
+            if "*" in key:  # only ever at its end; of the ways to ask the quickest
                 if parent is not None:
                     parent = MISSING
                     break

@@ -59,7 +59,7 @@ class UvmObject(Persistent):
 
     def __getattr__(self, name: str) -> Any:
         # Probes of copy, pickle, inspect and hasattr for special names end here: they must cost nothing and load nothing.
-        if name[:2] == "__" or name[:3] in ("_p_", "_v_"):
+        if name[:1] == "_" and name.startswith(_RESERVED):
             raise AttributeError(name)
         slots = self.__dict__
         if not slots:

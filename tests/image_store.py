@@ -1,0 +1,49 @@
+"""What the tests of objects and image share: a real database on a file, opened, closed and opened again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import transaction
+import ZODB
+
+
+class Store:
+    """A FileStorage database of a test's own. Each `open` begins with nothing loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.db = ZODB.DB(str(path))
+
+    @contextlib.contextmanager
+    def open(self, *, commit: bool = False) -> Iterator[Any]:
+        tm = transaction.TransactionManager(explicit=True)
+        connection = self.db.open(transaction_manager=tm)
+        connection.cacheMinimize()  # it comes from a pool: begin with ghosts
+        tm.begin()
+        try:
+            yield connection.root()
+            if commit:
+                tm.commit()
+                tm.begin()
+        finally:
+            tm.abort()
+            connection.close()
+
+    def put(self, **objects: Any) -> None:
+        with self.open(commit=True) as root:
+            root.update(objects)
+
+    def reopen(self) -> None:
+        self.db.close()
+        self.db = ZODB.DB(str(self.path))
+
+    def close(self) -> None:
+        self.db.close()
+
+
+def is_ghost(obj: Any) -> bool:
+    return obj._p_state == -1

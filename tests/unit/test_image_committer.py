@@ -1,0 +1,378 @@
+"""The commit thread: groups, isolation, cancellation, and a storage that fails for good."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import errno
+import importlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transaction.interfaces import DoomedTransaction, TransientError
+
+from batos.errors import BatosSignal, ImageError, ImageFailed
+from batos.image import LivingImage
+from batos.image.history import revisions
+from batos.objects import UvmObject
+
+
+@pytest.fixture
+async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
+    image = await LivingImage.open(
+        f"file://{tmp_path / 'i.fs'}", steps=(lambda lobby: lobby._slots.setdefault("n", 0),), on_failed=failures.append
+    )
+    failures.clear()
+    yield image
+    await image.close()
+
+
+failures: list[BaseException] = []
+
+
+class Gate:
+    """Holds the commit thread inside a system function, so that what arrives meanwhile is one round."""
+
+    def __init__(self, image: LivingImage) -> None:
+        self.image, self.entered, self.go = image, threading.Event(), threading.Event()
+
+    def _hold(self, root: Any) -> None:
+        self.entered.set()
+        assert self.go.wait(30)
+
+    async def __aenter__(self) -> Gate:
+        self.held = asyncio.create_task(self.image.system(self._hold))
+        await asyncio.to_thread(self.entered.wait, 30)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.go.set()
+        await self.held
+
+
+def bump(root: Any, by: int = 1) -> int:
+    root["lobby"].n += by
+    return int(root["lobby"].n)
+
+
+def fails(root: Any) -> None:
+    root["lobby"].n += 1000
+    raise LookupError("of this function alone")
+
+
+def value(image: LivingImage) -> int:
+    return int(image.read(lambda root: root["lobby"].n))
+
+
+async def tasks(*coroutines: Any) -> list[asyncio.Task[Any]]:
+    """Started, and run up to their first wait."""
+    started = [asyncio.create_task(c) for c in coroutines]
+    await asyncio.sleep(0)
+    return started
+
+
+async def test_what_arrives_together_is_one_group_and_one_transaction(image: LivingImage) -> None:
+    before = dict(image.committer.stats)
+    async with Gate(image):
+        started = await tasks(*(image.system(bump, mission=f"m{i}") for i in range(50)))
+    assert [await task for task in started] == list(range(1, 51))
+    assert image.committer.stats["groups"] == before["groups"] + 2  # the gate's and one more
+    assert image.committer.stats["system"] == before["system"] + 51
+    newest = revisions(image.db, image.read(lambda root: root["lobby"]._p_oid), 9)
+    assert newest[0]["mission"] == " ".join(f"m{i}" for i in range(50))
+    assert len(newest) == 2  # and genesis
+
+
+async def test_a_group_has_a_limit(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}", steps=(lambda lobby: lobby._slots.setdefault("n", 0),), batch=10)
+    async with Gate(image):
+        groups = image.committer.stats["groups"]
+        started = await tasks(*(image.system(bump) for _ in range(25)))
+    await asyncio.gather(*started)
+    assert image.committer.stats["groups"] == groups + 1 + 3
+    await image.close()
+
+
+async def test_a_result_comes_only_when_it_is_durable(image: LivingImage) -> None:
+    for i in range(1, 4):
+        assert await image.system(bump) == i
+        assert value(image) == i
+
+
+async def test_a_function_that_fails_takes_nobody_with_it_and_leaves_nothing(image: LivingImage) -> None:
+    async with Gate(image):
+        started = await tasks(image.system(bump), image.system(fails), image.system(bump))
+    assert await started[0] == 1
+    with pytest.raises(LookupError, match="of this function alone"):
+        await started[1]
+    assert await started[2] == 2
+    assert value(image) == 2
+
+
+async def test_what_cannot_be_stored_fails_only_its_function(image: LivingImage) -> None:
+    async with Gate(image):
+        started = await tasks(image.system(bump), image.system(lambda root: setattr(root["lobby"], "bad", object())), image.system(bump))
+    await started[0]
+    with pytest.raises(TypeError, match="slot 'bad'"):
+        await started[1]
+    assert await started[2] == 2
+
+
+class Signal(BatosSignal):
+    pass
+
+
+@pytest.mark.parametrize("signal", [Signal, SystemExit, KeyboardInterrupt, GeneratorExit])
+async def test_no_signal_ends_the_thread(image: LivingImage, signal: type[BaseException]) -> None:
+    def raises(root: Any) -> None:
+        raise signal("out of a function")
+
+    future = asyncio.ensure_future(asyncio.wait_for(image.committer.system(bump), 20))
+    with contextlib.suppress(signal):
+        # awaited by hand: a task would hand SystemExit and KeyboardInterrupt to the loop
+        await image.committer.system(raises)
+    assert await future == 1
+    assert await asyncio.wait_for(image.system(bump), 20) == 2
+
+
+async def test_the_missions_of_a_group_fit_into_its_note(image: LivingImage) -> None:
+    async with Gate(image):
+        started = await tasks(*(image.system(bump, mission=f"{i:0100}") for i in range(100)))
+    await asyncio.gather(*started)
+    note = revisions(image.db, image.read(lambda root: root["lobby"]._p_oid), 1)[0]["mission"]
+    assert note.endswith(" …")
+    assert all(len(name) == 100 for name in note.split()[:-1])
+    assert len(note) < 1100
+
+
+# --- deferred
+
+
+async def test_deferred_work_rides_with_the_next_group_and_at_the_latest_with_close(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path / 'i.fs'}"
+    image = await LivingImage.open(uri, steps=(lambda lobby: lobby._slots.setdefault("n", 0),), batch=5)
+    groups = image.committer.stats["groups"]
+    image.committer.defer(bump)
+    image.committer.defer(bump)
+    assert value(image) == 0
+    assert await image.system(bump) == 3
+    assert image.committer.stats["groups"] == groups + 1
+    for _ in range(5):  # a batch of them goes by itself
+        image.committer.defer(bump)
+    await image.system(lambda root: None)
+    assert value(image) == 8
+    image.committer.defer(bump)
+    await image.close()
+    image = await LivingImage.open(uri)
+    assert value(image) == 9
+    await image.close()
+
+
+async def test_deferred_work_that_fails_hurts_nobody(image: LivingImage) -> None:
+    image.committer.defer(fails)
+    image.committer.defer(bump)
+    assert await image.system(bump) == 2
+    assert await image.system(bump) == 3
+
+
+class Watched(collections.deque[Any]):
+    """Who takes from it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.takers: set[str] = set()
+
+    def popleft(self) -> Any:
+        self.takers.add(threading.current_thread().name)
+        return super().popleft()
+
+
+async def test_what_was_deferred_is_taken_by_the_thread_alone(image: LivingImage) -> None:
+    """A loop that took from it too, between the thread's count and its taking, once ended the thread."""
+    watched = image.committer._deferred = Watched()
+    for _ in range(50):
+        image.committer.defer(bump)
+        image.committer.flush()
+        image.committer.defer(bump)
+        await image.system(bump)
+    assert watched.takers == {"committer"}
+    assert await image.system(bump) == 151
+
+
+# --- units
+
+
+async def test_a_unit_commits_at_its_end_and_names_the_mission(image: LivingImage) -> None:
+    async with image.unit() as unit:
+        unit.root["lobby"].n = 5
+        unit.note("m1", "COMPLETE by robin")
+        oid = unit.root["lobby"]._p_oid
+        assert unit.get(oid) is unit.root["lobby"]
+    newest = revisions(image.db, oid, 1)[0]
+    assert (newest["mission"], newest["note"]) == ("m1", "COMPLETE by robin")
+    assert value(image) == 5
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "lone \ud800 surrogate", "", " "])
+async def test_no_note_hinders_a_commit(image: LivingImage, text: str) -> None:
+    async with image.unit() as unit:
+        unit.root["lobby"].n = 5
+        unit.note("m1", text)
+    assert value(image) == 5
+
+
+async def test_a_doomed_unit_and_one_that_raises_leave_nothing(image: LivingImage) -> None:
+    async with image.unit() as unit:
+        unit.root["lobby"].n = 5
+        unit.doom()
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012  the unit's exit is what is tested
+        async with image.unit() as unit:
+            unit.root["lobby"].n = 5
+            _ = 1 / 0
+    assert value(image) == 0
+
+
+async def test_a_doomed_commit_raises_and_the_connection_is_fit_again(image: LivingImage) -> None:
+    with pytest.raises(DoomedTransaction):  # noqa: PT012  the unit's exit is what is tested
+        async with image.unit() as unit:
+            unit.doom()
+            await image.committer.commit(unit._tm)
+    assert await image.system(bump) == 1
+
+
+async def test_a_conflict_comes_out_of_the_unit_and_the_next_attempt_sees_the_other(image: LivingImage) -> None:
+    with pytest.raises(TransientError):  # noqa: PT012  the unit's exit is what is tested
+        async with image.unit() as unit:
+            unit.root["lobby"].n += 10
+            await image.system(bump)
+    assert value(image) == 1
+    async with image.unit() as unit:
+        unit.root["lobby"].n += 10
+    assert value(image) == 11
+    assert image.committer.stats["conflicts"] == 1
+
+
+async def test_a_unit_sees_the_image_as_it_was_at_its_beginning(image: LivingImage) -> None:
+    async with image.unit() as unit:
+        await image.system(bump)
+        assert unit.root["lobby"].n == 0
+    assert value(image) == 1
+
+
+async def test_many_units_at_once_lose_no_update(image: LivingImage) -> None:
+    await image.system(lambda root: [setattr(root["lobby"], f"o{i}", UvmObject(n=0)) for i in range(20)] and None)
+
+    async def one(i: int) -> None:
+        for _ in range(5):
+            async with image.unit() as unit:
+                await asyncio.sleep(0)
+                unit.root["lobby"]._slots[f"o{i}"].n += 1
+
+    await asyncio.gather(*(one(i) for i in range(20)))
+    assert image.read(lambda root: [root["lobby"]._slots[f"o{i}"].n for i in range(20)]) == [5] * 20
+
+
+async def test_cancelling_during_the_commit_waits_for_it(image: LivingImage) -> None:
+    """Else the connection would go back to its pool while the thread commits it."""
+
+    async def change() -> None:
+        async with image.unit() as unit:
+            unit.root["lobby"].n = 7
+
+    async with Gate(image) as gate:
+        [task] = await tasks(change())
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+            assert not task.done()
+        gate.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert value(image) == 7
+    assert await image.system(bump) == 8
+
+
+async def test_cancelling_the_one_who_waits_for_a_system_function_does_not_undo_it(image: LivingImage) -> None:
+    async with Gate(image):
+        [task] = await tasks(image.system(bump))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await image.system(bump) == 2
+
+
+# --- the end
+
+
+async def test_closing_commits_what_is_queued_and_refuses_what_comes_after(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path / 'i.fs'}"
+    image = await LivingImage.open(uri, steps=(lambda lobby: lobby._slots.setdefault("n", 0),))
+    async with Gate(image) as gate:
+        started = await tasks(*(image.system(bump) for _ in range(5)))
+        [closing] = await tasks(image.committer.close())
+        with pytest.raises(ImageError, match="closed"):
+            await image.system(bump)
+        gate.go.set()
+        assert [await task for task in started] == [1, 2, 3, 4, 5]
+        await closing
+    await image.close()
+    with pytest.raises(ImageError, match="closed"):
+        await image.system(bump)
+    image = await LivingImage.open(uri)
+    assert value(image) == 5
+    await image.close()
+
+
+def break_fsync(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(tid: bytes) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(image.db.storage, "_finish_finish", broken)
+
+
+async def unit_that_changes(image: LivingImage) -> None:
+    async with image.unit() as unit:
+        unit.root["lobby"].n = 70
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("what", [lambda image: image.system(bump), unit_that_changes], ids=["system", "unit"])
+async def test_a_failing_fsync_is_the_end_and_nobody_hangs(
+    image: LivingImage, monkeypatch: pytest.MonkeyPatch, what: Callable[[LivingImage], Any]
+) -> None:
+    """Neither the one whose commit it was, nor those beside and behind it; nobody is told that it did not happen."""
+    assert await image.system(bump) == 1
+    async with Gate(image) as gate:
+        # The gate's own commit changes nothing, so the first to reach the disk is `what`.
+        started = await tasks(what(image), unit_that_changes(image), image.system(bump), unit_that_changes(image))
+        break_fsync(image, monkeypatch)
+        gate.go.set()
+    for result in await asyncio.gather(*started, return_exceptions=True):
+        assert isinstance(result, ImageFailed)
+    with pytest.raises(ImageFailed, match="Input/output error"):
+        await image.system(bump)
+    with pytest.raises(ImageFailed):
+        async with image.unit():
+            pass
+    assert [type(failure) for failure in failures] == [ImageFailed]
+
+
+async def test_a_full_disk_fails_one_commit_and_the_image_goes_on(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    module = importlib.import_module("ZODB.FileStorage.FileStorage")
+    monkeypatch.setattr(module, "cp", full)  # by which it writes a transaction into the file
+    for work in (image.system(bump), unit_that_changes(image)):
+        with pytest.raises(OSError, match="No space left"):
+            await work
+    assert value(image) == 0
+    monkeypatch.undo()
+    assert await image.system(bump) == 1
+    await unit_that_changes(image)
+    assert value(image) == 70
+    assert not failures

@@ -1,0 +1,218 @@
+"""Ledger and journal: missions are accepted once, counted, ended once, and never lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
+from batos.image import LivingImage, journal, ledger
+from batos.image.journal import Inference
+from batos.objects import UvmObject
+
+
+@pytest.fixture
+async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    yield image
+    await image.close()
+
+
+async def accept(image: LivingImage, id: str, brief: str = "b", begin: bool = False, **options: Any) -> tuple[bool, dict[str, Any]]:
+    found: tuple[bool, dict[str, Any]] = await image.system(ledger.accept, id, brief, options, begin)
+    return found
+
+
+async def finish(image: LivingImage, id: str, thought: UvmObject | None = None) -> None:
+    async with image.unit() as unit:
+        ledger.complete(ledger.mission_of(unit.root, id), {"text": "ü"}, thought)
+
+
+def described(image: LivingImage, id: str) -> dict[str, Any]:
+    return image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
+
+
+def inference(text: str, occurrence: int = 0) -> Inference:
+    return Inference(b"k" * 16, occurrence, text, "model", "0" * 64, 1, 2, 0.5, 1.5, "stop", journal.now())
+
+
+async def test_accepting_twice_is_accepting_once(image: LivingImage) -> None:
+    new, first = await accept(image, "m1", "the brief", priority=3)
+    assert new
+    assert (first["id"], first["brief"], first["state"], first["priority"], first["attempts"]) == ("m1", "the brief", "ACCEPTED", 3, 0)
+    again, second = await accept(image, "m1", "the brief", priority=3)
+    assert not again
+    assert second == first
+    assert image.read(ledger.counts) == {"accepted": 1, "pending": 1}
+
+
+async def test_accepting_the_same_in_one_group(image: LivingImage) -> None:
+    import asyncio
+
+    found = await asyncio.gather(*(accept(image, "m1", begin=True) for _ in range(10)))
+    assert [new for new, _ in found] == [True] + [False] * 9
+    assert all(record["attempts"] == 1 for _, record in found)
+
+
+@pytest.mark.parametrize("options", [{}, {"message": '{"selector":"x"}'}])
+async def test_an_id_is_taken_by_its_brief_and_message(image: LivingImage, options: dict[str, Any]) -> None:
+    await accept(image, "m1", "the brief", **options)
+    for brief, other in (("another", options), ("the brief", {"message": "another"})):
+        with pytest.raises(MissionIdTaken, match=r"'m1' names another mission already .*the brief"):
+            await accept(image, "m1", brief, **other)
+    assert not (await accept(image, "m1", "the brief", **options))[0]
+    assert image.read(ledger.counts)["accepted"] == 1
+
+
+async def test_accepting_again_after_the_end_answers_with_the_result(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await finish(image, "m1")
+    new, record = await accept(image, "m1")
+    assert (new, record["state"], record["result"]) == (False, "COMPLETE", {"text": "ü"})
+
+
+async def test_attempts_are_counted_up_to_their_limit(image: LivingImage) -> None:
+    await accept(image, "m1")
+    assert [await image.system(ledger.begin_attempt, "m1", 3) for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(AttemptsExhausted, match="begun 3 times"):
+        await image.system(ledger.begin_attempt, "m1", 3)
+    assert described(image, "m1")["attempts"] == 3
+    await image.system(ledger.uncount_attempt, "m1")
+    assert await image.system(ledger.begin_attempt, "m1", 3) == 3
+
+
+async def test_counting_back_stops_at_none_and_at_the_end(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await image.system(ledger.uncount_attempt, "m1")
+    assert described(image, "m1")["attempts"] == 0
+    await image.system(ledger.begin_attempt, "m1", 3)
+    await finish(image, "m1")
+    await image.system(ledger.uncount_attempt, "m1")
+    assert described(image, "m1")["attempts"] == 1
+
+
+async def test_failures_are_recorded_and_the_last_ends_the_mission(image: LivingImage) -> None:
+    for id in ("m1", "xm1"):
+        await accept(image, id, begin=True)
+        assert await image.system(ledger.fail, id, {"code": "a", "message": id}, {"state": "IDLE"}, False) is None
+    assert described(image, "m1")["state"] == "ACCEPTED"
+    assert await image.system(ledger.fail, "m1", {"code": "b", "message": "ü"}, {}, True) is None
+    record = described(image, "m1")
+    assert (record["state"], record["error"]) == ("FAILED", {"code": "b", "message": "ü"})
+    assert record["finished"] >= record["accepted"]
+    found = image.read(ledger.failures_of, "m1")
+    assert [(f["error"]["code"], f["final"], f["attempt"], f["context"]) for f in found] == [
+        ("a", False, 1, {"state": "IDLE"}),
+        ("b", True, 1, {}),
+    ]
+    assert image.read(ledger.counts)["pending"] == 1  # xm1's
+
+
+async def test_what_is_final_stays_as_it_is(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await finish(image, "m1")
+    stays = await image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
+    assert (stays["state"], stays["error"], stays["result"]) == ("COMPLETE", None, {"text": "ü"})
+    assert image.read(ledger.failures_of, "m1") == []
+
+
+async def test_a_mission_that_fails_while_it_completes_is_one_of_both(image: LivingImage) -> None:
+    from transaction.interfaces import TransientError
+
+    await accept(image, "m1")
+    with pytest.raises(TransientError):  # noqa: PT012  the unit's exit is what is tested
+        async with image.unit() as unit:
+            ledger.complete(ledger.mission_of(unit.root, "m1"), {"text": "late"}, None)
+            await image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
+    record = described(image, "m1")
+    assert (record["state"], record["result"]) == ("FAILED", None)
+
+
+async def test_settling_is_idempotent(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await finish(image, "m1")
+    assert image.read(ledger.counts)["pending"] == 1
+    for _ in range(2):
+        await image.system(ledger.settle, "m1")
+        assert image.read(ledger.counts) == {"accepted": 1, "pending": 0}
+
+
+async def test_recovery_gives_the_pending_missions_in_their_order_also_after_a_restart(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path / 'i.fs'}"
+    image = await LivingImage.open(uri)
+    for id in ("z", "a", "m", "done", "failed"):
+        await accept(image, id, begin=id == "a")
+    await finish(image, "done")
+    await image.system(ledger.fail, "failed", {"code": "x", "message": ""}, {}, True)
+    await image.close()
+    image = await LivingImage.open(uri)
+    assert image.read(ledger.counts)["pending"] == 4
+    assert [(m["id"], m["attempts"]) for m in await image.system(ledger.recover)] == [("z", 0), ("a", 1), ("m", 0)]
+    assert image.read(ledger.counts) == {"accepted": 5, "pending": 3}
+    await image.close()
+
+
+async def test_newest_first_and_numbers(image: LivingImage) -> None:
+    assert image.read(lambda root: list(ledger.newest_first(root))) == []
+    assert image.read(ledger.counts) == {"accepted": 0, "pending": 0}
+    for i in range(40):
+        await accept(image, f"m{i * 7919 % 40}")
+    found = image.read(lambda root: [(m.id, m.number) for m in ledger.newest_first(root)])
+    assert found == [(f"m{i * 7919 % 40}", i + 1) for i in reversed(range(40))]
+
+
+@pytest.mark.parametrize("work", [(ledger.begin_attempt, "m1", 3), (ledger.fail, "m1", {}, {}, True), (ledger.uncount_attempt, "m1")])
+async def test_missions_that_do_not_exist(image: LivingImage, work: tuple[Any, ...]) -> None:
+    with pytest.raises(UnknownMission, match="no mission 'm1'"):
+        await image.system(*work)
+    with pytest.raises(UnknownMission):
+        described(image, "m1")
+
+
+async def test_descriptions_are_plain_values(image: LivingImage) -> None:
+    import json
+
+    await accept(image, "m1", deadline_s=1.5, persona="robin", origin="heartbeat", message="{}")
+    await finish(image, "m1", UvmObject())
+    record = described(image, "m1")
+    assert json.loads(json.dumps(record)) == record
+    assert (record["persona"], record["deadline_s"], record["origin"], record["message"]) == ("robin", 1.5, "heartbeat", "{}")
+    assert image.read(lambda root: type(ledger.mission_of(root, "m1").thought)) is UvmObject
+
+
+async def test_a_mission_holds_only_what_differs_from_its_prototype(image: LivingImage) -> None:
+    await accept(image, "m1", priority=0, persona=None)
+    names = image.read(lambda root: set(ledger.mission_of(root, "m1")._slots))
+    assert names == {"parent*", "id", "brief", "accepted", "journal", "before", "number"}
+
+
+# --- journal
+
+
+async def test_the_journal_keeps_inferences_in_their_order_across_a_restart(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path / 'i.fs'}"
+    image = await LivingImage.open(uri)
+    await accept(image, "m1")
+    await accept(image, "m2")
+    entries = [inference(f"answer {i}", i) for i in range(5)]
+    for entry in entries:
+        await image.system(journal.add, "m1", entry, mission="m1")
+    await image.close()
+    image = await LivingImage.open(uri)
+    assert image.read(journal.load, "m1") == entries
+    assert image.read(journal.load, "m2") == []
+    assert image.read(journal.load, "nobody") == []
+    await image.close()
+
+
+def test_keys_are_of_the_content() -> None:
+    request = {"model": "m", "messages": [{"role": "user", "content": "ü \ud800"}], "options": (("seed", 1),), "format": None}
+    key = journal.key_of(request)
+    assert len(key) == 16
+    assert key == journal.key_of(dict(reversed(request.items())))
+    assert key == journal.key_of({**request, "options": [["seed", 1]]})
+    others = [{**request, "model": "n"}, {**request, "options": (("seed", 2),)}, {**request, "format": {}}, {**request, "messages": []}]
+    assert len({key, *map(journal.key_of, others)}) == 5
