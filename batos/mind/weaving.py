@@ -30,7 +30,7 @@ def read_plan(text: str, facets: Sequence[str], brief: str) -> tuple[dict[str, s
     """
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or brackets without end
         answer = None
     if not isinstance(answer, dict):
         answer = {}

@@ -1,0 +1,371 @@
+"""The daemon as a user has it: a process, a socket, a service of models (scripted), signals."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zmq
+
+from batos.testing import ScriptedOllama
+from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
+
+STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
+FEELING = "I'm feeling really stuck on this project, and I don't know why I'm so unmotivated."
+A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
+AN_AUDIT = 4  # of ALFRED's, who has one facet less
+
+
+@pytest.fixture
+def scripted() -> Iterator[ScriptedOllama]:
+    with ScriptedOllama() as server:
+        yield provisioned(server)
+
+
+def asked(server: ScriptedOllama, words: str) -> int:
+    return sum(words in message["content"] for chat in server.chats for message in chat["messages"] if message["role"] == "user")
+
+
+def run(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=END_S, cwd=ROOT, **more)
+
+
+# --- missions
+
+
+def test_a_mission_is_submitted_watched_and_answered(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    scripted.say("Rest is part of the work.", when="Write the answer to the request")
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        peer.send("submit", id="m1", brief=FEELING, watch=True, ref="r")
+        replies = peer.until_result()
+        assert {reply["ref"] for reply in replies} == {"r"}
+        assert replies[0] == {"type": "accepted", "id": "m1", "state": "ACCEPTED", "ref": "r"}
+        states = [reply for reply in replies if reply["type"] == "state"]
+        assert [state["state"] for state in states] == STATES
+        assert states[0]["persona"] == "ROBIN"
+        assert "speaks of feelings" in states[0]["why"]
+        assert [state["elapsed_s"] for state in states] == sorted(state["elapsed_s"] for state in states)
+        answer = "".join(reply["text"] for reply in replies if reply["type"] == "token" and reply["facet"] is None)
+        end = replies[-1]
+        assert end["state"] == "COMPLETE"
+        assert end["result"]["text"] == answer == "Rest is part of the work."
+        assert end["result"]["usage"]["inferences"] == A_CYCLE == len(scripted.chats)
+        assert end["result"]["usage"]["models"] == ["robin:embedded"]
+        assert peer.ask("status", id="m1")["state"] == "COMPLETE"
+        listed = peer.ask("missions")["missions"]
+        assert [(mission["id"], mission["state"]) for mission in listed] == [("m1", "COMPLETE")]
+        shown = peer.ask("show", target="m1")
+        assert json.loads(shown["slots"]["result"])["text"] == answer
+        revisions = peer.ask("history", target="m1")["revisions"]
+        assert revisions[0]["mission"] == "m1"
+        assert "COMPLETE" in revisions[0]["note"]
+        assert running.terminate() == 0
+    assert "BAT OS" in running.report
+    assert running.noise == []
+
+
+def test_the_examples_run_as_they_are(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with daemon(tmp_path, ollama_host=scripted.host) as running:
+        for name in ("send_mission.py", "send_mission_req.py"):
+            done = run(f"examples/{name}", "Plan a birthday party for a cat lover on a budget", running.endpoint)
+            assert done.returncode == 0, done.stderr
+            last = json.loads(done.stdout.splitlines()[-1])
+            assert (last["type"], last["state"]) == ("result", "COMPLETE")
+            assert last["result"]["persona"] == "BRICK"
+
+
+def test_the_command_line_sends_a_mission_and_finds_it_again(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with daemon(tmp_path, ollama_host=scripted.host) as running:
+        connect = ("--connect", running.endpoint)
+        sent = run("-m", "batos", "send", FEELING, "--watch", "--id", "by-hand", *connect)
+        assert sent.returncode == 0, sent.stderr
+        for word in (*STATES[1:], "ROBIN", "speaks of feelings", "inferences"):
+            assert word in sent.stdout
+        found = run("-m", "batos", "result", "by-hand", "--json", *connect)
+        assert json.loads(found.stdout)["result"]["text"] in sent.stdout
+
+
+def test_the_same_id_is_one_mission_before_and_after_its_end_and_a_restart(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    scripted.hold()
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        assert peer.ask("submit", id="m1", brief=FEELING).get("duplicate") is None
+        scripted.wait_for(count=1)
+        again = peer.ask("submit", id="m1", brief=FEELING)
+        assert (again["duplicate"], again["state"]) == (True, "DECOMPOSING")
+        peer.send("submit", id="m1", brief=FEELING, watch=True, ref="late")
+        assert peer.reply()["duplicate"] is True
+        scripted.release()
+        end = peer.until_result()[-1]
+        again = peer.ask("submit", id="m1", brief=FEELING)
+        assert (again["duplicate"], again["state"], again["result"]) == (True, "COMPLETE", end["result"])
+        other = peer.ask("submit", id="m1", brief="Something else")
+        assert (other["type"], other["code"], other["id"]) == ("error", "id_taken", "m1")
+        assert running.terminate() == 0
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        again = peer.ask("submit", id="m1", brief=FEELING)
+        assert (again["duplicate"], again["result"]) == (True, end["result"])
+        peer.send("submit", id="m1", brief=FEELING, watch=True)
+        assert [reply["type"] for reply in peer.until_result()] == ["accepted", "result"]
+        assert peer.ask("info")["image"]["accepted"] == 1
+    assert len(scripted.chats) == A_CYCLE
+
+
+def test_what_one_client_submits_another_watches_and_cancels(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    scripted.hold()
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as one, Peer(running.endpoint) as other:
+        one.ask("submit", id="m1", brief=FEELING)
+        scripted.wait_for(count=1)
+        watched = other.ask("watch", id="m1")
+        assert (watched["type"], watched["state"], watched["persona"]) == ("status", "DECOMPOSING", "ROBIN")
+        assert one.ask("cancel", id="m1")["error"]["code"] == "cancelled"
+        end = other.until_result()[-1]
+        assert (end["state"], end["error"]["code"]) == ("FAILED", "cancelled")
+        scripted.wait_abandoned(1)  # the model was told to stop, too
+        scripted.release()
+        assert one.ask("submit", id="m2", brief=FEELING)["type"] == "accepted"
+        assert one.result("m2")["state"] == "COMPLETE"
+
+
+def test_a_message_to_an_object_is_a_mission(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        peer.ask("send", id="s1", target="robin", selector="synthesize_response_for_", args=[FEELING])
+        answered = peer.result("s1")
+        assert answered["result"]["persona"] == "ROBIN"
+        assert FEELING[:20] in answered["result"]["value"]
+        assert len(scripted.chats) == A_CYCLE
+        peer.ask("send", id="s2", target="robin", selector="name")
+        assert peer.result("s2")["result"]["value"] == "ROBIN"
+        peer.ask("send", id="s3", target="robin", selector="dance_")
+        assert peer.result("s3")["error"]["code"] == "not_understood"
+        assert peer.ask("send", id="s4", target="nobody", selector="name")["code"] == "unknown_target"
+        assert peer.ask("status", id="s4")["code"] == "unknown_mission"
+
+
+# --- stopping and starting
+
+
+def test_sigterm_in_the_middle_and_the_next_start_finishes(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    settings = {"ollama_host": scripted.host, "shutdown_s": 0.5, "concurrent_missions": 1}
+    with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="waits", brief=FEELING)
+        assert peer.result("waits")["state"] == "COMPLETE"
+        scripted.hold()
+        peer.ask("submit", id="runs", brief="Plan the garden")
+        peer.ask("submit", id="queued", brief="Plan the kitchen")
+        scripted.wait_for(count=A_CYCLE + 1)
+        begun = time.monotonic()
+        assert running.terminate() == 0
+        assert time.monotonic() - begun < 8
+    assert running.noise == []
+    scripted.release()
+    before = len(scripted.chats)
+    with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
+        for id in ("runs", "queued", "waits"):
+            assert peer.result(id)["state"] == "COMPLETE"
+            assert peer.ask("status", id=id)["attempts"] == 1
+    assert before < len(scripted.chats)
+    assert asked(scripted, FEELING) == A_CYCLE, "what was complete is not thought again"
+
+
+def test_ctrl_c_while_missions_end_in_time_loses_nothing(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    scripted.hold()
+    with daemon(tmp_path, ollama_host=scripted.host, shutdown_s=30) as running, Peer(running.endpoint) as peer:
+        peer.send("submit", id="m1", brief=FEELING, watch=True)
+        scripted.wait_for(count=1)
+        running.process.send_signal(signal.SIGINT)
+        peer.send("submit", id="too-late", brief=FEELING, ref="late")
+        while (reply := peer.reply()).get("ref") != "late":
+            pass
+        if reply["type"] == "error":  # the signal was faster than the message
+            assert reply["code"] == "busy"
+        scripted.release()
+        end = next(reply for reply in iter(peer.reply, None) if reply["type"] == "result" and reply["id"] == "m1")
+        assert end["state"] == "COMPLETE", "what is under way may end, and its result leaves"
+        assert running.ended() == 0
+
+
+def test_audits_come_by_themselves_and_complete(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    settings = {"autotelic": "on", "heartbeat_first_s": 0.05, "heartbeat_s": 0.05}
+    with daemon(tmp_path, ollama_host=scripted.host, **settings) as running, Peer(running.endpoint) as peer:
+        first = running.logged("accepted", origin="system")["mission"]
+        end = peer.result(first)
+        assert end["result"]["persona"] == "ALFRED"
+        second = running.logged("accepted", origin="system")["mission"]
+        assert second != first
+        assert peer.result(second)["state"] == "COMPLETE"
+        told = peer.ask("status", id=second)
+        assert told["origin"] == "system"
+        assert told["brief"].startswith("self_audit")
+        assert running.terminate() == 0
+
+
+# --- when something goes wrong
+
+
+def test_ollama_that_goes_away_fails_missions_with_the_cause(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with daemon(tmp_path, ollama_host=scripted.host, mission_attempts=2) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="before", brief=FEELING)
+        assert peer.result("before")["state"] == "COMPLETE"
+        scripted.stop()
+        peer.ask("submit", id="down", brief=FEELING)
+        end = peer.result("down")
+        assert end["error"]["code"] == "inference_failed"
+        assert end["error"]["context"]["cause"] == "unreachable"
+        assert scripted.host in end["error"]["message"]
+        assert peer.ask("info")["missions"]["FAILED"] == 1
+        scripted.start()
+        peer.ask("submit", id="after", brief=FEELING)
+        assert peer.result("after")["state"] == "COMPLETE"
+
+
+@pytest.mark.parametrize("kind", ["cut", "junk", "status_500", "refuse"])
+def test_a_fault_of_the_service_is_retried(tmp_path: Path, scripted: ScriptedOllama, kind: Any) -> None:
+    scripted.fail(kind, times=1)
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="m1", brief=FEELING)
+        end = peer.result("m1")
+        if kind == "junk":  # an answer that is none will not become one
+            assert end["error"]["context"]["cause"] == "malformed"
+        else:
+            assert end["state"] == "COMPLETE"
+            assert peer.ask("status", id="m1")["attempts"] == 2
+
+
+def test_a_model_deleted_by_hand_comes_back(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="m1", brief=FEELING)
+        assert peer.result("m1")["state"] == "COMPLETE"
+        del scripted.models["robin:embedded"]
+        peer.ask("submit", id="m2", brief=FEELING)
+        assert peer.result("m2")["state"] == "COMPLETE"
+        assert "robin:embedded" in scripted.models
+
+
+def test_a_model_that_could_not_be_healed_is_tried_again(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    settings = {"ollama_host": scripted.host, "provision_retry_s": 1, "mission_attempts": 1}
+    with daemon(tmp_path, **settings) as running, Peer(running.endpoint) as peer:
+        running.logged("model provisioned", model="robin:embedded")
+        peer.ask("submit", id="m1", brief=FEELING)
+        assert peer.result("m1")["state"] == "COMPLETE"
+        scripted.fail("status_500", times=1, path="/api/create")
+        del scripted.models["robin:embedded"]
+        peer.ask("submit", id="m2", brief=FEELING)
+        assert peer.result("m2")["error"]["code"] == "provisioning_failed"
+        running.logged("model provisioned", model="robin:embedded")
+        peer.ask("submit", id="m3", brief=FEELING)
+        assert peer.result("m3")["state"] == "COMPLETE"
+
+
+def test_a_full_disk_refuses_missions_and_loses_none(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    """The image may not grow: nothing can be recorded, not even a failure. When there is room again, the daemon goes on."""
+    scripted.hold()
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="m1", brief=FEELING)
+        scripted.wait_for(count=1)
+        pid, size, room = running.process.pid, (tmp_path / "live_image.fs").stat().st_size, resource.RLIM_INFINITY
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, room))
+        scripted.release()
+        running.logged("mission_left_for_the_next_start", mission="m1")
+        assert peer.ask("submit", id="m2", brief=FEELING)["type"] == "error"
+        assert peer.ask("status", id="m1")["state"] == "ACCEPTED"
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, room))
+        assert peer.ask("submit", id="m2", brief=FEELING)["type"] == "accepted"
+        assert peer.result("m2")["state"] == "COMPLETE"
+        assert running.terminate() == 0
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        assert peer.result("m1")["state"] == "COMPLETE"
+
+
+def test_wrong_input_is_answered_and_touches_nothing(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        assert peer.ask("submit", id="m1", brief="  ")["code"] == "invalid_request"
+        assert peer.ask("submit", id="m1", brief="x" * (2 * 1024 * 1024))["code"] == "too_large"
+        refused = peer.ask("submit", id="m1", brief="Hello", persona="penguin")
+        assert refused["code"] == "unknown_persona"
+        assert "robin, brick, babs, alfred" in refused["message"]
+        for payload in (b"", b"no json", b'{"op": "submit"', b"\xff\xfe", b"[]", b"[" * 100_000):
+            peer.socket.send(payload)
+            assert peer.reply()["type"] == "error", payload
+        assert peer.ask("dance")["code"] == "unknown_op"
+        assert peer.ask("info", extra=1)["code"] == "unknown_field"
+        for op in ("status", "result", "watch", "cancel"):
+            assert peer.ask(op, id="m1")["code"] == "unknown_mission"
+        assert peer.ask("info")["image"]["accepted"] == 0
+        with Peer(running.endpoint, zmq.REQ) as req:
+            assert req.ask("submit", id="m1", brief=FEELING)["type"] == "accepted"
+            assert req.result("m1")["state"] == "COMPLETE"
+
+
+def test_a_second_daemon_on_the_image_is_refused(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        second = run("-m", "batos", "run", "--data", str(tmp_path), "--listen", "tcp://127.0.0.1:*")
+        assert second.returncode == 4
+        assert f"process {running.process.pid}" in second.stderr
+        assert "Traceback" not in second.stderr
+        peer.ask("submit", id="m1", brief=FEELING)
+        assert peer.result("m1")["state"] == "COMPLETE"
+
+
+def test_a_taken_port_is_named(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        endpoint = f"tcp://127.0.0.1:{holder.getsockname()[1]}"
+        done = run("-m", "batos", "run", "--data", str(tmp_path), "--listen", endpoint, "--set", f"ollama_host={scripted.host}")
+    assert done.returncode == 4
+    assert endpoint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_taken_port_leaves_recovered_missions_as_they_were(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    scripted.hold()
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="m1", brief=FEELING)
+        scripted.wait_for(count=1)
+        running.kill()
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        endpoint = f"tcp://127.0.0.1:{holder.getsockname()[1]}"
+        assert Daemon(tmp_path, listen=endpoint, ollama_host=scripted.host).ended() == 4
+    scripted.release()
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        assert peer.result("m1")["state"] == "COMPLETE"
+        assert peer.ask("status", id="m1")["attempts"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("broken.toml", "this is no toml", "no valid TOML"),
+        ("unknown.toml", "heartbeet_s = 5", "heartbeat_s"),
+        ("wrong.toml", "concurrent_missions = 0", "concurrent_missions"),
+        ("missing.toml", None, "missing.toml"),
+    ],
+)
+def test_settings_that_cannot_be_read(tmp_path: Path, name: str, text: str | None, words: str) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    done = run("-m", "batos", "run", "--data", str(tmp_path / "data"), "--config", str(path))
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("setting", ["codex=/no/such/codex.toml", "profile=nosuch", "image=nonsense://x"])
+def test_settings_that_name_what_is_not_there(tmp_path: Path, setting: str) -> None:
+    done = run("-m", "batos", "run", "--data", str(tmp_path), "--listen", "tcp://127.0.0.1:*", "--set", setting)
+    assert done.returncode == 2
+    assert setting.partition("=")[2].split(":")[0] in done.stderr
+    assert "Traceback" not in done.stderr

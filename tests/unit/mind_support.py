@@ -1,0 +1,121 @@
+"""A mind on a real image on disk, with an inference that the test has in its hand in Ollama's place."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from batos.bridge.types import ChatReply, ChatRequest
+from batos.config import Settings
+from batos.errors import BatosError
+from batos.kernel import Kernel
+
+WAIT_S = 30  # for what must come; a test that waits this long has failed
+DIGEST = "d" * 64
+
+
+class FakeInference:
+    """Answers at once, by rule. `hold` keeps chats waiting, `fail_when` fails those that fit."""
+
+    def __init__(self) -> None:
+        self.asked: list[ChatRequest] = []
+        self.answered = 0
+        self.digests: dict[str, str] = {}
+        self.fail_when: Callable[[ChatRequest], BatosError | None] = lambda request: None
+        self.say: Callable[[ChatRequest], str] = answer
+        self._open = asyncio.Event()
+        self._open.set()
+        self._came = asyncio.Condition()
+
+    def hold(self) -> None:
+        self._open.clear()
+
+    def release(self) -> None:
+        self._open.set()
+
+    async def came(self, count: int) -> None:
+        """Return when `count` chats have been asked for in all."""
+        async with asyncio.timeout(WAIT_S), self._came:
+            await self._came.wait_for(lambda: len(self.asked) >= count)
+
+    def asked_about(self, words: str) -> list[ChatRequest]:
+        return [request for request in self.asked if words in request.user]
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        self.asked.append(request)
+        async with self._came:
+            self._came.notify_all()
+        await self._open.wait()
+        failure = self.fail_when(request)
+        if failure is not None:
+            raise failure
+        text = self.say(request)
+        if on_text is not None:
+            for word in text.split(" "):
+                on_text(word + " ")
+        self.answered += 1
+        return ChatReply(text, request.model, await self.digest(request.model), 7, len(text.split()), 0.5, 2.0)
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        raise AssertionError("no mission embeds anything yet")
+
+    async def digest(self, model: str) -> str:
+        return self.digests.get(model, DIGEST)
+
+
+def answer(request: ChatRequest) -> str:
+    """A plan where a schema asks for one, else a sane answer."""
+    if request.schema is not None:
+        return json.dumps({name: f"what of {name}" for name in request.schema["properties"]})
+    return "Take one small step and look where it led."
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    """Settings of a quick, quiet daemon."""
+    return Settings(data=folder, **{"autotelic": "off", "retry_backoff_s": 0, "shutdown_s": 5, **more})
+
+
+@contextlib.asynccontextmanager
+async def mind(folder: Path, inference: FakeInference, **more: Any) -> AsyncIterator[Kernel]:
+    """A kernel without endpoints."""
+    kernel = await Kernel.start(settings(folder, **more), inference=inference, listen=False)
+    try:
+        yield kernel
+    finally:
+        await kernel.stop()
+
+
+class Listened:
+    """The events of one mission, from now on."""
+
+    def __init__(self, kernel: Kernel, id: str) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._ended = asyncio.Event()
+        kernel.events.watch(id, self._hear)
+
+    def _hear(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+        if event["type"] == "result":
+            self._ended.set()
+
+    @property
+    def states(self) -> list[str]:
+        return [event["state"] for event in self.events if event["type"] == "state"]
+
+    async def end(self) -> dict[str, Any]:
+        """The result event, when it comes."""
+        async with asyncio.timeout(WAIT_S):
+            await self._ended.wait()
+        return next(event for event in self.events if event["type"] == "result")
+
+
+async def submit(kernel: Kernel, id: str, brief: str = "Plan the day", **options: Any) -> Listened:
+    """Submit a mission and listen to it."""
+    heard = Listened(kernel, id)
+    new, _ = await kernel.scheduler.submit(id, brief, options)
+    assert new
+    return heard

@@ -1,0 +1,95 @@
+"""The codex: the shipped one says what the project's page says, and a wrong one is refused by file and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from batos.errors import ConfigError
+from batos.mind.codex import load_codex
+
+GOOD = """
+[personas.penguin]
+core_mission = "To stand still."
+core_method = "Standing."
+pillars = ["Patience"]
+model = "robin"
+"""
+
+INTENTS = {
+    "robin": {
+        "sage_facet_": "Adopt the perspective of a philosopher grounded in non-duality. Frame the situation through the lens of the "
+        "'Wisdom of Insecurity.' Offer acceptance and presence, not solutions.",
+        "still_point_facet_": "Embody profound kindness and non-judgmental observation. Offer gentle, non-interventionist support. Speak "
+        "simply and from the heart.",
+        "sages_koan_protocol_": "Offer a gentle, playful paradox that loosens rigid thought.",
+    },
+    "brick": {
+        "tamland_facet_": "Adopt the persona of a bafflingly literal, declarative engine. Deconstruct the user's request into its most "
+        "fundamental, non-sequitur components. State facts plainly. Do not infer intent.",
+        "rogues_gallery_facet_": "Frame the problem as a heroic 'mission' against systemic injustice. Invent an absurdly-named gadget as "
+        "part of the solution.",
+    },
+    "babs": {
+        "digital_cartography_facet_": "Adopt a tangentially curious perspective. Bring back interesting, improbable, and useful truths "
+        "from the digital universe that are relevant but not immediately obvious.",
+    },
+    "alfred": {
+        "doubt_protocol_facet_": "Employ the 'Doubt Protocol.' Ask disarmingly naive but incisive questions to force a justification of "
+        "the query's core assumptions from first principles.",
+    },
+}
+
+
+def test_the_shipped_codex_has_the_four_personas_and_the_owners_own_words() -> None:
+    codex = load_codex()
+    assert {name: dict(persona.protocols) for name, persona in codex.personas.items()} == INTENTS
+    assert [len(persona.pillars) for persona in codex.personas.values()] == [3, 3, 3, 3]
+    assert {name: persona.model for name, persona in codex.personas.items()} == {name: name for name in INTENTS}
+    assert codex.personas["alfred"].core_mission.startswith("To serve as the voice of 'system metacognition,'")
+
+
+def test_a_codex_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "codex.toml"
+    path.write_text(GOOD)
+    codex = load_codex(path)
+    assert list(codex.personas) == ["penguin"]
+    assert codex.personas["penguin"].triggers == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "personas"),
+        ("[personas]", "personas"),
+        ("this is no toml", "no valid TOML"),
+        (GOOD.replace("core_method", "core_methods"), "personas.penguin.core_method"),
+        (GOOD.replace('"To stand still."', '""'), "personas.penguin.core_mission"),
+        (GOOD.replace('["Patience"]', "[]"), "personas.penguin.pillars"),
+        (GOOD.replace("personas.penguin", 'personas."Big Penguin"'), "Big Penguin"),
+        (GOOD + "flippers = 2", "personas.penguin.flippers"),
+        (GOOD + "triggers = [{ pattern = '(', weight = 1.0, says = 'x' }]", "triggers.0.pattern"),
+        (GOOD + "triggers = [{ pattern = 'a', weight = 0, says = 'x' }]", "triggers.0.weight"),
+        (GOOD + '[personas.penguin.protocols]\nsage_facet = "no underscore at the end"', "no keyword selector"),
+        (GOOD + '[personas.penguin.protocols]\n_hidden_ = "underscore in front"', "no keyword selector"),
+        (GOOD + f'[personas.penguin.protocols]\nlong_facet_ = "{"x" * 4001}"', "long_facet_"),
+    ],
+)
+def test_a_wrong_codex_is_refused_with_file_and_key(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "codex.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_codex(path)
+    assert str(path) in caught.value.message
+    assert words in caught.value.message
+
+
+def test_a_codex_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_codex(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load_codex(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b'x = "\xe9"')
+    with pytest.raises(ConfigError, match="no valid TOML"):
+        load_codex(tmp_path / "latin.toml")

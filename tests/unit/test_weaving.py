@@ -1,0 +1,79 @@
+"""Plans, woven answers, and the gate that an answer passes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from batos.mind import weaving
+
+FACETS = ("sage_facet_", "plain_facet_")
+
+
+def test_a_meta_prompt_is_filled_and_what_it_does_not_know_stays() -> None:
+    assert weaving.fill("$brief, $nonsense, $$5 and 100 %", brief="Hi") == "Hi, $nonsense, $5 and 100 %"
+
+
+def test_a_brief_with_dollars_is_not_filled_twice() -> None:
+    assert weaving.fill("$brief|$intent", brief="costs $intent", intent="x") == "costs $intent|x"
+
+
+def test_the_schema_asks_for_every_facet_and_nothing_else() -> None:
+    schema = weaving.plan_schema(FACETS)
+    assert list(schema["properties"]) == schema["required"] == list(FACETS)
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["sage_facet_"]["maxLength"] == weaving.QUERY_LENGTH
+
+
+def test_a_whole_plan_is_the_models() -> None:
+    text = json.dumps({"plain_facet_": " what now? ", "sage_facet_": "why?", "extra": "ignored"})
+    assert weaving.read_plan(text, FACETS, "brief") == ({"sage_facet_": "why?", "plain_facet_": "what now?"}, "model")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "no json", "[]", "null", "3", '"text"', '{"sage_facet_": "why?"', "[" * 50_000, '{"a":' * 50_000, "NaN",
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_what_is_no_plan_becomes_the_brief_for_every_facet(text: str) -> None:
+    assert weaving.read_plan(text, FACETS, "the brief") == (dict.fromkeys(FACETS, "the brief"), "fallback")
+
+
+@pytest.mark.parametrize(
+    "missing", ["{}", '{"plain_facet_": ""}', '{"plain_facet_": "  "}', '{"plain_facet_": 5}', '{"plain_facet_": ["x"]}']
+)
+def test_a_facet_that_was_left_out_gets_the_brief(missing: str) -> None:
+    text = json.dumps({"sage_facet_": "why?", **json.loads(missing)})
+    assert weaving.read_plan(text, FACETS, "the brief") == ({"sage_facet_": "why?", "plain_facet_": "the brief"}, "fallback")
+
+
+@pytest.mark.parametrize(("length", "kept"), [(240, 240), (241, 240)])
+def test_a_sub_query_has_a_limit(length: int, kept: int) -> None:
+    plan, source = weaving.read_plan(json.dumps(dict.fromkeys(FACETS, "x" * length)), FACETS, "b")
+    assert (len(plan["sage_facet_"]), source) == (kept, "model")
+
+
+def test_the_voices_are_named_in_order() -> None:
+    assert weaving.voices([("still_point_facet_", "Be."), ("odd", "Do.")]) == "still point: Be.\n\nodd: Do."
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "it is empty"),
+        (" \n\t", "it is empty"),
+        ("... — !?", "it is empty"),
+        ("plan the  DAY", "it only repeats the brief"),
+        ("again " * 24, "it repeats a few words over and over"),
+        ("again and " * 12, "it repeats a few words over and over"),
+        ("again " * 23, None),
+        ("Plan the day in three steps.", None),
+        ("猫", None),
+        ("7", None),
+    ],
+)
+def test_the_gate(text: str, fault: str | None) -> None:
+    assert weaving.fault_of(text, "Plan the day") == fault
