@@ -47,6 +47,8 @@ class Desk:
 
     async def handle(self, request: schemas.Request, client: ClientHandle) -> None:
         """Serve one request."""
+        if not isinstance(request, schemas.Submit | schemas.Send):  # those wait for their own commit
+            await self._image.barrier()
         match request:
             case schemas.Submit():
                 options = {"persona": self._router.known(request.persona) if request.persona else None, **_options(request)}

@@ -166,7 +166,7 @@ async def missions(folder: pathlib.Path, count: int, concurrency: int, *, wire: 
 
 
 def _commits(kernel: Any) -> dict[str, int]:
-    return {name: kernel.image.committer.stats[name] for name in ("groups", "units")}
+    return {name: kernel.image.committer.stats[name] for name in ("rounds",)}
 
 
 def packed_size(image: pathlib.Path) -> int:

@@ -2,7 +2,7 @@
 
 Two kinds of work arrive from the loop: *system transactions*, short functions of the root that are committed as a group
 (the batch is what arrived during the last round), and the commits of *units of work*. A round commits one group, then
-the units that waited. The loop's futures are resolved when the round's work is durable.
+the units that waited, then syncs the file once for all of them. The loop's futures are resolved when the round's work is durable.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transaction import TransactionManager
 from transaction.interfaces import TransientError
 
 from batos.errors import ImageError, ImageFailed
+from batos.image import groupsync
 from batos.image.storage import is_broken
 
 log = structlog.get_logger("batos.image")
@@ -63,7 +64,8 @@ class Committer:
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
         self._closing = False
         self._failure: ImageFailed | None = None
-        self.stats = {"groups": 0, "system": 0, "units": 0, "conflicts": 0}
+        self._syncer = groupsync.Syncer(db.storage)
+        self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "conflicts": 0}
         self._tm = TransactionManager(explicit=True)
         self._connection = db.open(transaction_manager=self._tm)
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -116,6 +118,11 @@ class Committer:
             future.exception()  # retrieved: the cancellation is what the caller hears of
             raise
 
+    async def barrier(self) -> None:
+        """Return when all that can be seen is durable: before anything read is told to the world outside."""
+        if self._syncer.behind:
+            await self.system(_nothing)
+
     async def close(self) -> None:
         """Commit what is queued and deferred, then end the thread."""
         self.flush()
@@ -127,6 +134,7 @@ class Committer:
     # --- on the committer thread
 
     def _run(self) -> None:
+        groupsync.leave_out()
         try:
             while True:
                 self._wake.get()
@@ -141,6 +149,7 @@ class Committer:
                     for commit in commits:
                         self._unit(commit)
                     done.extend(commits)
+                    self._sync(done)
                     if is_broken(self._db):
                         self._die(done)
                         self._loop.call_soon_threadsafe(_settle, done)
@@ -151,6 +160,13 @@ class Committer:
                     return
         finally:
             self._connection.close()
+
+    def _sync(self, done: list[_System | _Commit]) -> None:
+        try:
+            self.stats["rounds"] += self._syncer.sync()
+        except (OSError, ValueError) as e:
+            for job in done:
+                job.failed = job.failed or e
 
     def _group(self, group: list[_System]) -> None:
         try:

@@ -83,6 +83,10 @@ class LivingImage:
         with snapshot(self.db) as root:
             return function(root, *args)
 
+    async def barrier(self) -> None:
+        """Return when all that can be read now is durable: before it is told to the world outside."""
+        await self.committer.barrier()
+
     def facts(self) -> dict[str, Any]:
         """What `info` says of the image."""
         return {

@@ -7,6 +7,7 @@ import collections
 import contextlib
 import errno
 import importlib
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -327,11 +328,16 @@ async def test_closing_commits_what_is_queued_and_refuses_what_comes_after(tmp_p
     await image.close()
 
 
-def break_fsync(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(tid: bytes) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+def broken(*args: Any) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
+
+def break_finish(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image.db.storage, "_finish_finish", broken)
+
+
+def break_fsync(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", broken)
 
 
 async def unit_that_changes(image: LivingImage) -> None:
@@ -340,16 +346,20 @@ async def unit_that_changes(image: LivingImage) -> None:
 
 
 @pytest.mark.timeout(30)
+@pytest.mark.parametrize("breaking", [break_finish, break_fsync])
 @pytest.mark.parametrize("what", [lambda image: image.system(bump), unit_that_changes], ids=["system", "unit"])
 async def test_a_failing_fsync_is_the_end_and_nobody_hangs(
-    image: LivingImage, monkeypatch: pytest.MonkeyPatch, what: Callable[[LivingImage], Any]
+    image: LivingImage,
+    monkeypatch: pytest.MonkeyPatch,
+    what: Callable[[LivingImage], Any],
+    breaking: Callable[[LivingImage, pytest.MonkeyPatch], None],
 ) -> None:
     """Neither the one whose commit it was, nor those beside and behind it; nobody is told that it did not happen."""
     assert await image.system(bump) == 1
     async with Gate(image) as gate:
         # The gate's own commit changes nothing, so the first to reach the disk is `what`.
         started = await tasks(what(image), unit_that_changes(image), image.system(bump), unit_that_changes(image))
-        break_fsync(image, monkeypatch)
+        breaking(image, monkeypatch)
         gate.go.set()
     for result in await asyncio.gather(*started, return_exceptions=True):
         assert isinstance(result, ImageFailed)
@@ -376,3 +386,45 @@ async def test_a_full_disk_fails_one_commit_and_the_image_goes_on(image: LivingI
     await unit_that_changes(image)
     assert value(image) == 70
     assert not failures
+
+
+async def test_one_fsync_serves_all_that_waited(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd)))
+    async with Gate(image) as gate:
+        started = await tasks(*(image.system(bump) for _ in range(20)), *(own_object(image, name) for name in ("genesis", "traits")))
+        synced.clear()
+        gate.go.set()
+    await asyncio.gather(*started)
+    assert value(image) == 20
+    assert image.committer.stats["units"] == 2
+    assert len(synced) <= 2  # the gate's own round may have changed nothing
+
+
+async def own_object(image: LivingImage, name: str) -> None:
+    async with image.unit() as unit:
+        getattr(unit.root["lobby"], name).n = 1
+
+
+async def test_what_is_seen_before_it_is_durable_waits_at_the_barrier(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncing, go_on = threading.Event(), threading.Event()
+    real = os.fsync
+
+    def slow(fd: int) -> None:
+        syncing.set()
+        assert go_on.wait(20)
+        real(fd)
+
+    await image.committer.barrier()  # nothing is open: returns at once
+    monkeypatch.setattr(os, "fsync", slow)
+    bumped = asyncio.create_task(image.system(bump))
+    await asyncio.to_thread(syncing.wait, 20)
+    assert value(image) == 1  # seen
+    barrier = asyncio.create_task(image.committer.barrier())
+    await asyncio.sleep(0)
+    assert not bumped.done()
+    assert not barrier.done()
+    go_on.set()
+    await barrier
+    assert bumped.done()

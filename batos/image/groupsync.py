@@ -1,0 +1,69 @@
+"""One fsync for many commits.
+
+FileStorage syncs once a commit, while it holds its lock: each unit of work costs an fsync of its own, and whoever begins a
+transaction or loads an object meanwhile waits for the disk. On the committer's thread its syncs are left out instead,
+and `Syncer.sync` makes up for them once a round, outside the lock, before anybody is told.
+
+What is committed is visible before it is durable, for the length of one fsync. That is harmless inside (a later commit lies
+behind it in the same file and is synced with it or after it); what is told outside waits (`Committer.barrier`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from typing import Any
+
+filestorage = importlib.import_module("ZODB.FileStorage.FileStorage")  # the module, in which a commit looks up its `fsync`
+
+_thread = threading.local()
+
+
+def _fsync(fd: int) -> None:
+    if not getattr(_thread, "left_out", False):
+        os.fsync(fd)
+
+
+assert callable(vars(filestorage)["fsync"]), "this ZODB syncs in another way"
+vars(filestorage)["fsync"] = _fsync
+
+
+def leave_out() -> None:
+    """Leave FileStorage's own syncs out on the calling thread, which must see to it that they are made durable."""
+    _thread.left_out = True
+
+
+class Syncer:
+    """Makes durable, at one stroke, what was committed to a storage since the last time."""
+
+    def __init__(self, storage: Any) -> None:
+        self._storage = storage
+        self._grouped = isinstance(storage, filestorage.FileStorage)  # others are durable when a commit returns
+        self._synced = self._last()
+
+    def _last(self) -> bytes:
+        return self._storage.lastTransaction() if self._grouped else b""
+
+    @property
+    def behind(self) -> bool:
+        """Whether something can be seen that is not durable yet."""
+        return self._last() != self._synced
+
+    def sync(self) -> bool:
+        """Whether there was something to make durable.
+
+        :raises OSError: after closing the storage, as FileStorage does. Never to be tried again: the kernel may have
+            dropped what it could not write (fsyncgate, 2018).
+        """
+        last = self._last()
+        if last == self._synced:
+            return False
+        try:
+            os.fsync(self._storage._file.fileno())
+        except (OSError, ValueError):  # ValueError: it closed itself before
+            if not self._storage._file.closed:
+                self._storage.close()
+            raise
+        self._synced = last
+        return True
