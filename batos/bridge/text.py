@@ -69,3 +69,14 @@ def _repeats_at_end(text: str, period: int) -> int:
     while at >= 0 and text.startswith(unit, at):
         count, at = count + 1, at - period
     return count
+
+
+def leaves_open(template: str) -> bool:
+    """Whether a chat template (Go's text/template, as Ollama has them) leaves a last message of the assistant open.
+
+    One that knows `.Messages` does if it treats the last message apart; one that only knows `.Response` always does, since
+    Ollama ends it there (ollama/template/template.go).
+    """
+    if ".Messages" not in template:
+        return ".Response" in template
+    return "$last" in template or "$.Messages" in template

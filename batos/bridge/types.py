@@ -17,6 +17,9 @@ class ChatRequest:
 
     `schema` is a JSON schema that the answer must have the form of; `options` are Ollama's (`num_ctx`, `num_predict`,
     `temperature`, `seed`, `stop` ...) as pairs sorted by name.
+
+    `begun` is the beginning of the answer, kept from an attempt that was interrupted, and `begun_tokens` what it took: the
+    model goes on from there where its template can. It is no part of what the answer is keyed by.
     """
 
     model: str
@@ -24,11 +27,14 @@ class ChatRequest:
     user: str
     schema: dict[str, Any] | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    begun: str = ""
+    begun_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answer with what it cost. Times in milliseconds; `digest` is that of the model that answered.
+    """An answer with what it cost; `text` is the whole of it, what was begun before included. Times in milliseconds;
+    `digest` is that of the model that answered.
 
     `done_reason` is Ollama's (`stop`: the model ended; `length`: `num_predict` ended it), or `cut` where the bridge ended a
     runaway generation.

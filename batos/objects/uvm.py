@@ -48,7 +48,8 @@ class UvmObject(Persistent):
 
     def __init__(self, /, **slots: Any) -> None:
         for name, value in slots.items():
-            self._slots[name] = value
+            check_slot(name, value)
+        self.__dict__.update(slots)  # a new object has nothing to register a change with
 
     @property
     def _slots(self) -> SlotsView:
@@ -178,6 +179,8 @@ def check_slot(name: str, value: Any) -> None:
     :raises ValueError: for a reserved or malformed name.
     :raises TypeError: for a parent slot with another value than a UvmObject or a tuple of them.
     """
+    if isinstance(name, str) and name.isidentifier() and name[0] != "_":
+        return  # nearly all
     if not (isinstance(name, str) and name):
         raise ValueError(f"a slot's name is a text that is not empty, got {name!r}")
     if name.startswith(_RESERVED) or name == "_slots":

@@ -101,7 +101,11 @@ class Handler(BaseHTTPRequestHandler):
         self.owner.resident[name] = self.owner.models[name]
         if not request.get("messages"):
             return self._json(200, _part(name, "", done=True, done_reason="load"))
-        tokens = pieces(self.owner.script.answer_for(request))
+        answer = self.owner.script.answer_for(request)
+        last = request["messages"][-1]
+        if last.get("role") == "assistant" and ".Response" in self.owner.models[name].template.replace("$.Messages", ".Response"):
+            answer = answer.removeprefix(str(last.get("content", "")))  # it goes on where the text stops
+        tokens = pieces(answer)
         limit = int((request.get("options") or {}).get("num_predict", -1))
         cut = 0 <= limit < len(tokens)
         tokens = tokens[:limit] if cut else tokens
@@ -155,6 +159,8 @@ class Handler(BaseHTTPRequestHandler):
         except LookupError as e:
             return self._stream([{"status": "parsing"}, {"error": e.args[0]}])
         self.owner.models[tagged(str(request["model"]))] = model
+        if request.get("stream") is False:
+            return self._json(200, {"status": "success"})
         return self._stream([{"status": "creating new layer"}, {"status": "writing manifest"}, {"status": "success"}])
 
     def _pull(self, request: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 MADE_AT = "2026-01-01T00:00:00Z"
-TEMPLATE = "{{ .Prompt }}"
+TEMPLATE = "{{ .System }} {{ .Prompt }} {{ .Response }}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -195,3 +196,24 @@ async def test_a_model_in_use_is_resident(inference: OllamaInference, client: As
     found = {m.model: m for m in (await client.ps()).models}
     assert found[MODEL].digest == await inference.digest(MODEL)
     assert found[MODEL].size
+
+
+async def test_an_answer_that_was_begun_goes_on_where_it_stopped(inference: OllamaInference) -> None:
+    options = (("num_ctx", 2048), ("num_predict", 32), ("seed", 1), ("temperature", 0.0))
+    request = ChatRequest(MODEL, "You are kind.", "Say something about the sea.", options=options)
+    heard: list[str] = []
+    whole = await inference.chat(request, deadline_s=60, on_text=heard.append)
+    begun = "".join(heard[: len(heard) * 3 // 4])
+    rest: list[str] = []
+    again = await inference.chat(replace(request, begun=begun, begun_tokens=len(heard) * 3 // 4), deadline_s=60, on_text=rest.append)
+    assert again.text == begun + "".join(rest)
+    assert again.text == whole.text  # greedy: the same tokens follow
+    assert 0 < again.answer_tokens <= whole.answer_tokens - len(heard) * 3 // 4 + 1
+
+
+async def test_a_template_that_closes_the_answer_begins_it_anew(inference: OllamaInference, client: AsyncClient, own: str) -> None:
+    await client.create(own, from_=MODEL, template="{{ range .Messages }}{{ .Content }} {{ end }}")
+    request = ChatRequest(own, "", "Say something about the sea.", options=(("num_ctx", 2048), ("num_predict", 12), ("temperature", 0.0)))
+    whole = await inference.chat(request, deadline_s=60)
+    again = await inference.chat(replace(request, begun="Something else entirely,", begun_tokens=4), deadline_s=60)
+    assert again.text == whole.text

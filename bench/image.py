@@ -1,0 +1,235 @@
+"""What the image bears: acceptance, restart, and how long the loop is held up. Prints one JSON line.
+
+    python bench/image.py --dir /dev/shm
+    python bench/image.py --dir /dev/shm --only accept,restart
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+from batos import logs
+from batos.config import load
+from batos.image import ledger
+from batos.image.living import LivingImage
+from batos.kernel import Kernel
+from batos.objects import UvmObject
+from kernel import BRIEF, Instant, floors
+
+PARTS = ("accept", "socket", "restart", "million", "stalls")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for the images")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts to run: {', '.join(PARTS)}")
+    parser.add_argument("--objects", type=int, default=1_000_000, help="objects of the large image")
+    args = parser.parse_args()
+    logs.configure("error", "json")
+    os.makedirs(args.dir, exist_ok=True)
+    line: dict[str, Any] = {"bench": "image"}
+    with scratch(args.dir) as folder:
+        line.update(floors(folder))
+    for part in args.only.split(","):
+        with scratch(args.dir) as folder:
+            line.update(asyncio.run(globals()[f"measure_{part}"](folder, args)))
+    print(json.dumps(line))
+
+
+@contextlib.contextmanager
+def scratch(parent: str) -> Any:
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="batos-bench-", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+async def measure_accept(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Missions accepted a second at the image, with 1 and with 100 outstanding; the median of three runs."""
+    figures = {}
+    image = await LivingImage.open(f"file://{folder / 'live_image.fs'}")
+    for outstanding, count in ((1, 1000), (100, 20_000)):
+        rates = []
+        for run in range(3):
+            todo = iter(range(count))
+
+            async def client(run: int = run, outstanding: int = outstanding, todo: Any = todo) -> None:
+                for i in todo:
+                    await image.system(ledger.accept, f"m{outstanding}-{run}-{i:08}", BRIEF, {}, False)
+
+            begun = time.perf_counter()
+            await asyncio.gather(*(client() for _ in range(outstanding)))
+            rates.append(count / (time.perf_counter() - begun))
+        figures[f"accepted_per_s_{outstanding}"] = round(statistics.median(rates))
+    await image.close()
+    return figures
+
+
+async def measure_socket(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Missions accepted a second through the socket, 100 outstanding; client and daemon in two processes."""
+    count, outstanding = 6000, 100
+    endpoint = f"ipc://{folder / 'bench.sock'}"
+    # A mission that waits: the queue is paused by inferences that do not end, so that only acceptance is measured.
+    flags = {"data": folder, "concurrent_missions": 1, "autotelic": "off", "listen": [endpoint], "queue_limit": 1_000_000, "shutdown_s": 0.1}
+    kernel = await Kernel.start(load(flags, environ={}), inference=Stuck())
+    code = f"""
+import json, time, zmq
+socket = zmq.Context().socket(zmq.DEALER)
+socket.connect({endpoint!r})
+rates = []
+for run in range(3):
+    sent = got = 0
+    begun = time.perf_counter()
+    while got < {count}:
+        while sent < {count} and sent - got < {outstanding}:
+            socket.send(json.dumps({{"op": "submit", "id": f"s{{run}}-{{sent}}", "brief": {BRIEF!r}}}).encode())
+            sent += 1
+        reply = json.loads(socket.recv())
+        assert reply["type"] == "accepted", reply
+        got += 1
+    rates.append({count} / (time.perf_counter() - begun))
+print(sorted(rates)[1])
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    await kernel.stop()
+    return {"accepted_per_s_socket_100": round(float(out))}
+
+
+class Stuck(Instant):
+    """An inference that never ends."""
+
+    async def chat(self, request: Any, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> Any:
+        await asyncio.Event().wait()
+
+
+class Noticing(Instant):
+    """Notes when the first inference is asked for."""
+
+    first: float | None = None
+
+    async def chat(self, request: Any, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> Any:
+        if self.first is None:
+            self.first = time.perf_counter()
+        return await super().chat(request, deadline_s=deadline_s, on_text=on_text)
+
+
+async def measure_restart(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
+    """From the start of the kernel to the first inference of a resumed mission: 100,000 objects, 50 pending."""
+    await fill(folder, 100_000, pending=50)
+    settings = load({"data": folder, "autotelic": "off", "concurrent_missions": 50}, environ={})
+    noticing = Noticing()
+    begun = time.perf_counter()
+    kernel = await Kernel.start(settings, inference=noticing, listen=False)
+    await kernel.scheduler.quiet()
+    await kernel.stop()
+    assert noticing.first is not None
+    assert kernel.scheduler.outcomes["COMPLETE"] == 50
+    return {"restart_to_first_step_s": round(noticing.first - begun, 3)}
+
+
+async def measure_million(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Opening a large image with its index, and serving the first mission."""
+    await fill(folder, args.objects)
+    settings = load({"data": folder, "autotelic": "off"}, environ={})
+    begun = time.perf_counter()
+    kernel = await Kernel.start(settings, inference=Instant(), listen=False)
+    opened = time.perf_counter() - begun
+    await kernel.scheduler.submit("first", BRIEF, {})
+    await kernel.scheduler.quiet()
+    served = time.perf_counter() - begun
+    await kernel.stop()
+    size = (folder / "live_image.fs").stat().st_size
+    return {"large_objects": args.objects, "large_open_s": round(opened, 3), "large_first_mission_s": round(served, 3), "large_bytes": size}
+
+
+async def fill(folder: pathlib.Path, objects: int, pending: int = 0) -> None:
+    """An image with so many objects besides its own, and missions that wait."""
+    kernel = await Kernel.start(load({"data": folder, "autotelic": "off"}, environ={}), inference=Instant(), listen=False)
+    image = kernel.image
+    made = 0
+    while made < objects:
+        made += await image.system(_grow, made, min(10_000, objects - made))
+    for i in range(pending):
+        await image.system(ledger.accept, f"p{i}", BRIEF, {}, False)
+    await kernel.stop()
+
+
+def _grow(root: Any, begin: int, count: int) -> int:
+    from BTrees.IOBTree import IOBTree
+
+    lobby = root["lobby"]
+    if "bench" not in lobby._slots:
+        lobby.bench = IOBTree()
+    for i in range(begin, begin + count):
+        lobby.bench[i] = UvmObject(**{"parent*": lobby.genesis}, name=f"o{i}", n=i, text="x" * 24, seen=False)
+    return count
+
+
+async def measure_stalls(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, Any]:
+    """How late a 1 ms ticker of the loop is (ms, p99): quiet, at 100 commits a second, and while packing 200,000 objects."""
+    await fill(folder, 200_000)
+    image = await LivingImage.open(f"file://{folder / 'live_image.fs'}")
+    figures = {}
+
+    async def quiet() -> None:
+        await asyncio.sleep(3)
+
+    async def commits() -> None:
+        for i in range(300):
+            async with image.unit() as unit:
+                for k in range(10):
+                    unit.root["lobby"].bench[(i * 10 + k) % 1000].seen = i
+            await asyncio.sleep(0.01)
+
+    async def packing() -> None:
+        done = threading.Event()
+        thread = threading.Thread(target=lambda: (image.db.pack(), done.set()))
+        thread.start()
+        while not done.is_set():
+            async with image.unit() as unit:
+                unit.root["lobby"].bench[7].seen = time.time()
+            await asyncio.sleep(0.01)
+        thread.join()
+
+    for name, work in (("quiet", quiet), ("commits", commits), ("packing", packing)):
+        late = await ticked(work)
+        figures[f"stall_p99_ms_{name}"] = round(late[int(len(late) * 0.99)] * 1e3, 2)
+        figures[f"stall_max_ms_{name}"] = round(late[-1] * 1e3, 2)
+    await image.close()
+    return figures
+
+
+async def ticked(work: Callable[[], Awaitable[None]]) -> list[float]:
+    late: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            due = time.perf_counter() + 0.001
+            await asyncio.sleep(0.001)
+            late.append(max(0.0, time.perf_counter() - due))
+
+    ticker = asyncio.create_task(tick())
+    await work()
+    ticker.cancel()
+    return sorted(late)
+
+
+if __name__ == "__main__":
+    main()
