@@ -60,7 +60,7 @@ test: install-dev models ollama
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 crash: install-dev models ollama
-	@CRASH_N=$(N) exec $(bin)/python -m pytest tests/crash $(ARGS)
+	@CRASH_N=$(N) CRASH_STEP=$(if $(N),97) exec $(bin)/python -m pytest tests/crash $(ARGS)
 
 check: install-dev
 	$(bin)/ruff check .
@@ -72,7 +72,10 @@ check: install-dev
 bench: install
 	@dir=$$(mktemp -d -p "$$([ -w /dev/shm ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")") && trap 'rm -rf "$$dir"' EXIT && \
 	    $(bin)/python bench/kernel.py --missions 1000 --concurrency 1 --dir "$$dir/1" $(ARGS) && \
-	    $(bin)/python bench/kernel.py --missions 2000 --concurrency 50 --dir "$$dir/50" $(ARGS)
+	    $(bin)/python bench/kernel.py --missions 2000 --concurrency 50 --dir "$$dir/50" $(ARGS) && \
+	    $(bin)/python bench/objects.py && \
+	    $(bin)/python bench/growth.py && \
+	    $(bin)/python bench/image.py --dir "$$dir"
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py

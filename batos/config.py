@@ -51,12 +51,19 @@ class Settings(BaseModel):
     inference_concurrency: int = Field(2, ge=1, le=64, description="inferences under way at the same time")
     num_ctx: int = Field(0, ge=0, le=131_072, description="context of an inference, in tokens; 0: the profile's")
     num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
+    partial_s: float = Field(2.0, gt=0, le=3600, description="time after which what has come of an unfinished answer is kept")
+    partial_tokens: int = Field(32, ge=1, le=100_000, description="tokens after which it is kept, if that is sooner")
     provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled or created at the same time")
     provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
 
     # --- the image
     connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")
     committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")
+
+    history_days: float = Field(30, ge=0, le=36_500, description="days of history that a pack keeps")
+    journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")
+    upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
+    upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
 
     # --- the wire
     message_bytes: int = Field(MIB, ge=1024, le=64 * MIB, description="largest message, all frames together")
@@ -77,6 +84,7 @@ class Settings(BaseModel):
     autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")
     heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
+    audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
 
     # --- the operator
     probe_s: float = Field(2.0, gt=0, le=60, description="time for an answer when `doctor` asks whether somebody is there")

@@ -12,7 +12,9 @@ from typing import Any
 from batos.errors import Busy
 from batos.image import history, ledger
 from batos.image.living import LivingImage
+from batos.image.upkeep import Upkeep
 from batos.mind.events import Event, Events
+from batos.mind.replay import Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.wire import schemas
@@ -33,6 +35,8 @@ class Desk:
         router: Router,
         info: Callable[[], Reply],
         models: Callable[[], Awaitable[Reply]],
+        upkeep: Upkeep,
+        replays: Replays,
         watches_per_client: int,
     ) -> None:
         """
@@ -41,6 +45,7 @@ class Desk:
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models = info, models
+        self._upkeep, self._replays = upkeep, replays
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
         self._watches_limit = watches_per_client
@@ -74,6 +79,14 @@ class Desk:
                 client.send(await self._history(request.target, request.limit))
             case schemas.Missions():
                 client.send({"type": "missions", "missions": self._missions(request.state, request.limit)})
+            case schemas.Failures():
+                client.send({"type": "failures", "failures": await self._failures(request)})
+            case schemas.Replay():
+                client.send({"type": "replay", **await self._replays.replay(request.id)})
+            case schemas.Pack():
+                client.send({"type": "pack", **await self._upkeep.pack(request.days)})
+            case schemas.Backup():
+                client.send({"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)})
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
             case schemas.Models():
@@ -175,6 +188,13 @@ class Desk:
             ]
 
         return self._image.read(listed)  # type: ignore[no-any-return]
+
+    async def _failures(self, asked: schemas.Failures) -> list[Reply]:
+        def found(root: Any) -> list[Reply]:
+            return ledger.failures(root, id=asked.id, code=asked.code, selector=asked.selector, limit=asked.limit)
+
+        # in a thread: a filter that nothing fits looks through them all
+        return await asyncio.to_thread(self._image.read, found)
 
     def _record(self, id: str) -> Reply:
         return self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 State = Literal["ok", "warn", "fail"]
 PYTHON_NEEDED = (3, 11)
 DEPENDENCIES = (
-    "ZODB", "zodburi", "persistent", "BTrees", "transaction", "pyzmq", "ollama", "pydantic", "pydantic-monty", "numpy", "structlog",
+    "ZODB", "zodbpickle", "zodburi", "persistent", "BTrees", "transaction", "pyzmq", "ollama", "pydantic", "pydantic-monty", "numpy", "structlog",
     "typer", "rich",
 )  # fmt: skip
 """Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""

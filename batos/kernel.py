@@ -29,11 +29,15 @@ from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
 from batos.errors import ImageFailed
+from batos.image.costs import Meter
+from batos.image.integrity import Walk
 from batos.image.living import LivingImage
+from batos.image.upkeep import Upkeep
 from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.incarnation import incarnate
+from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.mind.thinking import Thinking
@@ -95,8 +99,10 @@ class Kernel:
             on_failed=self.request_stop,
         )
         self._stack.push_async_callback(self.image.close)
+        self.walk = Walk(self.image.db)
         if inference is None:
             inference = await self._connect_ollama()
+        self._look_after_image()
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop)
         resumed = await self.scheduler.recover()
         if listen:
@@ -107,6 +113,8 @@ class Kernel:
                 router=self.router,
                 info=self.info,
                 models=self._describe_models,
+                upkeep=self.upkeep,
+                replays=self._replays(inference),
                 watches_per_client=settings.watches_per_client,
             )
             listener = Listener(settings.listen, settings, desk)
@@ -148,31 +156,64 @@ class Kernel:
             await asyncio.sleep(self.settings.provision_retry_s)
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
+        return lambda mission: Thinking(mission, inference=inference, events=self.events, on_paid=self.costs.add, **self._host())
+
+    def _replays(self, inference: Inference) -> Replays:
+        return Replays(
+            self.image,
+            inference,
+            lambda mission, offline: Replaying(mission, inference=offline, events=Events(), **self._host()),  # heard by nobody
+            digest_s=self.settings.probe_s,
+            limit_s=self.settings.mission_deadline_s,
+        )
+
+    def _host(self) -> dict[str, Any]:
+        """What every attempt is given, whoever infers for it."""
         settings, profile, router = self.settings, self.profile, self.router
         own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict}
-        options = {**profile.options, **{name: value for name, value in own.items() if value}}
+        return {
+            "image": self.image,
+            "settings": settings,
+            "models": profile.model_of,
+            "options": {**profile.options, **{name: value for name, value in own.items() if value}},
+            "route": lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
+        }
 
-        def make(mission: dict[str, Any]) -> Thinking:
-            return Thinking(
-                mission,
-                inference=inference,
-                image=self.image,
-                events=self.events,
-                settings=settings,
-                models=profile.model_of,
-                options=options,
-                route=lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
-            )
-
-        return make
+    def _look_after_image(self) -> None:
+        """Upkeep and the count of costs; both are off the image before it is closed."""
+        settings = self.settings
+        self.costs = Meter(self.image)
+        self.costs.begin()
+        self._stack.push_async_callback(self.costs.stop)
+        self.upkeep = Upkeep(
+            self.image,
+            self.costs,
+            history_days=settings.history_days,
+            journal_days=settings.journal_days,
+            backups=settings.data / "backups",
+            interval_s=settings.upkeep_s,
+            first_s=settings.upkeep_first_s,
+        )
+        self._stack.push_async_callback(self.upkeep.stop)
+        self._background(self.upkeep.run(), "upkeep")
 
     def _beat(self) -> None:
         async def submit(id: str, brief: str) -> None:
             await self.scheduler.submit(id, brief, {"origin": "system"})
 
-        def measure() -> dict[str, Any]:
-            image, missions = self.image.facts(), self.scheduler.facts()
-            return {"uptime_s": self.uptime_s, "complete": missions["COMPLETE"], "failed": missions["FAILED"], **image}
+        async def measure() -> dict[str, Any]:
+            for damage in await asyncio.to_thread(self.walk.step, self.settings.audit_records):
+                log.error("image_damaged", record=damage.oid, what=damage.what)
+            image, missions, costs = self.image.facts(), self.scheduler.facts(), self.costs.facts()
+            return {
+                "uptime_s": self.uptime_s,
+                "complete": missions["COMPLETE"],
+                "failed": missions["FAILED"],
+                "checked": self.walk.checked,
+                "damaged": len(self.walk.damaged),
+                **costs,
+                **image,
+            }
 
         self.heartbeat = Heartbeat(
             interval_s=self.settings.heartbeat_s,
@@ -216,6 +257,9 @@ class Kernel:
             "personas": list(self.router.personas),
             "image": self.image.facts(),
             "missions": self.scheduler.facts(),
+            "costs": self.costs.facts(),
+            "upkeep": self.upkeep.facts(),
+            "integrity": {"checked": self.walk.checked, "rounds": self.walk.rounds, "damaged": self.walk.damaged},
             "ollama": self._ollama(),
             "models": self._models(),
         }

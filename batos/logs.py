@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
+
+
+class _Tolerant:
+    """A stream on which a line that cannot be written is lost. Else a full disk or a closed pipe behind standard error
+    would fail a mission that was accepted and durable, for want of a line that says so."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except (OSError, ValueError):  # ValueError: it is closed
+            return 0
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
 
 
 def configure(level: str, style: str) -> None:
@@ -27,7 +47,7 @@ def configure(level: str, style: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _Tolerant(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     # The libraries' own warnings (ZODB, asyncio) in the same place.

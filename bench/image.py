@@ -1,7 +1,7 @@
 """What the image bears: acceptance, restart, and how long the loop is held up. Prints one JSON line.
 
-    python bench/image.py --dir /dev/shm
-    python bench/image.py --dir /dev/shm --only accept,restart
+python bench/image.py --dir /dev/shm
+python bench/image.py --dir /dev/shm --only accept,restart
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+from kernel import BRIEF, Instant, floors
+
 from batos import logs
 from batos.config import load
 from batos.image import ledger
 from batos.image.living import LivingImage
+from batos.image.packing import pack
 from batos.kernel import Kernel
 from batos.objects import UvmObject
-from kernel import BRIEF, Instant, floors
 
 PARTS = ("accept", "socket", "restart", "million", "stalls")
 
@@ -86,7 +88,14 @@ async def measure_socket(folder: pathlib.Path, args: argparse.Namespace) -> dict
     count, outstanding = 6000, 100
     endpoint = f"ipc://{folder / 'bench.sock'}"
     # A mission that waits: the queue is paused by inferences that do not end, so that only acceptance is measured.
-    flags = {"data": folder, "concurrent_missions": 1, "autotelic": "off", "listen": [endpoint], "queue_limit": 1_000_000, "shutdown_s": 0.1}
+    flags = {
+        "data": folder,
+        "concurrent_missions": 1,
+        "autotelic": "off",
+        "listen": [endpoint],
+        "queue_limit": 1_000_000,
+        "shutdown_s": 0.1,
+    }
     kernel = await Kernel.start(load(flags, environ={}), inference=Stuck())
     code = f"""
 import json, time, zmq
@@ -186,7 +195,7 @@ async def measure_stalls(folder: pathlib.Path, args: argparse.Namespace) -> dict
     """How late a 1 ms ticker of the loop is (ms, p99): quiet, at 100 commits a second, and while packing 200,000 objects."""
     await fill(folder, 200_000)
     image = await LivingImage.open(f"file://{folder / 'live_image.fs'}")
-    figures = {}
+    figures: dict[str, float] = {}
 
     async def quiet() -> None:
         await asyncio.sleep(3)
@@ -199,14 +208,15 @@ async def measure_stalls(folder: pathlib.Path, args: argparse.Namespace) -> dict
             await asyncio.sleep(0.01)
 
     async def packing() -> None:
-        done = threading.Event()
-        thread = threading.Thread(target=lambda: (image.db.pack(), done.set()))
-        thread.start()
-        while not done.is_set():
+        path = folder / "live_image.fs"
+        begun = time.perf_counter()
+        work = asyncio.create_task(asyncio.to_thread(pack, image.db, path, time.time(), threading.Event()))
+        while not work.done():
             async with image.unit() as unit:
                 unit.root["lobby"].bench[7].seen = time.time()
             await asyncio.sleep(0.01)
-        thread.join()
+        await work
+        figures["pack_s"] = round(time.perf_counter() - begun, 1)
 
     for name, work in (("quiet", quiet), ("commits", commits), ("packing", packing)):
         late = await ticked(work)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -27,9 +27,14 @@ START_S, END_S, REPLY_S = 60, 40, 60
 class Daemon:
     """One process. `started` returns when missions are let in."""
 
-    def __init__(self, folder: Path, *, listen: str = "tcp://127.0.0.1:*", **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, *, listen: str = "tcp://127.0.0.1:*", program: Sequence[str] = ("-m", "batos"), **settings: Any
+    ) -> None:
+        """
+        :param program: what runs in the place of `python -m batos`, with its words.
+        """
         assignments = {"autotelic": "off", "retry_backoff_s": 0.05, "shutdown_s": 3, "linger_s": 0.5, "log_format": "json", **settings}
-        command = [sys.executable, "-m", "batos", "run", "--data", str(folder), "--listen", listen]
+        command = [sys.executable, *program, "run", "--data", str(folder), "--listen", listen]
         for name, value in assignments.items():
             command += ["--set", f"{name}={value}"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}

@@ -50,7 +50,8 @@ def verbs() -> str:
 
     import batos.cli.daemon
     import batos.cli.missions
-    import batos.cli.objects  # noqa: F401
+    import batos.cli.objects
+    import batos.cli.upkeep  # noqa: F401
     from batos.cli.app import app
 
     group = typer.main.get_command(app)

@@ -20,7 +20,9 @@ log = structlog.get_logger("batos.autotelic")
 BRIEF = (
     "self_audit: {time} UTC. Measured since the start of the daemon {uptime_s:.0f} s ago: {complete} missions complete, "
     "{failed} failed, {conflicts} conflicts. The image holds {objects} objects in {bytes} bytes; {accepted} missions were "
-    "ever accepted. Name the one thing in these figures that most deserves attention, and say why."
+    "ever accepted, and cost {inferences} inferences, {prompt_tokens} tokens read and {answer_tokens} written, {model_s:.0f} s of "
+    "model time. Of its records {checked} were checked for damage since then, {damaged} are damaged. "
+    "Name the one thing in these figures that most deserves attention, and say why."
 )
 
 
@@ -36,7 +38,7 @@ class Heartbeat:
         interval_s: float,
         first_s: float,
         submit: Callable[[str, str], Awaitable[Any]],
-        measure: Callable[[], dict[str, Any]],
+        measure: Callable[[], Awaitable[dict[str, Any]]],
         quiet: Callable[[], Awaitable[None]],
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
@@ -61,7 +63,7 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         now = self._now()
-        brief = BRIEF.format(time=now.strftime("%Y-%m-%d %H:%M:%S"), **self._measure())
+        brief = BRIEF.format(time=now.strftime("%Y-%m-%d %H:%M:%S"), **await self._measure())
         try:
             await self._submit(f"self_audit-{now.strftime('%Y%m%dT%H%M%S.%f')}", brief)
             self.beats += 1

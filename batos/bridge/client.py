@@ -80,7 +80,7 @@ class OllamaInference:
             try:
                 async with asyncio.timeout(deadline_s):
                     digest = await self.digest(request.model)
-                    if request.begun and not await self._goes_on(request.model, digest):
+                    if request.begun and not await self.continues(request.model):
                         request = replace(request, begun="", begun_tokens=0)
                     heard.feed(request.begun)
                     done, kept, parts = await self._listen(request, heard, on_text)
@@ -145,11 +145,16 @@ class OllamaInference:
             "options": options,
         }
 
-    async def _goes_on(self, model: str, digest: str) -> bool:
-        """Whether the model's template leaves a last message of the assistant open, so that the answer goes on from it."""
+    async def continues(self, model: str) -> bool:
+        """See `Inference.continues`: whether the model's template leaves a last message of the assistant open."""
+        digest = await self.digest(model)
         if digest not in self._open_ended:
-            with self._failures(model):
-                template = (await self._client.show(model)).template or ""
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    with self._failures(model):
+                        template = (await self._client.show(model)).template or ""
+            except TimeoutError:
+                raise _too_late(model, self.host, CONNECT_S, "asked for its template") from None
             self._open_ended[digest] = leaves_open(template)
         return self._open_ended[digest]
 

@@ -28,6 +28,9 @@ class ReadyInference:
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
         return await self._with(model, lambda: self._inference.embed(model, texts, deadline_s=deadline_s))
 
+    async def continues(self, model: str) -> bool:
+        return await self._with(model, lambda: self._inference.continues(model))
+
     async def digest(self, model: str) -> str:
         return await self._with(model, lambda: self._inference.digest(model))
 

@@ -68,6 +68,10 @@ class Inference(Protocol):
         """
         ...
 
+    async def continues(self, model: str) -> bool:
+        """Whether the model goes on with an answer that was begun (`ChatRequest.begun`); where not, it begins anew."""
+        ...
+
     async def digest(self, model: str) -> str:
         """The content digest of a model.
 

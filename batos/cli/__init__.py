@@ -2,8 +2,9 @@
 
     app.py        the typer application, its options, the exit codes
     daemon.py     run, doctor, config: what needs no daemon
-    missions.py   send, send-to, missions, result, status, watch, cancel
+    missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     objects.py    show, history, info, models
+    upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through
     output.py     text for people, JSON for programs
 

@@ -24,6 +24,11 @@ IdFlag = Annotated[str | None, typer.Option("--id", metavar="ID", help="The miss
 WatchFlag = Annotated[bool, typer.Option("--watch", "-w", help="Show the mission as it is thought through.")]
 Deadline = Annotated[float | None, typer.Option("--deadline", metavar="SECONDS", help="Fail if it is not done by then.")]
 Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher goes first.")]
+OUTCOMES = {
+    "same": "the same",
+    "different": "different: what decides this mission has changed since",
+    "journal_ended": "the same as far as its journal goes",
+}
 STATES = ("ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
 
 
@@ -148,6 +153,45 @@ def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     _print_status(ask(endpoint(connect), lambda client: client.cancel(id)), Output(as_json))
 
 
+@app.command()
+def failures(
+    mission: Annotated[str | None, typer.Option("--mission", metavar="ID", help="Only those at this mission.")] = None,
+    code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only those with this code, or this cause.")] = None,
+    selector: Annotated[str | None, typer.Option("--selector", metavar="NAME", help="Only those of messages with this selector.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List failed attempts, the newest first: when, at which mission, in which state, why."""
+    reply = ask(endpoint(connect), lambda client: client.failures(mission, code=code, selector=selector, limit=limit))
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+        return
+    listed = reply["failures"]
+    if not listed:
+        output.note("no failures that fit" if mission or code or selector else "no failures", "dim")
+        return
+    rows = ((ago(f["at"]), f["mission"], _attempt(f), f["context"].get("state", ""), _why(f["error"])) for f in listed)
+    output.rows(("age", "mission", "attempt", "state", "error"), rows)
+
+
+@app.command()
+def replay(id: Id, connect: Connect = None, as_json: Json = False) -> None:
+    """Think a finished mission through again from its journal, without any model; exit code 1 if it comes out otherwise."""
+    reply = ask(endpoint(connect), lambda client: client.replay(id))
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+    else:
+        output.say(OUTCOMES.get(reply["outcome"], reply["outcome"]), "red" if reply["outcome"] == "different" else "green")
+        shown = {"mission": reply["id"], "state": reply["state"], "from the journal": f"{reply['inferences']} of {reply['journaled']}"}
+        difference = reply.get("difference", {})
+        shown |= {f"first: {name}": _text(value) for name, value in difference.items() if value is not None}
+        output.pairs(shown.items())
+    raise typer.Exit(1 if reply["outcome"] == "different" else 0)
+
+
 # --- what these verbs share
 
 
@@ -227,6 +271,19 @@ def _looking(id: str | list[str], address: str, output: Output, look: Callable[[
             output.note(f"Its result: batos result {known}; take it back: batos cancel {known}")
         raise typer.Exit(INTERRUPTED) from None
     raise typer.Exit(code)
+
+
+def _attempt(failure: dict[str, Any]) -> str:
+    return f"{failure['attempt']}, the last" if failure["final"] else str(failure["attempt"])
+
+
+def _why(error: dict[str, Any]) -> str:
+    cause = error.get("context", {}).get("cause")
+    return one_line(f"{error['code']}{f' ({cause})' if cause else ''}: {error['message']}", 160)
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) or "cannot be told" if isinstance(value, list) else str(value)
 
 
 def _print_accepted(accepted: Accepted, output: Output) -> None:

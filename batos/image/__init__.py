@@ -4,7 +4,8 @@ Its persistent classes are written into every record under the name `batos.image
 """
 
 from batos.image.journal import Journal, JournalEntry
-from batos.image.ledger import Ledger, MissionTree, Newest
+from batos.image.ledger import Costs, Ledger, MissionTree, Newest
 from batos.image.living import LivingImage
+from batos.image.partials import PartialText
 
-__all__ = ["Journal", "JournalEntry", "Ledger", "LivingImage", "MissionTree", "Newest"]
+__all__ = ["Costs", "Journal", "JournalEntry", "Ledger", "LivingImage", "MissionTree", "Newest", "PartialText"]

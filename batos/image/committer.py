@@ -20,7 +20,7 @@ from transaction import TransactionManager
 from transaction.interfaces import TransientError
 
 from batos.errors import ImageError, ImageFailed
-from batos.image import groupsync
+from batos.image import groupsync, unwritten
 from batos.image.storage import is_broken
 
 log = structlog.get_logger("batos.image")
@@ -110,11 +110,7 @@ class Committer:
         try:
             await asyncio.shield(future)
         except asyncio.CancelledError:
-            while not future.done():
-                try:
-                    await asyncio.wait([future])
-                except asyncio.CancelledError:
-                    continue
+            await outlast(future)
             future.exception()  # retrieved: the cancellation is what the caller hears of
             raise
 
@@ -197,8 +193,8 @@ class Committer:
                 self.stats["conflicts"] += 1
                 if not left:
                     raise
-            except BaseException:
-                self._tm.abort()
+            except BaseException as e:
+                self._clean_up(e)
                 raise
             else:
                 self.stats["groups"] += 1
@@ -214,6 +210,14 @@ class Committer:
             commit.failed = e
         except BaseException as e:
             commit.failed = e
+            unwritten.drop(self._db.storage, e)
+
+    def _clean_up(self, failure: BaseException) -> None:
+        try:
+            self._tm.abort()
+        except OSError as e:  # of a full disk, once more; the transaction is over all the same
+            log.warning("abort_failed", error=repr(e))
+        unwritten.drop(self._db.storage, failure)
 
     def _die(self, done: list[_System | _Commit]) -> None:
         cause = next((job.failed for job in done if job.failed is not None), None)
@@ -241,6 +245,15 @@ class Committer:
             raise self._failure
         if self._closing:
             raise ImageError("the image is closed; nothing was changed")
+
+
+async def outlast(future: asyncio.Future[Any]) -> None:
+    """Wait until it is done, however often the caller is cancelled meanwhile: for one who then raises his CancelledError."""
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            continue
 
 
 def _nothing(root: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from batos.image import ledger
 from batos.image.ledger import DEFAULTS, Ledger
 from batos.image.storage import FORMAT
 from batos.objects import Primitive, UvmObject
@@ -28,6 +29,7 @@ def awaken(root: Any, steps: Sequence[Step]) -> bool:
     add_missing(lobby.traits.mission, **DEFAULTS)  # an image of an earlier version lacks the newer ones
     if "ledger" not in root:
         root["ledger"] = Ledger(lobby.traits.mission)
+    ledger.add_missing_indexes(root)
     for step in steps:
         step(lobby)
     if root["genesis"] < VERSION:

@@ -60,7 +60,12 @@ class Syncer:
         if last == self._synced:
             return False
         try:
-            os.fsync(self._storage._file.fileno())
+            with self._storage._lock:  # a pack closes the file for a moment, and opens another one in its place
+                fd = os.dup(self._storage._file.fileno())
+            try:
+                os.fsync(fd)  # should it be the one from before a pack by now: the pack has synced what it copied
+            finally:
+                os.close(fd)
         except (OSError, ValueError):  # ValueError: it closed itself before
             if not self._storage._file.closed:
                 self._storage.close()

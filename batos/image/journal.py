@@ -10,12 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from persistent import Persistent
 
+from batos.image import partials
+
 _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=list)
+
+
+PARTS = ("digest", "system", "user", "schema", "options")
+Content = tuple[bytes, bytes, bytes, bytes, bytes]
 
 
 class Inference(NamedTuple):
@@ -32,6 +39,8 @@ class Inference(NamedTuple):
     total_ms: float
     done_reason: str
     at: float
+    parts: bytes = b""
+    """A short checksum of each of `PARTS`: it tells a replay what changed, where the key only tells that something did."""
 
 
 class JournalEntry(Persistent):
@@ -41,12 +50,35 @@ class JournalEntry(Persistent):
 
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
+        self._v_intact = True
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return tuple(self.inference)
+        fields = tuple(self.inference)
+        return *fields, _check(fields)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.inference = Inference(*state)
+        *fields, check = state
+        self.inference = Inference(*fields)
+        self._v_intact = check == _check(tuple(fields))
+
+    def intact(self) -> bool:
+        """Whether it still is what was recorded: storages have no checksums. One that is not counts as not paid for."""
+        self._p_activate()
+        return bool(self._v_intact)
+
+
+def _check(fields: tuple[Any, ...]) -> int:
+    return zlib.crc32(repr(fields).encode("utf-8", "backslashreplace"))
+
+
+class Spent(NamedTuple):
+    """What inferences of one model cost."""
+
+    model: str
+    inferences: int
+    prompt_tokens: int
+    answer_tokens: int
+    model_ms: float
 
 
 class Journal(Persistent):
@@ -54,23 +86,82 @@ class Journal(Persistent):
 
     __module__ = "batos.image"
     entries: tuple[JournalEntry, ...] = ()
+    partials: tuple[tuple[partials.Key, partials.PartialText], ...] = ()
+    spent: tuple[tuple[Any, ...], ...] = ()
+    """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
 
-def key_of(request: Mapping[str, Any]) -> bytes:
-    """The content key of an inference: 16 bytes of SHA-256 over model digest, messages, format and options."""
-    return hashlib.sha256(_CANONICAL.encode(request).encode("utf-8", "surrogatepass")).digest()[:16]
+def content_of(digest: str, system: str, user: str, schema: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Content:
+    """What decides the answer of an inference: each of `PARTS` as bytes."""
+    return (
+        digest.encode(),
+        system.encode("utf-8", "surrogatepass"),
+        user.encode("utf-8", "surrogatepass"),
+        _CANONICAL.encode(schema).encode("utf-8", "surrogatepass") if schema is not None else b"",
+        _CANONICAL.encode(options).encode("utf-8", "surrogatepass"),
+    )
+
+
+def key_of(content: Content) -> bytes:
+    """The content key of an inference: 16 bytes of SHA-256 over its parts, each with its length before it."""
+    return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in content)).digest()[:16]
+
+
+def parts_of(content: Content) -> bytes:
+    """Four bytes of checksum for each of `PARTS`, in that order."""
+    return b"".join(zlib.crc32(part).to_bytes(4, "big") for part in content)
+
+
+def changed_parts(one: bytes, other: bytes) -> list[str]:
+    """The names of the parts in which two requests differ."""
+    return [name for i, name in enumerate(PARTS) if one[4 * i : 4 * i + 4] != other[4 * i : 4 * i + 4]]
 
 
 def add(root: Any, mission: str, inference: Inference) -> None:
     """System transaction: record an inference of a mission."""
     journal = root["ledger"].missions[mission].journal
     journal.entries += (JournalEntry(inference),)
+    partials.forget(journal, (inference.key, inference.occurrence))
 
 
 def load(root: Any, mission: str) -> list[Inference]:
-    """All recorded inferences of a mission, in the order in which they ended."""
+    """All recorded inferences of a mission that are intact, in the order in which they ended."""
     found = root["ledger"].missions.get(mission)
-    return [] if found is None else [entry.inference for entry in found.journal.entries]
+    return [] if found is None else [entry.inference for entry in found.journal.entries if entry.intact()]
+
+
+def spent_on(journal: Journal) -> list[Spent]:
+    """What a mission cost, by model; also after its texts are gone."""
+    return merged([*(Spent(*row) for row in journal.spent), *(spent_by(entry.inference) for entry in journal.entries)])
+
+
+def spent_by(inference: Inference) -> Spent:
+    """What one inference cost."""
+    return Spent(inference.model, 1, inference.prompt_tokens, inference.answer_tokens, inference.total_ms)
+
+
+def merged(rows: Iterable[Spent]) -> list[Spent]:
+    """One row a model, in the order of their names."""
+    found: dict[str, Spent] = {}
+    for row in rows:
+        before = found.get(row.model, Spent(row.model, 0, 0, 0, 0.0))
+        found[row.model] = Spent(
+            row.model,
+            before.inferences + row.inferences,
+            before.prompt_tokens + row.prompt_tokens,
+            before.answer_tokens + row.answer_tokens,
+            round(before.model_ms + row.model_ms, 1),
+        )
+    return [found[model] for model in sorted(found)]
+
+
+def drop_texts(journal: Journal) -> bool:
+    """System transaction's part: keep what the inferences cost, let go of the rest; whether there was anything to drop."""
+    if not (journal.entries or journal.partials):
+        return False
+    journal.spent = tuple(tuple(row) for row in spent_on(journal))
+    journal.entries, journal.partials = (), ()
+    return True
 
 
 def now() -> float:

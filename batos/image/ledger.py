@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
@@ -25,11 +26,17 @@ ACCEPTED, COMPLETE, FAILED = "ACCEPTED", "COMPLETE", "FAILED"
 FINAL = (COMPLETE, FAILED)
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
+MILESTONE = 256
+"""Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
+
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
+
+
+_DESCRIBED = ("id", "brief", "accepted", "number", *(name for name in DEFAULTS if name != "thought"))
 
 
 class MissionTree(OOBTree):
@@ -54,6 +61,19 @@ class Ledger(Persistent):
         self.pending = OOTreeSet()
         self.failures = OOBTree()
         self.newest: Newest = Newest()
+        self.milestones = LOBTree()
+        self.costs = Costs()
+
+
+class Costs(Persistent):
+    """What missions cost, up to one of them: see `batos.image.costs`."""
+
+    __module__ = "batos.image"
+    until: int = 0
+    """Number of the last mission that is counted in; all before it are, too."""
+    by_model: tuple[tuple[Any, ...], ...] = ()
+    retained: int = 0
+    """Number of the last mission whose journal retention has dealt with."""
 
 
 class Newest(Persistent):
@@ -78,6 +98,14 @@ def mission_of(root: Any, id: str) -> UvmObject:
         return ledger_of(root).missions[id]  # type: ignore[no-any-return]
     except KeyError:
         raise UnknownMission(f"no mission {id!r} in this image; `batos missions` lists them") from None
+
+
+def add_missing_indexes(root: Any) -> None:
+    """Give the ledger of an earlier version what it lacks."""
+    ledger = ledger_of(root)
+    if getattr(ledger, "milestones", None) is None:
+        ledger.milestones = LOBTree({m.number: m for m in newest_first(root) if m.number % MILESTONE == 0})
+        ledger.costs = Costs()
 
 
 # --- system transactions
@@ -108,6 +136,8 @@ def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool)
     ledger.missions[id] = mission
     ledger.pending.insert(id)
     ledger.newest.mission = mission
+    if mission.number % MILESTONE == 0:
+        ledger.milestones[mission.number] = mission
     return True, describe(mission)
 
 
@@ -133,11 +163,17 @@ def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], fin
     if mission.state in FINAL:
         return describe(mission)
     record = UvmObject(mission=mission, error=_dumps(error), context=_dumps(context), at=time.time(), attempt=mission.attempts, final=final)
-    ledger.failures[f"{record.at:017.6f} {id}"] = record
+    ledger.failures[f"{_after_the_last(ledger, mission, record.at):017.6f} {id}"] = record
     if final:
         mission.state, mission.error, mission.finished = FAILED, _dumps(error), record.at
         settle(root, id)
     return None
+
+
+def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
+    """A time for the key of a failure: clocks go backwards, the order of failures does not."""
+    last = float(ledger.failures.maxKey()[:17]) if ledger.failures else 0.0
+    return max(at, float(mission.accepted), last + 0.000001)
 
 
 def uncount_attempt(root: Any, id: str) -> None:
@@ -179,7 +215,9 @@ def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | No
 
 def describe(mission: UvmObject) -> dict[str, Any]:
     """A mission as plain values."""
-    plain = {name: getattr(mission, name) for name in ("id", "brief", "accepted", "number", *DEFAULTS) if name != "thought"}
+    mission._p_activate()
+    own, prototype = mission.__dict__, getattr(mission, "parent*")
+    plain = {name: own[name] if name in own else getattr(prototype, name) for name in _DESCRIBED}
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     return plain
@@ -193,6 +231,22 @@ def newest_first(root: Any) -> Iterator[UvmObject]:
         mission = mission.before
 
 
+def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
+    """The missions that were accepted after the one of number `after`, oldest first, up to `count` of them."""
+    ledger = ledger_of(root)
+    upto = after + count
+    try:
+        mission = ledger.milestones[ledger.milestones.minKey(upto)]
+    except ValueError:  # none so far
+        mission = ledger.newest.mission
+    found = []
+    while mission is not None and mission.number > after:
+        if mission.number <= upto:
+            found.append(mission)
+        mission = mission.before
+    return found[::-1]
+
+
 def counts(root: Any) -> dict[str, int]:
     """How many missions were accepted, and how many are pending (at most)."""
     ledger = ledger_of(root)
@@ -200,21 +254,58 @@ def counts(root: Any) -> dict[str, int]:
     return {"accepted": 0 if newest is None else newest.number, "pending": len(ledger.pending)}
 
 
-def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
-    """The failed attempts at a mission, oldest first."""
-    mission = mission_of(root, id)
-    first = f"{mission.accepted:017.6f}"
-    return [
-        {
+def failures(
+    root: Any, *, id: str | None = None, code: str | None = None, selector: str | None = None, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Failed attempts, newest first.
+
+    :param id: only those at this mission.
+    :param code: only those with this code, or this cause of an inference that failed.
+    :param selector: only those of messages with this selector.
+    :param limit: at most so many.
+    :raises UnknownMission: if there is no mission of that id.
+    """
+    first = "" if id is None else f"{mission_of(root, id).accepted:017.6f}"
+    found: list[dict[str, Any]] = []
+    for key, record in _newest_failures(ledger_of(root).failures, first):
+        if limit is not None and len(found) >= limit:
+            break
+        if id is not None and not key.endswith(" " + id):
+            continue
+        row = {
             "at": record.at,
+            "mission": record.mission.id,
             "attempt": record.attempt,
             "final": record.final,
             "error": json.loads(record.error),
             "context": json.loads(record.context),
         }
-        for key, record in ledger_of(root).failures.items(min=first)
-        if key.endswith(" " + id) and record.mission is mission
-    ]
+        error = row["error"]
+        if id is not None and row["mission"] != id:
+            continue
+        if code is not None and code not in (error["code"], error.get("context", {}).get("cause")):
+            continue
+        if selector is None or row["context"].get("selector") == selector:
+            found.append(row)
+    return found
+
+
+def _newest_failures(tree: OOBTree, first: str) -> Iterator[tuple[str, UvmObject]]:
+    bound: str | None = None
+    while True:
+        try:
+            key = tree.maxKey(bound) if bound is not None else tree.maxKey()
+        except ValueError:  # none before it
+            return
+        if key < first:
+            return
+        yield key, tree[key]
+        bound = key[:-1] + chr(ord(key[-1]) - 1) + "\U0010ffff"  # the greatest text before the key: trees do not go backwards
+
+
+def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
+    """The failed attempts at a mission, oldest first."""
+    return failures(root, id=id)[::-1]
 
 
 def _dumps(value: Any) -> str:

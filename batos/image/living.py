@@ -12,9 +12,9 @@ import structlog
 
 from batos.errors import BatosSignal
 from batos.image import genesis, ledger
-from batos.image.committer import Committer, SystemFunction
-from batos.image.storage import check_format, file_path, open_database, sync_to_disk
-from batos.image.unit import Idle, Unit, snapshot, unit_of_work
+from batos.image.committer import Committer, SystemFunction, outlast
+from batos.image.storage import check_format, file_path, not_writable, open_database, sync_to_disk
+from batos.image.unit import Idle, Unit, Views, snapshot, unit_of_work
 
 log = structlog.get_logger("batos.image")
 
@@ -28,6 +28,7 @@ class LivingImage:
     def __init__(self, uri: str, db: Any, committer: Committer) -> None:
         self.uri, self.db, self.committer = uri, db, committer
         self._idle: Idle = collections.deque()
+        self._views: Views = set()
 
     @classmethod
     async def open(
@@ -46,7 +47,7 @@ class LivingImage:
         :param on_failed: called once the storage failed for good (see `Committer`).
         :raises ImageError: one of its kinds.
         """
-        db = await asyncio.to_thread(open_database, uri, cache_size=cache_size, pool_size=units + 16)
+        db = await _opened(uri, cache_size, units + 16)
         try:
             with snapshot(db) as root:
                 check_format(root, uri)
@@ -60,8 +61,10 @@ class LivingImage:
             path = file_path(uri)
             if new and path:
                 await asyncio.to_thread(sync_to_disk, path)
-        except BaseException:
+        except BaseException as e:
             await image.close()
+            if isinstance(e, OSError):
+                raise not_writable(uri, e) from e
             raise
         log.info("image_open", uri=uri, objects=len(db.storage), new=new)
         return image
@@ -70,22 +73,33 @@ class LivingImage:
         """Run `function(root, *args)` as a system transaction; its result, once durable."""
         return await self.committer.system(function, *args, mission=mission)
 
+    def later(self, function: SystemFunction, *args: Any) -> None:
+        """Have `function(root, *args)` committed soon, in order with what follows, without waiting for it."""
+        self.committer.defer(function, *args)
+        self.committer.flush()
+
     def unit(self) -> contextlib.AbstractAsyncContextManager[Unit]:
         """One unit of work: commits at a normal exit unless doomed, aborts otherwise."""
-        return unit_of_work(self._idle, self.db, self.committer)
+        return unit_of_work(self._idle, self._views, self.db, self.committer)
 
     def snapshot(self, *, at: Any = None) -> contextlib.AbstractContextManager[Any]:
         """The root as of now, for reading."""
-        return snapshot(self.db, at=at)
+        return snapshot(self.db, at=at, views=self._views)
 
     def read(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(root, *args)` on a snapshot."""
-        with snapshot(self.db) as root:
+        with self.snapshot() as root:
             return function(root, *args)
 
     async def barrier(self) -> None:
         """Return when all that can be read now is durable: before it is told to the world outside."""
         await self.committer.barrier()
+
+    def oldest_view(self) -> bytes | None:
+        """The first transaction id that the oldest of all open units and snapshots does not see; None if none is open."""
+        # MVCC's own mark, set when a transaction begins; a snapshot of the past has none, and history is its own risk.
+        starts = [getattr(connection._storage, "_start", None) for connection in tuple(self._views)]
+        return min((start for start in starts if start is not None), default=None)
 
     def facts(self) -> dict[str, Any]:
         """What `info` says of the image."""
@@ -103,6 +117,20 @@ class LivingImage:
         for _, connection in self._idle:
             connection.close()
         self.db.close()
+
+
+async def _opened(uri: str, cache_size: int, pool_size: int) -> Any:
+    """The database; if the caller is cancelled meanwhile, its lock is let go before he hears of it: the thread cannot be stopped."""
+    opening = asyncio.ensure_future(asyncio.to_thread(open_database, uri, cache_size=cache_size, pool_size=pool_size))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await outlast(opening)
+        if opening.exception() is None:
+            opening.result().close()
+        raise
+    finally:
+        del opening  # an error that it holds holds the half-made storage, and that the lock
 
 
 def _raise(failure: BaseException) -> None:

@@ -5,6 +5,7 @@ Storages come from zodburi (`file://`, `zeo://`, `postgres://`, ...). This modul
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -12,21 +13,30 @@ import pickle
 import struct
 from typing import Any
 
+import structlog
 import ZODB
-from zc.lockfile import LockError
+import zodbpickle.pickle
+from zc.lockfile import LockError, LockFile
 from ZODB import POSException
 from ZODB.FileStorage.format import CorruptedError
 
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
+from batos.image import unwritten
 from batos.image.tail import check_tail
+
+log = structlog.get_logger("batos.image")
 
 POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is committed, for ever
 FORMAT = 1  # of the image's root; a higher number in a file means a newer BAT OS wrote it
 _DAMAGE = (
     CorruptedError,
     POSException.POSError,
-    pickle.UnpicklingError,
+    pickle.PickleError,
+    zodbpickle.pickle.PickleError,
     ValueError,
+    ArithmeticError,
+    ImportError,
+    MemoryError,
     LookupError,
     EOFError,
     AttributeError,
@@ -59,8 +69,10 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
     factory, options = _resolve(uri)
     options.update(cache_size=cache_size, pool_size=pool_size, pool_timeout=POOL_TIMEOUT_S)
     try:
-        if path and not read_only and path.exists():
-            check_tail(path)
+        if path and not read_only:
+            _settle_interrupted_pack(path)
+            if path.exists():
+                check_tail(path)
         return _open(factory, options)
     except LockError:
         raise ImageLocked(
@@ -75,13 +87,18 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
             raise damaged(uri, e) from e
         raise ImageError(f"the image {uri} cannot be opened ({type(e).__name__}: {e}); check its server and its address") from e
     except OSError as e:
-        what = os.strerror(e.errno) if e.errno else str(e)
-        raise ImageError(f"the image {path or uri} cannot be opened: {what}; check owner, permissions and free space") from e
+        raise not_writable(uri, e) from e
 
 
 def damaged(uri: str, cause: Exception) -> ImageDamaged:
     """The refusal of an image that cannot be read."""
     return ImageDamaged(f"the image {file_path(uri) or uri} is damaged ({type(cause).__name__}: {cause}); {_RECOVER}")
+
+
+def not_writable(uri: str, cause: OSError) -> ImageError:
+    """The refusal of an image that the system does not let us open or write."""
+    what = os.strerror(cause.errno) if cause.errno else str(cause)
+    return ImageError(f"the image {file_path(uri) or uri} cannot be opened: {what}; check owner, permissions and free space")
 
 
 def check_format(root: Any, uri: str) -> None:
@@ -138,8 +155,25 @@ def sync_to_disk(path: pathlib.Path) -> None:
 
 def is_broken(db: ZODB.DB) -> bool:
     """Whether the storage closed itself: FileStorage does so after an error past the point of no return."""
-    file = getattr(db.storage, "_file", None)
-    return file is not None and bool(file.closed)
+    storage = db.storage
+    if getattr(storage, "_file", None) is None:
+        return False
+    with storage._lock:  # while a pack puts the packed file in its place, the file is closed for a moment
+        return bool(storage._file.closed)
+
+
+def _settle_interrupted_pack(path: pathlib.Path) -> None:
+    """Put an image back that a crash left between the two renames of a pack; remove an unfinished copy."""
+    copy, old = (path.with_name(path.name + ending) for ending in (".pack", ".old"))
+    if not copy.exists():
+        return
+    with contextlib.closing(LockFile(f"{path}.lock")):  # it may be another process that packs, right now
+        if not path.exists() and old.exists():
+            old.rename(path)  # it has every commit: none can come between the renames
+            sync_to_disk(path)
+            log.warning("interrupted_pack_undone", path=str(path))
+        if path.exists():
+            copy.unlink(missing_ok=True)
 
 
 def _resolve(uri: str) -> tuple[Any, dict[str, Any]]:
@@ -165,6 +199,7 @@ def _open(factory: Any, options: dict[str, Any], again: bool = True) -> ZODB.DB:
     try:
         return ZODB.DB(storage, **options)
     except BaseException as e:
+        unwritten.drop(storage, e)
         storage.close()
         if again and isinstance(e, POSException.ReadConflictError):
             # A zero-filled tail after a power cut: FileStorage cut it off but kept transaction id 0; a second open is right.

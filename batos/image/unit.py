@@ -17,6 +17,8 @@ from transaction.interfaces import NoTransaction
 from batos.image.committer import Committer
 
 Pair = tuple[TransactionManager, Any]
+Views = set[Any]
+"""Connections with a transaction under way: a pack must leave what they see."""
 Idle = collections.deque[Pair]
 """Connections between two units: opening one costs more than a small commit. They are used in turn and few are kept,
 since every commit is noted for each connection until it is used again."""
@@ -50,15 +52,17 @@ class Unit:
 
 
 @contextlib.asynccontextmanager
-async def unit_of_work(idle: Idle, db: ZODB.DB, committer: Committer) -> AsyncIterator[Unit]:
+async def unit_of_work(idle: Idle, views: Views, db: ZODB.DB, committer: Committer) -> AsyncIterator[Unit]:
     """Commit at a normal exit unless doomed; abort otherwise.
 
     :param idle: connections that no unit uses; one is taken from here, and comes back.
+    :param views: where the connection is listed meanwhile.
     :raises transaction.interfaces.TransientError: out of the exit, for a conflict: nothing was committed.
     """
     tm, connection = idle.popleft() if idle else _opened(db)
     try:
         tm.begin()
+        views.add(connection)
         unit = Unit(connection, tm)
         yield unit
         if not tm.isDoomed():
@@ -66,6 +70,7 @@ async def unit_of_work(idle: Idle, db: ZODB.DB, committer: Committer) -> AsyncIt
     finally:
         with contextlib.suppress(NoTransaction):  # after a commit there is none; after a failure the connection is still joined
             tm.abort()
+        views.discard(connection)
         if len(idle) < IDLE_LIMIT:
             connection.cacheGC()
             idle.append((tm, connection))
@@ -79,7 +84,7 @@ def _opened(db: ZODB.DB) -> Pair:
 
 
 @contextlib.contextmanager
-def snapshot(db: ZODB.DB, *, at: Any = None) -> Iterator[Any]:
+def snapshot(db: ZODB.DB, *, at: Any = None, views: Views | None = None) -> Iterator[Any]:
     """The root as of now (or of `at`, a transaction id or UTC datetime), for reading; nothing is committed.
 
     It never waits for a mission, nor a mission for it.
@@ -88,7 +93,11 @@ def snapshot(db: ZODB.DB, *, at: Any = None) -> Iterator[Any]:
     connection = db.open(transaction_manager=tm, at=at)
     try:
         tm.begin()
+        if views is not None:
+            views.add(connection)
         yield connection.root()
     finally:
         tm.abort()
+        if views is not None:
+            views.discard(connection)
         connection.close()

@@ -75,6 +75,16 @@ class Attempts:
         self._image.committer.defer(ledger.settle, attempt.id)
         return result
 
+    async def rehearse(self, attempt: Thinking) -> dict[str, Any]:
+        """Think a mission through in a unit that is doomed from the beginning: whatever comes of it, nothing is kept.
+
+        :raises BatosError: as the cycle failed.
+        """
+        async with self._image.unit() as unit:
+            unit.doom()
+            with thinking(attempt):
+                return (await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt))[0]
+
     async def _think(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:
             message = json.loads(mission.message)

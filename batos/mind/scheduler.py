@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+import json
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -165,6 +166,7 @@ class Scheduler:
             except Exception as e:
                 log.exception("attempt_raised", mission=id)
                 error = BatosError(f"{type(e).__name__}: {e}")
+                error.__cause__ = e
             else:
                 self._complete(record, attempt, result)
                 return
@@ -203,6 +205,10 @@ class Scheduler:
         """Record the failure of an attempt; whether the mission is over."""
         id, wire = record["id"], error.to_wire()
         context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record["attempts"], "paid": attempt.paid}
+        context["class"] = type((type(error) is BatosError and error.__cause__) or error).__name__
+        if record["message"]:
+            message = json.loads(record["message"])
+            context |= {"target": message["target"], "selector": message["selector"]}
         over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
         if over is not None and over["state"] == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
             self._complete(record, attempt, over["result"] or {})

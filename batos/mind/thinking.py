@@ -8,26 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosSignal, InferenceFailed
 from batos.image import journal
 from batos.image.living import LivingImage
+from batos.mind.begun import Begun
 from batos.mind.events import Events
 from batos.mind.router import Route
+
+
+class Place(NamedTuple):
+    """Where in the journal an inference belongs: its content key, the how-manieth of that content, checksums of its parts."""
+
+    key: bytes
+    occurrence: int
+    parts: bytes
 
 
 class NeedInference(BatosSignal):
     """A cycle under the gate needs an inference that the journal does not have."""
 
-    def __init__(self, request: ChatRequest, key: bytes, occurrence: int) -> None:
+    def __init__(self, request: ChatRequest, place: Place) -> None:
         super().__init__(request.model)
-        self.request, self.key, self.occurrence = request, key, occurrence
+        self.request, self.place = request, place
 
 
 class Thinking:
@@ -44,19 +54,23 @@ class Thinking:
         models: Callable[[str], str],
         options: dict[str, Any],
         route: Callable[[dict[str, Any]], Route],
+        on_paid: Callable[[journal.Inference], None] = lambda paid: None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
         :param models: from a persona's role to the name of a model.
         :param options: Ollama's options of every inference (num_ctx, num_predict, ...).
+        :param on_paid: hears of each inference that a model was asked for.
         """
         self.mission, self.id = mission, str(mission["id"])
         self.settings, self.model_of, self.route = settings, models, route
         self._inference, self._image, self._events = inference, image, events
+        self._on_paid = on_paid
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._asked: dict[bytes, int] = {}
+        self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
         self.begun = time.monotonic()
         self.gated = False
         self.state, self.persona, self.why = "IDLE", "", ""
@@ -67,6 +81,7 @@ class Thinking:
 
     def recall(self) -> None:
         """Load what earlier attempts paid for."""
+        self._begun.recall()
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
 
     def restart(self, *, gated: bool) -> None:
@@ -89,20 +104,20 @@ class Thinking:
         """
         chosen = {**self._options, **options}
         request = ChatRequest(self.model_of(role), system, user, schema, tuple(sorted(chosen.items())))
-        key = journal.key_of(
-            {"digest": await self._inference.digest(request.model), "system": system, "user": user, "schema": schema, "options": chosen}
-        )
-        occurrence = self._asked.get(key, 0)
-        self._asked[key] = occurrence + 1
-        known = self._recorded.get((key, occurrence))
+        digest = await self._inference.digest(request.model)
+        content = journal.content_of(digest, system, user, schema, chosen)
+        key = journal.key_of(content)
+        place = Place(key, self._asked.get(key, 0), journal.parts_of(content))
+        self._asked[key] = place.occurrence + 1
+        known = self.known(place)
         if known is not None:
             self.replayed += 1
-        elif self.gated and (key, occurrence) in self._failed:
-            raise self._failed[key, occurrence]
+        elif self.gated and place[:2] in self._failed:
+            raise self._failed[place[:2]]
         elif self.gated:
-            raise NeedInference(request, key, occurrence)
+            raise NeedInference(request, place)
         else:
-            known = await self.pay(request, key, occurrence, part)
+            known = await self.pay(request, place, part)
         self.used.append(known)
         return ChatReply(
             known.text,
@@ -115,20 +130,36 @@ class Thinking:
             known.done_reason,
         )
 
-    async def pay(self, request: ChatRequest, key: bytes, occurrence: int, part: str | None = "") -> journal.Inference:
+    def known(self, place: Place) -> journal.Inference | None:
+        """The inference that was paid for already, if it was."""
+        return self._recorded.get(place[:2])
+
+    async def pay(self, request: ChatRequest, place: Place, part: str | None = "") -> journal.Inference:
         """Ask the model and journal its answer; returns when that is durable."""
-        hear = None
+        hear: Callable[[str], None] | None = None
         if part != "" and self._events.watched(self.id):
 
             def hear(text: str) -> None:
                 self.publish("token", text=text, facet=part)
 
+        begun, tokens = self._begun.of(place[:2])
+        if begun and not await self._inference.continues(request.model):
+            self._begun.drop(place[:2])
+            begun = ""
+        if begun:
+            request = dataclasses.replace(request, begun=begun, begun_tokens=tokens)
+            if hear is not None:
+                hear(begun)
+        if request.schema is None:  # the grammar of a schema begins at the beginning
+            hear = self._begun.listener(place[:2], hear)
         reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
+        self._begun.drop(place[:2])
         paid = journal.Inference(
-            key, occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens,
-            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(),
+            place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
+            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts,
         )  # fmt: skip
-        self._recorded[key, occurrence] = paid
+        self._recorded[place[:2]] = paid
+        self._on_paid(paid)
         await self._image.system(journal.add, self.id, paid, mission=self.id)
         self.paid += 1
         return paid
@@ -136,9 +167,9 @@ class Thinking:
     async def settle(self, need: NeedInference) -> None:
         """Pay what a replay under the gate needs; where that fails, the replay is where it fails: a cycle may do without it."""
         try:
-            await self.pay(need.request, need.key, need.occurrence)
+            await self.pay(need.request, need.place)
         except InferenceFailed as e:
-            self._failed[need.key, need.occurrence] = e
+            self._failed[need.place[:2]] = e
 
     def publish(self, kind: str, **facts: Any) -> None:
         """An event of this mission."""

@@ -34,6 +34,8 @@ log = structlog.get_logger("batos.client")
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5757"
 MESSAGE_BYTES = MIB  # what a daemon takes unless told otherwise
 
+LONG_S = 3600.0  # for what takes as long as the image is large
+
 _TRIES = 2  # of a request within its time
 _EVENTS_KEPT = 4096  # of one watch whose reader is slow; past it, all but the end are dropped
 _LINGER_MS = 200
@@ -202,6 +204,30 @@ class Client:
     async def missions(self, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
         """The missions the daemon knows, the newest first, all or those in `state`."""
         return await self._ask("missions", state=state, limit=limit)
+
+    async def failures(
+        self, id: str | None = None, *, code: str | None = None, selector: str | None = None, limit: int | None = None
+    ) -> dict[str, Any]:
+        """The failed attempts that fit, the newest first: of a mission, with an error's code or cause, of messages with a selector."""
+        return await self._ask("failures", id=id, code=code, selector=selector, limit=limit)
+
+    async def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended."""
+        return await self._ask("replay", hold_s=timeout_s, id=id)
+
+    async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.
+
+        :raises Busy: while the daemon packs or backs up already.
+        """
+        return await self._ask("pack", hold_s=timeout_s, days=days)
+
+    async def backup(self, folder: str | None = None, *, full: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Add a backup to a folder of the daemon's machine, proved by restoring it; its figures.
+
+        :raises Busy: while the daemon packs or backs up already.
+        """
+        return await self._ask("backup", hold_s=timeout_s, folder=folder, full=full or None)
 
     async def info(self) -> dict[str, Any]:
         """What the daemon says of itself."""

@@ -20,6 +20,7 @@ WAIT_S_LIMIT = 60.0
 PRIORITY_LIMIT = 100
 DEADLINE_S_LIMIT = 7 * 86400
 PAGE_LIMIT = 1000
+DAYS_LIMIT = 36_500
 
 _INT64 = 2**63
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
@@ -29,6 +30,7 @@ Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, F
 Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
+Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
@@ -123,6 +125,50 @@ class Missions(Request):
     limit: Limit = 50
 
 
+class Failures(Request):
+    """The failed attempts that fit, the newest first."""
+
+    op: Literal["failures"]
+    id: MissionId | None = None
+    code: Name | None = None
+    selector: Name | None = None
+    limit: Limit = 50
+
+
+class Replay(Request):
+    """A finished mission thought through again from its journal, without any model."""
+
+    op: Literal["replay"]
+    id: MissionId
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Pack(Request):
+    """History older than `days` goes; left out, the setting `history_days` says how much stays."""
+
+    op: Literal["pack"]
+    days: Annotated[float, Field(ge=0, le=DAYS_LIMIT, allow_inf_nan=False)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Backup(Request):
+    """A backup into a folder of the daemon's machine, relative to `backups` in its data folder."""
+
+    op: Literal["backup"]
+    folder: Folder | None = None
+    full: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
 class Info(Request):
     op: Literal["info"]
 
@@ -133,7 +179,8 @@ class Models(Request):
 
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
-    "show": Show, "history": History, "missions": Missions, "info": Info, "models": Models,
+    "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
+    "info": Info, "models": Models,
 }  # fmt: skip
 _FIELDS = {op: frozenset(model.model_fields) for op, model in OPS.items()}
 

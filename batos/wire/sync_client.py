@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, Self, TypeVar
 
-from batos.wire.client import DEFAULT_ENDPOINT, MESSAGE_BYTES, Accepted, Client
+from batos.wire.client import DEFAULT_ENDPOINT, LONG_S, MESSAGE_BYTES, Accepted, Client
 
 T = TypeVar("T")
 
@@ -88,6 +88,20 @@ class SyncClient:
 
     def missions(self, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
         return self._run(self._client.missions(state, limit))
+
+    def failures(
+        self, id: str | None = None, *, code: str | None = None, selector: str | None = None, limit: int | None = None
+    ) -> dict[str, Any]:
+        return self._run(self._client.failures(id, code=code, selector=selector, limit=limit))
+
+    def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.replay(id, timeout_s))
+
+    def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.pack(days, timeout_s))
+
+    def backup(self, folder: str | None = None, *, full: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.backup(folder, full=full, timeout_s=timeout_s))
 
     def info(self) -> dict[str, Any]:
         return self._run(self._client.info())

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from batos.image import partials
+from batos.image.storage import open_database
+from batos.image.unit import snapshot
 from tests.daemon import Peer, daemon
 
 QUICK = {"num_predict": 48, "facets_limit": 2, "mission_attempts": 1}
@@ -41,3 +44,30 @@ def test_a_real_mission_and_one_that_was_taken_back(tmp_path: Path, ollama_host:
         assert next(reply for reply in replies if reply["type"] == "status")["ref"] == "cancel"
         assert running.terminate() == 0
     assert running.noise == []
+
+
+def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) -> None:
+    """At 80 % of what the answer may take; not more than a quarter of that is generated again."""
+    limit = 100
+    more = {"num_predict": limit, "facets_limit": 1, "partial_tokens": 16}
+    with daemon(tmp_path, ollama_host=ollama_host, **more) as running, Peer(running.endpoint) as peer:
+        peer.send("submit", id="long", brief="Tell me the long story of a lighthouse keeper and her cat", watch=True)
+        heard = 0
+        while heard < limit * 8 // 10:
+            reply = peer.reply()
+            assert reply["type"] != "result", "the answer was shorter than this test needs"
+            heard = heard + 1 if reply["type"] == "token" and reply["facet"] is None else heard
+        running.kill()
+    db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=400, pool_size=7, read_only=True)
+    with snapshot(db) as root:
+        ((text, tokens),) = partials.load(root, "long").values()
+    db.close()
+    print(f"heard {heard} tokens of at most {limit}, kept {tokens}")
+    assert heard - tokens <= limit // 4
+    with daemon(tmp_path, ollama_host=ollama_host, **more) as running, Peer(running.endpoint) as peer:
+        peer.send("result", id="long", wait_s=60)
+        end = peer.reply()
+        assert end["state"] == "COMPLETE", end
+        assert end["result"]["text"].startswith(text.strip())
+        assert end["result"]["usage"]["replayed"] == 2  # the plan and the facet
+        assert running.terminate() == 0

@@ -12,7 +12,9 @@ from batos.autotelic.heartbeat import Heartbeat
 from batos.errors import Busy
 
 FACTS = {
-    "uptime_s": 61.4, "complete": 3, "failed": 1, "conflicts": 2, "objects": 40, "bytes": 9000, "accepted": 5, "uri": "file:///x",
+    "uptime_s": 61.4, "complete": 3, "failed": 1, "conflicts": 2, "objects": 40, "bytes": 9000, "accepted": 5,
+    "inferences": 25, "prompt_tokens": 6000, "answer_tokens": 2500, "model_s": 71.5,
+    "checked": 40, "damaged": 0, "uri": "file:///x",
 }  # fmt: skip
 BEGIN = datetime.datetime(2026, 11, 21, 12, 0, 0, tzinfo=datetime.UTC)
 
@@ -28,7 +30,7 @@ class World:
         self.calm.set()
         self.refuse: list[bool] = []
         self.heart = Heartbeat(
-            interval_s=600, first_s=30, submit=self.submit, measure=lambda: FACTS, quiet=self.quiet, sleep=self.sleep,
+            interval_s=600, first_s=30, submit=self.submit, measure=self.measure, quiet=self.quiet, sleep=self.sleep,
             now=lambda: self.now,
         )  # fmt: skip
 
@@ -36,6 +38,9 @@ class World:
         if self.refuse and self.refuse.pop():
             raise Busy("full")
         self.submitted.append((id, brief))
+
+    async def measure(self) -> dict[str, Any]:
+        return FACTS
 
     async def quiet(self) -> None:
         await self.calm.wait()
@@ -103,7 +108,10 @@ async def test_a_refused_beat_is_skipped_and_the_next_one_comes() -> None:
 
 async def test_a_fault_of_its_own_is_not_hidden() -> None:
     world = World(limit=1)
-    facts: dict[str, Any] = {}
-    world.heart._measure = lambda: facts
+
+    async def nothing() -> dict[str, Any]:
+        return {}
+
+    world.heart._measure = nothing
     with pytest.raises(KeyError):
         await world.heart.run()

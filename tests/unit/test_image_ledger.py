@@ -209,10 +209,12 @@ async def test_the_journal_keeps_inferences_in_their_order_across_a_restart(tmp_
 
 
 def test_keys_are_of_the_content() -> None:
-    request = {"model": "m", "messages": [{"role": "user", "content": "ü \ud800"}], "options": (("seed", 1),), "format": None}
-    key = journal.key_of(request)
-    assert len(key) == 16
-    assert key == journal.key_of(dict(reversed(request.items())))
-    assert key == journal.key_of({**request, "options": [["seed", 1]]})
-    others = [{**request, "model": "n"}, {**request, "options": (("seed", 2),)}, {**request, "format": {}}, {**request, "messages": []}]
-    assert len({key, *map(journal.key_of, others)}) == 5
+    request: dict[str, Any] = {"digest": "d", "system": "s", "user": "ü \ud800", "schema": None, "options": {"seed": 1, "num_ctx": 2}}
+
+    def key(**changed: Any) -> bytes:
+        return journal.key_of(journal.content_of(**{**request, **changed}))
+
+    assert len(key()) == 16
+    assert key() == key(options={"num_ctx": 2, "seed": 1})
+    others = [key(digest="e"), key(options={"seed": 2}), key(schema={}), key(system="", user="sü \ud800"), key(user="")]
+    assert len({key(), *others}) == 6

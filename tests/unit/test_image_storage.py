@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import subprocess
 import sys
@@ -133,7 +134,7 @@ def test_a_folder_that_cannot_be_made_or_is_a_file(tmp_path: Path) -> None:
 def test_a_tail_cut_at_any_byte_of_the_last_transaction_opens_at_the_one_before(path: Path) -> None:
     whole = path.read_bytes()
     last = transactions(whole)[-1]
-    for cut in range(last, len(whole), 7):
+    for cut in range(last, len(whole)):
         path.write_bytes(whole[:cut])
         (path.parent / "i.fs.index").unlink(missing_ok=True)
         db = opened(path)
@@ -209,6 +210,7 @@ async def test_a_damaged_image_is_refused_with_the_remedy_and_left_as_it_is(path
         await LivingImage.open(f"file://{path}")
     assert path.read_bytes() == data
     assert not list(path.parent.glob("*.tr*"))
+    gc.collect()  # else another test would be told of the open files
 
 
 async def test_damage_behind_the_index_is_found_too(path: Path) -> None:

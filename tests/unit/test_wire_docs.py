@@ -19,6 +19,10 @@ FIELDS = {
     "token": {"id", "text", "facet"},
     "result": {"id", "state"},
     "error": {"code", "message"},
+    "failures": {"failures"},
+    "replay": {"id", "state", "outcome", "inferences", "journaled", "unused"},
+    "pack": {"bytes_before", "bytes_after", "objects_before", "objects_after", "packed_to", "took_s"},
+    "backup": {"folder", "kind", "file", "bytes", "total_bytes", "objects", "methods", "tid", "took_s"},
 }
 
 

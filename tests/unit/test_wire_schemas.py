@@ -12,8 +12,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "show": {"target": "t"},
     "history": {"target": "t"},
-    **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel")},
-    **{op: {} for op in ("missions", "info", "models")},
+    **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "replay")},
+    **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup")},
 }
 
 

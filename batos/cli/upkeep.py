@@ -1,0 +1,85 @@
+"""Verbs that look after an image: pack, backup, restore."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, endpoint, settings_from
+from batos.cli.missions import ask
+from batos.cli.output import Output, size
+from batos.errors import ImageError
+
+
+@app.command()
+def pack(
+    days: Annotated[
+        float | None, typer.Option("--days", metavar="N", min=0, max=36_500, help="Days of history to keep; else the setting history_days.")
+    ] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Drop old history from the daemon's image, while it goes on serving."""
+    output = Output(as_json)
+    output.note("packing; this takes as long as the image is large", "dim")
+    reply = ask(endpoint(connect), lambda client: client.pack(days))
+    if as_json:
+        output.document(reply)
+        return
+    shown = f"{size(reply['bytes_before'])} before, {size(reply['bytes_after'])} after"
+    objects = f"{reply['objects_before']} before, {reply['objects_after']} after"
+    output.pairs([("image", shown), ("objects", objects), ("took", f"{reply['took_s']:.1f} s")])
+
+
+@app.command()
+def backup(
+    folder: Annotated[
+        str | None, typer.Argument(metavar="[FOLDER]", help="Where to; else the folder backups in the daemon's data folder.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="The whole image, not only what is new since the last backup.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Back up the daemon's image while it goes on serving, and prove the backup by restoring it."""
+    output = Output(as_json)
+    output.note("backing up; this takes as long as the image is large", "dim")
+    reply = ask(endpoint(connect), lambda client: client.backup(folder and os.path.abspath(folder), full=full))
+    if as_json:
+        output.document(reply)
+        return
+    what = "nothing is new since the last backup" if reply["kind"] == "unchanged" else f"{reply['kind']}, {size(reply['bytes'])}"
+    output.pairs([("folder", reply["folder"]), ("backup", what), *_proved(reply), ("took", f"{reply['took_s']:.1f} s")])
+
+
+@app.command()
+def restore(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of the backups; the newest is restored.")],
+    data: DataFlag = None,
+    image: ImageFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Make an image from a backup, without a daemon. Overwrites nothing."""
+    from batos.image.backup import restore
+    from batos.image.storage import file_path
+
+    settings, _ = settings_from(data, image, None, None, config_file, assignments)
+    path = file_path(settings.image_uri)
+    if path is None:
+        raise ImageError(f"backups are restored into a file; {settings.image_uri} is none: give --data, or --image file://...")
+    found = {"image": str(path), **restore(Path(folder), path)}
+    output = Output(as_json)
+    if as_json:
+        output.document({"type": "restore", **found})
+        return
+    output.pairs([("image", path), *_proved(found)])
+
+
+def _proved(found: dict[str, Any]) -> list[tuple[str, str]]:
+    proved = f"{size(found['total_bytes'])}, {found['objects']} objects, {found['methods']} methods, up to transaction {found['tid']}"
+    damaged = [("damaged methods", ", ".join(found["damaged"]))] if found["damaged"] else []
+    return [("proved", proved), *damaged]

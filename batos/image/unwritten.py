@@ -1,0 +1,33 @@
+"""What a full disk leaves behind in memory.
+
+A file keeps in its buffer what it could not write. FileStorage cuts its file back then, which writes the buffer first and
+fails again; so the rest of a transaction that failed would be written with a later one, behind its end, or fail the closing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from batos.image.groupsync import filestorage
+
+
+def drop(storage: Any, failure: BaseException) -> None:
+    """After a commit that failed: if the file could not be written, forget what was to be written, and cut the file back.
+
+    To be called by the thread that commits, between two transactions.
+    """
+    if not isinstance(failure, OSError) or not isinstance(storage, filestorage.FileStorage):
+        return
+    with storage._lock:
+        if storage._file.closed:
+            return
+        file = open(storage._file_name, "r+b")  # noqa: SIM115  the storage closes it, and the next
+        file.truncate(storage._pos)
+        file.seek(0, os.SEEK_END)
+        scratch = open(storage._tfile.name, "w+b")  # noqa: SIM115
+        for old in (storage._file, storage._tfile):
+            old.raw.close()  # a file whose raw file is closed has nothing left to write
+        storage._file, storage._tfile, storage._tfmt = file, scratch, filestorage.TempFormatter(scratch)
+        storage._nextpos = 0
+        storage._files.flush()  # readers may have read ahead into what was cut off

@@ -1,0 +1,172 @@
+"""Upkeep: what an image needs to live for years. One of these at a time, and none on the committer.
+
+* pack: history older than `history_days` goes, never past the start of the oldest open unit.
+* retention: journals older than `journal_days` lose their texts.
+* backup: by repozo, beside the running daemon, proved by restoring it (`batos.image.backup`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import structlog
+
+from batos.errors import Busy, ImageError
+from batos.image import packing, retention
+from batos.image.costs import Meter
+from batos.image.living import LivingImage
+from batos.image.storage import file_path
+
+log = structlog.get_logger("batos.image")
+T = TypeVar("T")
+FOLD_S = 60.0  # between two looks at whether the total of costs should move up
+_SWITCH_S = 0.0005  # how long the helper thread may keep the interpreter while the loop wants it; five milliseconds otherwise
+
+
+class Upkeep:
+    """The upkeep of one open image. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        meter: Meter,
+        *,
+        history_days: float,
+        journal_days: float,
+        backups: pathlib.Path,
+        interval_s: float,
+        first_s: float,
+    ) -> None:
+        """
+        :param backups: the folder of backups that name none.
+        :param interval_s: between two runs of retention and pack; the first comes `first_s` after the start.
+        """
+        self._image, self._meter = image, meter
+        self._history_days, self._journal_days, self._backups = history_days, journal_days, backups
+        self._interval, self._first = interval_s, first_s
+        self._stop = threading.Event()
+        self._task: asyncio.Task[Any] | None = None
+        self._under_way = ""
+        self._last: dict[str, Any] = {}
+
+    async def run(self) -> None:
+        """Look after the image until cancelled."""
+        due = time.monotonic() + self._first
+        while True:
+            await asyncio.sleep(min(FOLD_S, max(0.0, due - time.monotonic())))
+            await self._meter.fold()
+            if time.monotonic() < due:
+                continue
+            due = time.monotonic() + self._interval
+            try:
+                await self.retain()
+                if file_path(self._image.uri):
+                    await self.pack()
+            except (Busy, ImageError) as e:  # somebody packs already; a full disk: the next run will do
+                log.warning("upkeep_skipped", code=e.code, error=e.message)
+
+    async def pack(self, days: float | None = None) -> dict[str, Any]:
+        """Drop the history that is older than `days`, or the setting `history_days`.
+
+        :returns: `bytes_before`, `bytes_after`, `objects_before`, `objects_after`, `packed_to` (seconds since the epoch), `took_s`.
+        :raises Busy: while other upkeep is under way.
+        :raises ImageError: for a storage that is no file, or a disk without room; the image is as it was.
+        """
+        path = self._file("packed")
+        return await self._exclusively("pack", self._pack(path, self._history_days if days is None else days))
+
+    async def backup(self, folder: str | None = None, *, full: bool = False) -> dict[str, Any]:
+        """Add a backup to a folder (relative to the folder of backups), and prove it.
+
+        :returns: the figures of `batos.image.backup.backup`, and `took_s`.
+        :raises Busy: while other upkeep is under way.
+        :raises ImageError: for a storage that is no file, or if there is no good backup now.
+        """
+        path = self._file("backed up")
+        return await self._exclusively("backup", self._backup(path, self._backups / (folder or ""), full))
+
+    async def retain(self) -> dict[str, Any]:
+        """Drop the texts of journals older than `journal_days`.
+
+        :raises Busy: while other upkeep is under way.
+        """
+        return await self._exclusively("retention", self._retain())
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of upkeep: what is under way, and the last of each."""
+        return {"under_way": self._under_way or None, **self._last}
+
+    async def stop(self) -> None:
+        """Stop what is under way; returns when the image is no longer used."""
+        self._stop.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    # --- one at a time
+
+    async def _exclusively(self, name: str, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        if self._under_way or self._stop.is_set():
+            work.close()
+            raise Busy(f"a {self._under_way} is under way; one at a time" if self._under_way else "the daemon is stopping")
+        self._under_way = name
+        self._task = asyncio.create_task(self._timed(name, work), name=f"upkeep {name}")
+        return await asyncio.shield(self._task)  # it goes on without whoever asked for it
+
+    async def _timed(self, name: str, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        begun = time.monotonic()
+        try:
+            found = {**await work, "took_s": round(time.monotonic() - begun, 3)}
+        except BaseException as e:
+            log.warning("upkeep_failed", what=name, error=str(e) or repr(e))
+            raise
+        else:
+            log.info("upkeep", what=name, **found)
+            self._last[name] = {"at": round(time.time(), 3), **found}
+            return found
+        finally:
+            self._under_way = ""
+
+    async def _pack(self, path: pathlib.Path, days: float) -> dict[str, Any]:
+        db = self._image.db
+        before = {"bytes_before": db.getSize(), "objects_before": len(db.storage)}
+        moment = packing.pack_time(days, self._image.oldest_view())
+        try:
+            await _in_helper(packing.pack, db, path, moment, self._stop)
+        except packing.Stopped as e:
+            raise Busy(str(e)) from None
+        except OSError as e:
+            raise ImageError(f"the image was not packed: {e.strerror or e}; a pack needs room for a second copy of it") from e
+        return {**before, "bytes_after": db.getSize(), "objects_after": len(db.storage), "packed_to": round(moment, 3)}
+
+    async def _backup(self, path: pathlib.Path, folder: pathlib.Path, full: bool) -> dict[str, Any]:
+        from batos.image.backup import backup  # late: repozo is needed here only
+
+        before = self._image.db.lastTransaction()
+        return await _in_helper(lambda: backup(path, folder, full=full, before=before))
+
+    async def _retain(self) -> dict[str, Any]:
+        return {**await retention.retain(self._image, self._journal_days)}
+
+    def _file(self, done: str) -> pathlib.Path:
+        path = file_path(self._image.uri)
+        if path is None:
+            raise ImageError(f"only images in a file are {done} by BAT OS; {self._image.uri} is looked after where its server runs")
+        if getattr(self._image.db.storage, "blob_dir", None):
+            raise ImageError(f"images with a folder of blobs are not {done} by BAT OS; open it without `blobstorage_dir`")
+        return path
+
+
+async def _in_helper(function: Callable[..., T], *args: Any) -> T:
+    """Run `function` in a thread of its own that gives way to the loop quickly."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        return await asyncio.to_thread(function, *args)
+    finally:
+        sys.setswitchinterval(interval)

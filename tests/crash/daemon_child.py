@@ -1,0 +1,108 @@
+"""A daemon that dies at a named point: `python daemon_child.py POINT PASS run ...`, the rest as for `python -m batos`.
+
+At the PASSth time that it comes to the point it kills itself, as `kill -9` does. Nothing in batos/ knows of this.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from batos.bridge.client import OllamaInference
+from batos.cli import main
+from batos.image import groupsync, journal, ledger
+from batos.image.committer import Committer
+from batos.wire.outbox import ClientHandle
+
+_left = 0
+_failing: list[int] = []
+
+
+def die(*_: Any) -> None:
+    """Kill this process, if it is the time."""
+    global _left
+    _left -= 1
+    if _left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(owner: Any, name: str, when: Callable[..., bool] = lambda *args, **kwargs: True) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if when(*args, **kwargs):
+            die()
+        return original(*args, **kwargs)
+
+    setattr(owner, name, call)
+
+
+def after(owner: Any, name: str, when: Callable[[Any], bool] = lambda result: True) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        if when(result):
+            die()
+        return result
+
+    setattr(owner, name, call)
+
+
+def after_the_answer() -> None:
+    original = OllamaInference.chat
+
+    async def chat(*args: Any, **kwargs: Any) -> Any:
+        reply = await original(*args, **kwargs)
+        die()
+        return reply
+
+    OllamaInference.chat = chat  # type: ignore[method-assign]
+
+
+def fsync_fails() -> None:
+    """From the PASSth sync of the image on each one fails; how many were tried then is told at the end."""
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        global _left
+        if not os.readlink(f"/proc/self/fd/{fd}").endswith(".fs"):
+            return real(fd)
+        _left -= 1
+        if _left <= 0:
+            os.write(2, b'{"event": "fsync failed"}\n')
+            raise OSError(errno.EIO, "Input/output error")
+        return real(fd)
+
+    os.fsync = fsync
+
+
+def _told(kind: str) -> Callable[..., bool]:
+    return lambda handle, reply, **kwargs: reply["type"] == kind
+
+
+POINTS: dict[str, Callable[[], None]] = {
+    "before accept": lambda: before(ledger, "accept"),
+    "before commit": lambda: before(Committer, "_unit"),
+    "after vote": lambda: after(groupsync.filestorage.FileStorage, "tpc_vote"),
+    "after commit, before sync": lambda: after(groupsync.filestorage.FileStorage, "tpc_finish"),
+    "after sync": lambda: after(groupsync.Syncer, "sync", bool),
+    "before accepted is told": lambda: before(ClientHandle, "send", _told("accepted")),
+    "before result is told": lambda: before(ClientHandle, "send", _told("result")),
+    "after the answer": after_the_answer,
+    "before the answer is journaled": lambda: before(journal, "add"),
+    "before it is settled": lambda: before(ledger, "settle"),
+    "fsync fails": fsync_fails,
+}
+
+if __name__ == "__main__":
+    point, _left = sys.argv[1], int(sys.argv[2])
+    POINTS[point]()
+    sys.exit(main(sys.argv[3:]))

@@ -1,0 +1,228 @@
+"""Replay: a finished mission from its journal, without a model; what changed since is named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.bridge.types import ChatRequest
+from batos.errors import InferenceFailed, InvalidInput, UnknownMission
+from batos.image import journal, ledger
+from batos.image.journal import changed_parts, content_of, parts_of
+from batos.kernel import Kernel
+from batos.mind.replay import Replays
+from tests.unit.mind_support import FakeInference, mind, submit
+
+ROBIN = "I feel stuck"
+A_CYCLE = 5
+
+
+def replays(kernel: Kernel, inference: FakeInference) -> Replays:
+    return kernel._replays(inference)
+
+
+async def think(kernel: Kernel, id: str = "m1", brief: str = ROBIN, **options: Any) -> dict[str, Any]:
+    return await (await submit(kernel, id, brief, **options)).end()
+
+
+async def replayed(kernel: Kernel, inference: FakeInference, id: str = "m1") -> dict[str, Any]:
+    """A replay, which asks no model and leaves no trace."""
+    await kernel.image.system(lambda root: None)  # with it comes what was deferred
+    asked, tid = len(inference.asked), kernel.image.db.lastTransaction()
+    found = await replays(kernel, inference).replay(id)
+    await kernel.image.system(lambda root: None)
+    assert len(inference.asked) == asked
+    assert kernel.image.db.lastTransaction() == tid
+    return found
+
+
+async def test_a_mission_replays_the_same(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+        found = await replayed(kernel, inference)
+        assert found == {
+            "id": "m1", "state": "COMPLETE", "outcome": "same", "inferences": A_CYCLE, "journaled": A_CYCLE, "unused": 0,
+        }  # fmt: skip
+
+
+async def test_a_message_replays_the_same(tmp_path: Path) -> None:
+    inference = FakeInference()
+    message = {"target": "robin", "selector": "synthesize_response_for_", "args": ["Say something"], "kwargs": {}}
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel, brief="send", message=json.dumps(message))
+        found = await replayed(kernel, inference)
+        assert (found["outcome"], found["inferences"]) == ("same", A_CYCLE)
+
+
+async def test_a_changed_prompt_is_named(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+
+        def rewrite(root: Any) -> None:
+            root["lobby"].psm.SYNTHESIZING.meta_prompt = "Now say it all: $voices"
+
+        await kernel.image.system(rewrite)
+        found = await replayed(kernel, inference)
+        assert found["outcome"] == "different"
+        assert (found["inferences"], found["unused"]) == (4, 1)
+        assert found["difference"] == {
+            "what": "inference", "state": "SYNTHESIZING", "facet": None, "model": "robin:embedded", "changed": ["prompt"],
+        }  # fmt: skip
+
+
+async def test_a_changed_facet_is_named(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+
+        def rewrite(root: Any) -> None:
+            root["lobby"].psm.DELEGATING.meta_prompt = "Otherwise: $intent $query"
+
+        await kernel.image.system(rewrite)
+        found = await replayed(kernel, inference)
+        assert found["outcome"] == "different"
+        assert found["difference"]["state"] == "DELEGATING"
+        assert found["difference"]["facet"].endswith("_facet_")
+        assert found["difference"]["changed"] == ["prompt"]
+
+
+async def test_a_changed_option_is_named(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+    async with mind(tmp_path, inference, num_predict=7) as kernel:
+        found = await replayed(kernel, inference)
+        assert (found["outcome"], found["difference"]["state"], found["difference"]["changed"]) == ("different", "DECOMPOSING", ["options"])
+
+
+async def test_another_model_is_named_and_an_unknown_one_taken_for_the_same(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+        inference.digests["robin:embedded"] = "e" * 64
+        found = await replayed(kernel, inference)
+        assert (found["outcome"], found["difference"]["changed"]) == ("different", ["model"])
+
+        async def away(model: str) -> str:
+            raise InferenceFailed("nobody there", cause="unreachable")
+
+        inference.digest = away  # type: ignore[method-assign]
+        found = await replayed(kernel, inference)
+        assert (found["outcome"], found["models_unknown"], found["inferences"]) == ("same", True, A_CYCLE)
+
+
+async def test_another_answer_is_named(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+
+        def forge(root: Any) -> None:
+            entry = ledger.mission_of(root, "m1").journal.entries[-1]
+            entry.inference = entry.inference._replace(text="Something else entirely.")
+            entry._p_changed = True
+
+        await kernel.image.system(forge)
+        found = await replayed(kernel, inference)
+        assert found["outcome"] == "different"
+        assert found["difference"] == {
+            "what": "text", "state": "SYNTHESIZING",
+            "expected": "Take one small step and look where it led.", "found": "Something else entirely.",
+        }  # fmt: skip
+
+
+async def test_a_facet_that_had_failed_fails_again(tmp_path: Path) -> None:
+    inference = FakeInference()
+    failed: list[ChatRequest] = []
+
+    def first_facet(request: ChatRequest) -> InferenceFailed | None:
+        if "Answer in at most five sentences" in request.user and (not failed or request in failed):
+            failed.append(request)
+            return InferenceFailed("no", cause="refused")
+        return None
+
+    inference.fail_when = first_facet
+    async with mind(tmp_path, inference) as kernel:
+        assert (await think(kernel))["state"] == "COMPLETE"
+        found = await replayed(kernel, inference)
+        assert (found["outcome"], found["journaled"]) == ("same", A_CYCLE - 1)
+
+
+async def test_a_failed_mission_replays_as_far_as_its_journal_goes(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.fail_when = lambda request: (
+        InferenceFailed("no", cause="refused") if "Write the answer to the request" in request.user else None
+    )
+    async with mind(tmp_path, inference) as kernel:
+        assert (await think(kernel))["state"] == "FAILED"
+        found = await replayed(kernel, inference)
+        assert (found["state"], found["outcome"], found["inferences"]) == ("FAILED", "same", 4)
+
+        def rewrite(root: Any) -> None:
+            root["lobby"].psm.DELEGATING.meta_prompt = "Otherwise: $intent $query"
+
+        await kernel.image.system(rewrite)
+        found = await replayed(kernel, inference)
+        assert (found["outcome"], found["difference"]["state"], found["unused"]) == ("different", "DELEGATING", 3)
+
+
+async def test_a_cancelled_mission_replays_up_to_there(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        inference.hold()
+        heard = await submit(kernel, "m1", ROBIN)
+        await inference.came(1)
+        with pytest.raises(InvalidInput, match="only what has ended"):
+            await replays(kernel, inference).replay("m1")
+        await kernel.scheduler.cancel("m1")
+        await heard.end()
+        inference.release()
+        found = await replayed(kernel, inference)
+        assert (found["outcome"], found["inferences"], found["difference"]["state"]) == ("journal_ended", 0, "DECOMPOSING")
+
+
+async def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        with pytest.raises(UnknownMission):
+            await replays(kernel, inference).replay("nobody")
+        await think(kernel)
+        await kernel.image.system(lambda root: journal.drop_texts(ledger.mission_of(root, "m1").journal) and None)
+        with pytest.raises(InvalidInput, match="journal_days"):
+            await replays(kernel, inference).replay("m1")
+
+
+async def test_a_replay_is_heard_by_nobody(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        heard = await submit(kernel, "m1", ROBIN)
+        await heard.end()
+        events = len(heard.events)
+        await asyncio.gather(*(replays(kernel, inference).replay("m1") for _ in range(5)))
+        assert len(heard.events) == events
+
+
+def test_what_changed_between_two_requests() -> None:
+    request: dict[str, Any] = {"digest": "d", "system": "s", "user": "u", "schema": None, "options": {"seed": 1}}
+    same = parts_of(content_of(**request))
+    assert len(same) == 20
+    assert changed_parts(same, parts_of(content_of(**request))) == []
+    for name, value in {"digest": "e", "system": "", "user": "\ud800", "schema": {}, "options": {"seed": 2}}.items():
+        assert changed_parts(same, parts_of(content_of(**{**request, name: value}))) == [name]
+
+
+async def test_costs_are_in_info_and_survive(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+        known = kernel.info()["costs"]
+        assert (known["inferences"], known["prompt_tokens"], known["model_s"]) == (A_CYCLE, 7 * A_CYCLE, 0.01)
+        assert list(known["by_model"]) == ["robin:embedded"]
+    async with mind(tmp_path, inference) as kernel:
+        await kernel.costs.ready()
+        assert kernel.info()["costs"] == known

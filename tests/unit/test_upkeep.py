@@ -1,0 +1,554 @@
+"""Upkeep: pack, backup, restore, retention and the count of costs, on real files, while commits go on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.errors import Busy, ImageError
+from batos.image import LivingImage, backup, costs, journal, ledger, packing, retention, storage, upkeep
+from batos.image.costs import Meter
+from batos.image.journal import Inference
+from batos.image.upkeep import Upkeep
+from batos.objects import Method, UvmObject
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 30
+
+
+def keeper(image: LivingImage, folder: Path, meter: Meter | None = None, **more: Any) -> Upkeep:
+    chosen = {"history_days": 0, "journal_days": 0, "interval_s": 1e6, "first_s": 1e6, **more}
+    return Upkeep(image, meter or Meter(image), backups=folder / "backups", **chosen)
+
+
+@pytest.fixture
+async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    yield image
+    await image.close()
+
+
+@pytest.fixture
+async def kept(image: LivingImage, tmp_path: Path) -> AsyncIterator[Upkeep]:
+    made = keeper(image, tmp_path)
+    yield made
+    await made.stop()
+
+
+def write(root: Any, number: int) -> None:
+    lobby = root["lobby"]
+    lobby._slots["thing"] = lobby._slots.get("thing") or UvmObject(number=0)
+    lobby.thing.number = number
+    lobby.thing.text = f"{number} " + "x" * 500
+
+
+def number_in(root: Any) -> int:
+    return int(root["lobby"].thing.number)
+
+
+async def revise(image: LivingImage, times: int) -> None:
+    for number in range(1, times + 1):
+        await image.system(write, number)
+
+
+def revisions(image: LivingImage) -> int:
+    return len(image.db.history(image.read(lambda root: root["lobby"].thing._p_oid), 1000))
+
+
+# --- pack
+
+
+async def test_a_pack_drops_history_and_nothing_else(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    await revise(image, 50)
+    assert revisions(image) == 50
+    found = await kept.pack()
+    assert found["bytes_after"] < found["bytes_before"] / 2
+    assert found["bytes_after"] == (tmp_path / "i.fs").stat().st_size
+    assert found["took_s"] > 0
+    assert revisions(image) == 1
+    assert image.read(number_in) == 50
+    assert not {"i.fs.old", "i.fs.pack"} & set(os.listdir(tmp_path))
+    await revise(image, 3)
+    assert image.read(number_in) == 3
+    assert kept.facts()["pack"]["bytes_after"] == found["bytes_after"]
+
+
+async def test_history_younger_than_the_setting_stays(image: LivingImage, tmp_path: Path) -> None:
+    await revise(image, 20)
+    made = keeper(image, tmp_path, history_days=1)
+    await made.pack()
+    assert revisions(image) == 20
+    await made.pack(0)
+    assert revisions(image) == 1
+
+
+async def test_a_pack_leaves_what_the_oldest_open_unit_sees(image: LivingImage, kept: Upkeep) -> None:
+    await revise(image, 10)
+    async with image.unit() as unit:
+        await revise(image, 20)
+        await kept.pack(0)
+        assert number_in(unit.root) == 10  # loaded only now
+        assert revisions(image) == 22  # what the unit sees, the one before it, and all since
+        unit.doom()
+    await kept.pack(0)
+    assert revisions(image) == 1
+    with image.snapshot() as root:
+        await revise(image, 5)
+        await kept.pack(0)
+        assert number_in(root) == 20
+    assert image.oldest_view() is None
+
+
+@pytest.mark.parametrize("days", [0, 2.5])
+def test_the_moment_of_a_pack(days: float) -> None:
+    from persistent.timestamp import TimeStamp
+
+    assert packing.pack_time(days, None, lambda: 1e9) == 1e9 - days * 86400
+    view = TimeStamp(2001, 1, 1, 0, 0, 0.0)
+    assert packing.pack_time(days, view.raw(), lambda: 1e9) == view.timeTime() - packing._MARGIN_S
+    assert packing.pack_time(days, view.raw(), lambda: view.timeTime() - 100) == view.timeTime() - 100 - days * 86400
+
+
+@pytest.mark.parametrize("when", ["copyToPacktime", "pack"])
+async def test_a_full_disk_leaves_the_image_as_it_was(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    await revise(image, 20)
+    synced = packing._Packer._sync
+    calls = []
+
+    def full(self: Any) -> None:
+        calls.append(1)
+        if when == "copyToPacktime" or len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        synced(self)
+
+    monkeypatch.setattr(packing._Packer, "_sync", full)
+    with pytest.raises(ImageError, match="not packed: No space left"):
+        await kept.pack()
+    assert revisions(image) == 20
+    await revise(image, 21)  # nothing holds the commit lock
+    monkeypatch.undo()
+    await kept.pack()
+    assert revisions(image) == 1
+    assert image.read(number_in) == 21
+
+
+async def test_a_stop_ends_a_pack_that_is_under_way(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
+    await revise(image, 20)
+    reached, go = threading.Event(), threading.Event()
+    copied = packing._Packer.copyToPacktime
+
+    def slow(self: Any) -> Any:
+        found = copied(self)
+        reached.set()
+        assert go.wait(WAIT_S)
+        return found
+
+    monkeypatch.setattr(packing._Packer, "copyToPacktime", slow)
+    async with image.unit() as unit:  # there is something after the time of the pack, and so something left to copy
+        await revise(image, 20)
+        packed = asyncio.ensure_future(kept.pack())
+        assert await asyncio.to_thread(reached.wait, WAIT_S)
+        stopped = asyncio.ensure_future(kept.stop())
+        await asyncio.sleep(0)
+        go.set()
+        await stopped
+        with pytest.raises(Busy, match="stops"):
+            await packed
+        unit.doom()
+    with pytest.raises(Busy, match="stopping"):
+        await kept.pack()
+    await revise(image, 3)
+    assert image.read(number_in) == 3
+
+
+async def test_one_at_a_time(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
+    reached, go = threading.Event(), threading.Event()
+
+    def held(*_: Any) -> None:
+        reached.set()
+        assert go.wait(WAIT_S)
+
+    monkeypatch.setattr(packing, "pack", held)
+    first = asyncio.ensure_future(kept.pack())
+    assert await asyncio.to_thread(reached.wait, WAIT_S)
+    for other in (kept.pack, kept.backup, kept.retain):
+        with pytest.raises(Busy, match="a pack is under way"):
+            await other()
+    assert kept.facts()["under_way"] == "pack"
+    first.cancel()  # who asked goes away; the pack goes on
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    with pytest.raises(Busy):
+        await kept.pack()
+    go.set()
+    await kept.stop()
+    assert kept.facts()["under_way"] is None
+
+
+async def test_storages_that_are_no_file_are_refused(tmp_path: Path) -> None:
+    image = await LivingImage.open("memory://")
+    made = keeper(image, tmp_path)
+    for work in (made.pack, made.backup):
+        with pytest.raises(ImageError, match="where its server runs"):
+            await work()
+    assert await made.retain()
+    await image.close()
+
+
+async def test_the_storage_is_not_taken_for_broken_while_a_pack_changes_its_file(image: LivingImage) -> None:
+    store = image.db.storage
+    file = store._file
+    with store._lock:
+        store._file = open(os.devnull)  # noqa: SIM115  closed at once, as by the pack
+        store._file.close()
+        asked = asyncio.ensure_future(asyncio.to_thread(storage.is_broken, image.db))
+        done, _ = await asyncio.wait([asked], timeout=0.2)
+        assert not done
+        store._file = file
+    assert await asked is False
+
+
+KILLED_BETWEEN_THE_RENAMES = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from batos.image import LivingImage
+from batos.image.costs import Meter
+from batos.image.upkeep import Upkeep
+import ZODB.FileStorage.FileStorage as module
+
+def write(root, number):
+    root["lobby"].number = number
+
+class Killing:
+    def __getattr__(self, name):
+        return getattr(os, name)
+    renames = 0
+    def rename(self, *args):
+        self.renames += 1
+        if self.renames == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.rename(*args)
+
+async def main():
+    image = await LivingImage.open("file://" + sys.argv[1])
+    for number in range(20):
+        await image.system(write, number)
+    sys.modules["ZODB.FileStorage.FileStorage"].os = Killing()
+    await Upkeep(image, Meter(image), history_days=0, journal_days=0, backups=Path("."), interval_s=9, first_s=9).pack()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("rename", [1, 2])
+async def test_a_kill_between_the_renames_of_a_pack_loses_nothing(tmp_path: Path, rename: int) -> None:
+    path = tmp_path / "i.fs"
+    command = [sys.executable, "-c", KILLED_BETWEEN_THE_RENAMES, str(path), str(rename)]
+    child = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=60)
+    assert child.returncode == -9, child.stderr
+    assert path.exists() == (rename == 1)
+    assert (tmp_path / "i.fs.pack").exists()
+    image = await LivingImage.open(f"file://{path}")
+    assert image.read(lambda root: root["lobby"].number) == 19
+    assert not (tmp_path / "i.fs.pack").exists()
+    await keeper(image, tmp_path).pack()
+    assert image.read(lambda root: root["lobby"].number) == 19
+    await image.close()
+
+
+# --- backup and restore
+
+
+async def restored(folder: Path, to: Path) -> LivingImage:
+    backup.restore(folder, to)
+    return await LivingImage.open(f"file://{to}")
+
+
+async def test_backups_full_incremental_unchanged_and_restored(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    await revise(image, 5)
+    full = await kept.backup()
+    assert full["kind"] == "full"
+    assert full["total_bytes"] == full["bytes"] == image.db.getSize()
+    assert full["objects"] == len(image.db.storage)
+    assert full["tid"] == image.db.lastTransaction().hex()
+    await revise(image, 9)
+    more = await kept.backup()
+    assert more["kind"] == "incremental"
+    assert more["bytes"] == image.db.getSize() - full["total_bytes"]
+    assert (await kept.backup())["kind"] == "unchanged"
+    assert (await kept.backup(full=True))["kind"] == "full"
+    await kept.pack()
+    await revise(image, 11)
+    assert (await kept.backup())["kind"] == "full"  # the beginning of the file is another now
+    again = await restored(tmp_path / "backups", tmp_path / "new" / "i.fs")
+    assert again.read(number_in) == 11
+    await again.close()
+    assert not [name for name in os.listdir(tmp_path / "backups") if name.startswith(".")]
+
+
+async def test_a_backup_goes_where_it_is_told_and_into_folders_with_blanks(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    await revise(image, 5)
+    folder = tmp_path / "my own backups"
+    assert (await kept.backup(str(folder)))["folder"] == str(folder)
+    await revise(image, 6)
+    assert (await kept.backup(str(folder)))["kind"] == "incremental"
+    assert (await kept.backup("weekly"))["folder"] == str(tmp_path / "backups" / "weekly")
+    moved = folder.rename(tmp_path / "moved")
+    again = await restored(moved, tmp_path / "new.fs")
+    assert again.read(number_in) == 6
+    await again.close()
+
+
+async def test_a_backup_that_cannot_be_written_or_proved_leaves_nothing(
+    image: LivingImage, kept: Upkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ImageError, match="no backup in"):
+        await kept.backup(str(tmp_path / "file"))
+    await revise(image, 2)
+    await kept.backup()
+    before = {file.name: file.read_bytes() for file in (tmp_path / "backups").iterdir()}
+    await revise(image, 3)
+    monkeypatch.setattr(backup, "_begins_with", lambda image, copy: False)
+    with pytest.raises(ImageError, match="differs from the image"):
+        await kept.backup()
+    assert {file.name: file.read_bytes() for file in (tmp_path / "backups").iterdir()} == before
+    monkeypatch.undo()
+    assert (await kept.backup())["kind"] == "incremental"
+
+
+async def test_a_damaged_method_is_named(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    def spoil(root: Any) -> None:
+        root["lobby"].good_, root["lobby"].bad_ = Method("good_", "def good_(self): pass"), Method("bad_", "def bad_(self): pass")
+        root["lobby"].bad_.source = "def bad_(self): return 1"
+        root["lobby"].worse_ = Method("worse_", "def worse_(self): pass")
+        del root["lobby"].worse_.digest
+
+    await image.system(spoil)
+    found = await kept.backup()
+    assert found["methods"] == 3
+    named = sorted(found["damaged"])
+    assert len(named) == 2
+    assert named[0].startswith("(oid:")
+    assert named[1].startswith("bad_ (oid:")
+    assert backup.restore(tmp_path / "backups", tmp_path / "new.fs")["damaged"] == found["damaged"]
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (flip, "checksum"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-100]), "bytes, should be"),
+        (lambda file: file.unlink(), "No files in repository"),
+        (lambda file: file.with_suffix(".dat").unlink(), "No such file"),
+        (lambda file: file.with_suffix(".dat").write_text(""), "does not name"),
+    ],
+)
+async def test_a_bad_backup_is_refused_and_leaves_no_image(
+    image: LivingImage, kept: Upkeep, tmp_path: Path, harm: Callable[[Path], object], says: str
+) -> None:
+    await revise(image, 5)
+    found = await kept.backup()
+    harm(tmp_path / "backups" / found["file"])
+    with pytest.raises(ImageError, match=says):
+        backup.restore(tmp_path / "backups", tmp_path / "new" / "i.fs")
+    assert os.listdir(tmp_path / "new") == []
+
+
+@pytest.mark.parametrize("taken", ["new.fs", "new.fs.old"])
+async def test_a_restore_overwrites_nothing(image: LivingImage, kept: Upkeep, tmp_path: Path, taken: str) -> None:
+    await kept.backup()
+    (tmp_path / taken).write_text("mine")
+    with pytest.raises(ImageError, match="overwrites nothing"):
+        backup.restore(tmp_path / "backups", tmp_path / "new.fs")
+    assert (tmp_path / taken).read_text() == "mine"
+    with pytest.raises(ImageError, match="no folder"):
+        backup.restore(tmp_path / "nowhere", tmp_path / "other.fs")
+
+
+# --- under load
+
+
+async def test_nothing_is_lost_while_100_commits_a_second_go_on(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    acknowledged: list[str] = []
+    done = asyncio.Event()
+
+    async def accept() -> None:
+        begun = time.monotonic()
+        while not done.is_set():
+            id = f"m{len(acknowledged)}"
+            await image.system(ledger.accept, id, "brief " * 20, {}, False)
+            async with image.unit() as unit:
+                ledger.complete(ledger.mission_of(unit.root, id), {"text": id}, None)
+            acknowledged.append(id)
+            await asyncio.sleep(max(0.0, begun + len(acknowledged) * 0.02 - time.monotonic()))  # two commits each
+
+    def many(root: Any) -> None:
+        root["lobby"].many = [UvmObject(number=n) for n in range(5000)]
+
+    await image.system(many)
+    for n in range(3):
+        await image.system(lambda root, n=n: [setattr(o, "text", f"{n}" * 100) for o in root["lobby"].many] and None)
+    writer = asyncio.ensure_future(accept())
+    at_backup: list[int] = []
+    packed: list[dict[str, Any]] = []
+    for _ in range(3):
+        at_backup.append(len(acknowledged))
+        await kept.backup()
+        packed.append(await kept.pack())
+    assert packed[0]["bytes_after"] < packed[0]["bytes_before"]
+    await kept.backup()
+    done.set()
+    await writer
+    assert len(acknowledged) > 20
+    again = await restored(tmp_path / "backups", tmp_path / "new.fs")
+    assert again.read(ledger.counts)["accepted"] >= at_backup[-1]
+    await again.close()
+    await kept.stop()
+    await image.close()
+    reopened = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    states = reopened.read(lambda root: {m.id: (m.state, m.result) for m in ledger.newest_first(root)})
+    assert set(states) == set(acknowledged)
+    assert all(state == "COMPLETE" and f'"{id}"' in result for id, (state, result) in states.items())
+    await reopened.close()
+
+
+# --- retention and costs
+
+
+def inference(model: str = "model", text: str = "a text") -> Inference:
+    return Inference(os.urandom(16), 0, text, model, "d", 10, 5, 0.5, 100.0, "stop", journal.now(), b"")
+
+
+async def ended(image: LivingImage, id: str, *models: str) -> None:
+    await image.system(ledger.accept, id, "b", {}, False)
+    for model in models:
+        await image.system(journal.add, id, inference(model, "secret " * 20))
+    await image.system(lambda root: ledger.complete(ledger.mission_of(root, id), {"text": id}, None))
+
+
+async def test_old_journals_lose_their_texts_and_keep_their_cost(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    await ended(image, "m1", "a", "b", "a")
+    await ended(image, "m2", "b")
+    await ended(image, "m3")
+    before = image.read(costs.total)
+    assert await retention.retain(image, 1) == {"missions": 0, "dropped": 0}
+    found = await kept.retain()
+    assert (found["missions"], found["dropped"]) == (3, 2)
+    assert image.read(costs.total) == before == [journal.Spent("a", 2, 20, 10, 200.0), journal.Spent("b", 2, 20, 10, 200.0)]
+    assert image.read(journal.load, "m1") == []
+    assert (await kept.retain())["missions"] == 0
+    assert b"secret" in (tmp_path / "i.fs").read_bytes()
+    await kept.pack()
+    assert b"secret" not in (tmp_path / "i.fs").read_bytes()
+
+
+async def test_what_has_not_ended_holds_up_retention_until_it_has(image: LivingImage, kept: Upkeep) -> None:
+    await ended(image, "m1", "a")
+    await image.system(ledger.accept, "m2", "b", {}, False)
+    await image.system(journal.add, "m2", inference())
+    await ended(image, "m3", "a")
+    assert (await kept.retain())["missions"] == 1
+    await image.system(ledger.fail, "m2", {"code": "failed", "message": ""}, {}, True)
+    assert (await kept.retain())["missions"] == 2
+    assert image.read(journal.load, "m2") == []
+
+
+async def many_missions(image: LivingImage, count: int) -> None:
+    def put(root: Any) -> None:
+        first = ledger.counts(root)["accepted"]
+        for i in range(first, first + count):
+            ledger.accept(root, f"m{i}", "b", {}, False)
+            journal.add(root, f"m{i}", inference(f"model {i % 3}"))
+            ledger.complete(ledger.mission_of(root, f"m{i}"), {"text": ""}, None)
+
+    await image.system(put)
+
+
+async def test_missions_are_found_by_number(image: LivingImage) -> None:
+    await many_missions(image, 600)
+    for after, count in ((0, 256), (256, 256), (512, 256), (100, 3), (255, 2), (599, 5), (600, 9), (0, 1000)):
+        found = image.read(lambda root, a=after, c=count: [m.number for m in ledger.numbered(root, a, c)])
+        assert found == list(range(after + 1, min(after + count, 600) + 1))
+
+
+async def test_an_image_of_an_earlier_version_gets_the_indexes_it_lacks(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    await many_missions(image, 300)
+
+    def strip(root: Any) -> None:
+        del root["ledger"].milestones, root["ledger"].costs
+
+    await image.system(strip)
+    await image.close()
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    assert image.read(lambda root: list(root["ledger"].milestones)) == [256]
+    assert sum(row.inferences for row in image.read(costs.total)) == 300
+    await image.close()
+
+
+async def test_retention_is_bounded_and_goes_on_where_it_stopped(image: LivingImage) -> None:
+    await many_missions(image, 700)
+    assert (await retention.retain(image, 0, limit=256))["missions"] == 256
+    assert image.read(lambda root: root["ledger"].costs.retained) == 256
+    assert (await retention.retain(image, 0))["dropped"] == 444
+    assert sum(row.inferences for row in image.read(costs.total)) == 700
+
+
+async def test_costs_are_exact_over_folds_restarts_and_retention(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    await many_missions(image, 300)
+    meter = Meter(image)
+    meter.begin()
+    meter.add(inference("model 0"))  # paid while the earlier ones are being read
+    assert meter.facts()["counting"]
+    await meter.ready()
+    assert meter.facts()["inferences"] == 301
+    assert meter.facts()["by_model"]["model 0"] == {"inferences": 101, "prompt_tokens": 1010, "answer_tokens": 505, "model_s": 10.1}
+    assert "counting" not in meter.facts()
+    assert await meter.fold() == 256
+    assert await meter.fold() == 0
+    await retention.retain(image, 0)
+    await image.close()
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    assert image.read(lambda root: root["ledger"].costs.until) == 256
+    await many_missions(image, 300)
+    meter = Meter(image)
+    meter.begin()
+    await meter.ready()
+    assert meter.facts()["inferences"] == 600
+    assert await meter.fold() == 512
+    await meter.stop()
+    await image.close()
+
+
+async def test_upkeep_runs_by_itself(image: LivingImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "FOLD_S", 0.01)
+    await ended(image, "m1", "a")
+    await revise(image, 20)
+    made = keeper(image, tmp_path, interval_s=0.05, first_s=0.05)
+    running = asyncio.ensure_future(made.run())
+    async with asyncio.timeout(WAIT_S):
+        while "pack" not in made.facts():
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait([running])
+    await made.stop()
+    assert made.facts()["retention"]["dropped"] == 1
+    assert revisions(image) == 1
