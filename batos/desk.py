@@ -171,6 +171,8 @@ class Desk:
     def _status(self, id: str) -> Reply:
         record = self._record(id)
         facts = {name: record[name] for name in ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")}
+        if record["result"] and not facts["persona"]:
+            facts["persona"] = str(record["result"].get("persona") or "").lower() or None
         live = {} if record["state"] in ledger.FINAL else self._scheduler.live(id)
         return {"type": "status", "id": id, "state": record["state"], **facts, **live, **_outcome(record)}
 

@@ -41,6 +41,7 @@ from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.mind.thinking import Thinking
+from batos.wire import endpoints
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
@@ -88,6 +89,9 @@ class Kernel:
 
     async def _start(self, inference: Inference | None, listen: bool) -> None:
         settings = self.settings
+        if listen:
+            for endpoint in settings.listen:
+                endpoints.normalised(endpoint)  # refused before an image is made and an Ollama started
         codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
         self.router, self.events = Router(codex), Events()
         self.image = await LivingImage.open(
@@ -304,7 +308,8 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(number, lambda: kernel.scheduler.hurry() if kernel is not None and stopping.is_set() else stopping.set())
+    kernel: Kernel | None = None
     starting = asyncio.create_task(Kernel.start(settings))
     stop_asked = asyncio.create_task(stopping.wait())
     await asyncio.wait([starting, stop_asked], return_when=asyncio.FIRST_COMPLETED)

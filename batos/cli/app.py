@@ -129,6 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the reader of a pipe went away; keep the interpreter's last flush from complaining about it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except Exception as e:  # a fault of ours: named as one, with a code, and without pages of source
+        Output("--json" in words).error(BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it"))
+        return BatosError.exit_code
     return 0
 
 

@@ -76,7 +76,7 @@ def send_to(
 
     async def submit(client: Client) -> Accepted:
         try:
-            return await client.send(target, selector, *values, id=id, deadline_s=deadline, priority=priority, **named)
+            return await client.send_message(target, selector, values, named, id=id, deadline_s=deadline, priority=priority)
         except UnknownTarget as e:
             raise with_nearest(e, target) from None
 
@@ -224,7 +224,7 @@ def value_of(word: str) -> Any:
     """An argument of a message: the JSON value it is, else the word itself."""
     try:
         return json.loads(word)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # a number of too many digits, or nested too deep, too
         return word
 
 

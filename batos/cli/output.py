@@ -110,7 +110,8 @@ class Output:
         if self.as_json:
             self.document({"type": "error", **error.to_wire()})
             return
-        line = Text(f"{clean(error.code)}: ", style="bold red")
+        code = str(error.context.get("code", error.code))  # of a mission that FAILED: what it failed of
+        line = Text(f"{clean(code)}: ", style="bold red")
         self.errors.print(line.append(clean(error.message), style="not bold default"))
 
 

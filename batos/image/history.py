@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 from typing import Any
@@ -12,11 +13,13 @@ from persistent import Persistent
 from persistent.timestamp import TimeStamp
 from ZODB.POSException import POSKeyError, Unsupported
 
-from batos.errors import ImageError, UnknownTarget
+from batos.errors import ImageError, MessageTooLarge, UnknownTarget
 from batos.image.ledger import ledger_of
 from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, SlotSet, UvmObject
 
 _OID = re.compile(r"(?:oid:|0x)([0-9a-fA-F]{1,16})\Z")
+WHOLE_BYTES = 512 * 1024  # of a result as JSON: half of the largest message
+_NESTING = 60  # levels more than a value that is only shown
 _TEXT = 2000  # characters of one value that `plain` shows
 
 
@@ -86,25 +89,40 @@ def oid_of(obj: Persistent) -> str | None:
     return f"oid:{int.from_bytes(obj._p_oid, 'big'):x}" if obj._p_oid else None
 
 
-def plain(value: Any, depth: int = 0) -> Any:
-    """A value for the wire: JSON types; other objects as `{"oid": …}`, never followed."""
+def whole(value: Any) -> Any:
+    """As `plain`, but with nothing cut off: for results, which are kept.
+
+    :raises MessageTooLarge: for a value of more than `WHOLE_BYTES` as JSON, or nested too deep.
+    """
+    try:
+        shown = plain(value, -_NESTING, text=WHOLE_BYTES)
+        size = len(json.dumps(shown))
+    except RecursionError:
+        raise MessageTooLarge("the answer is nested too deep to be a result") from None
+    if size > WHOLE_BYTES:
+        raise MessageTooLarge(f"the answer takes {size} bytes; a result takes at most {WHOLE_BYTES}")
+    return shown
+
+
+def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
+    """A value for the wire: JSON types; other objects as `{"oid": …}`, never followed. Long texts and deep values are cut."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else repr(value)  # JSON has no infinity and no NaN
     if isinstance(value, str):
-        return value if len(value) <= _TEXT else value[:_TEXT] + "…"
+        return value if len(value) <= text else value[:text] + "…"
     if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value[:_TEXT]).decode("ascii")}
+        return {"base64": base64.b64encode(value[:text]).decode("ascii")}
     if isinstance(value, Primitive | Intent):
         return {type(value).__name__.lower(): value.text}
     if isinstance(value, Method):
         return {"method": value.selector, "version": value.version, "source": value.source, "oid": oid_of(value)}
     if depth < 4:
         if isinstance(value, SlotDict | dict):
-            return {str(key): plain(item, depth + 1) for key, item in value.items()}
+            return {str(key): plain(item, depth + 1, text=text) for key, item in value.items()}
         if isinstance(value, list | tuple | set | frozenset | SlotList | SlotSet):
-            return [plain(item, depth + 1) for item in value]
+            return [plain(item, depth + 1, text=text) for item in value]
     if isinstance(value, Persistent):
         return {"oid": oid_of(value), "class": type(value).__name__}
     return repr(value)[:_TEXT]

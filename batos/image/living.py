@@ -57,7 +57,7 @@ class LivingImage:
             raise
         image = cls(uri, db, committer)
         try:
-            new = await image.system(genesis.awaken, tuple(steps))
+            new = await image.system(genesis.awaken, tuple(steps), mission="genesis")
             path = file_path(uri)
             if new and path:
                 await asyncio.to_thread(sync_to_disk, path)

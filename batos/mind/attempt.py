@@ -90,7 +90,7 @@ class Attempts:
             message = json.loads(mission.message)
             target = history.resolve(unit.root, message["target"])
             value = await send(target, message["selector"], *message["args"], **message["kwargs"])
-            shown = history.plain(value)
+            shown = history.whole(value)
             return {
                 "text": value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False),
                 "value": shown,

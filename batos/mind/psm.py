@@ -6,7 +6,7 @@ can be changed there; a transition is a change of the pointer.
 
 from __future__ import annotations
 
-from batos.errors import BatosError, MissionFailed
+from batos.errors import BatosError, InvalidInput, MissionFailed
 from batos.image.genesis import add_missing
 from batos.mind.router import Route
 from batos.mind.states import STATES
@@ -20,7 +20,7 @@ INITIAL, FAILED = "IDLE", "FAILED"
 async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
     """A persona's way of answering a brief when it is sent the message: a cycle inside the current transaction."""
     if not (isinstance(brief, str) and brief.strip()):
-        raise TypeError("synthesize_response_for_ takes a brief: a text that is not blank")
+        raise InvalidInput("synthesize_response_for_ takes a brief: a text that is not blank")
     attempt = current()
     await run_cycle(new_cycle(persona, brief, Route(str(persona.name).lower(), "was sent the message", {})), attempt)
     return attempt.answer

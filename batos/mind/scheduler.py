@@ -53,6 +53,8 @@ class Scheduler:
         self._reserved = self._accepting = 0
         self._stopping = False
         self._quiet = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._expiring: set[asyncio.Task[bool]] = set()
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
 
     # --- coming in
@@ -105,7 +107,30 @@ class Scheduler:
         if begun:  # the daemon began to stop meanwhile
             await self._image.system(ledger.uncount_attempt, record["id"], mission=record["id"])
 
+    def _expire(self, record: Record) -> None:
+        if self._stopping:
+            return  # its time is looked at again at the next start
+        for i, (_, queued) in enumerate(self._queue):
+            if queued is record:
+                del self._queue[i]
+                heapq.heapify(self._queue)
+                late = DeadlineExceeded(f"mission {record['id']!r} was not begun in time; it asked for {record['deadline_s']} s")
+                task = asyncio.create_task(self._fail(record, self._thinking(record), late, final=True))
+                self._expiring.add(task)
+                task.add_done_callback(self._expired)
+                return
+
+    def _expired(self, task: asyncio.Task[bool]) -> None:
+        self._expiring.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("mission_left_for_the_next_start", error=repr(failure))
+        if not self._running:
+            self._quiet.set()
+
     def _push(self, record: Record) -> None:
+        if record["deadline_s"] is not None:
+            left = record["accepted"] + record["deadline_s"] - time.time()
+            asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
         heapq.heappush(self._queue, ((record["origin"] == "system", -record["priority"], record["number"]), record))
 
     def _dispatch(self) -> None:
@@ -173,8 +198,8 @@ class Scheduler:
             again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
             if await self._fail(record, attempt, error, final=not again):
                 return
+            attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             await asyncio.sleep(settings.retry_backoff_s * 2 ** (record["attempts"] - 1))
-            attempt.restart(gated=False)
 
     @contextlib.asynccontextmanager
     async def _deadline(self, record: Record) -> AsyncIterator[None]:
@@ -231,14 +256,14 @@ class Scheduler:
         """What only the running daemon knows of a mission: its state of thought, persona, place in the queue."""
         attempt = self._live.get(id)
         if attempt is not None:
-            return {"state": attempt.state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
+            return {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
         own = next((key for key, record in self._queue if record["id"] == id), None)
         return {"running": False} if own is None else {"running": False, "place": 1 + sum(key < own for key, _ in self._queue)}
 
     def state(self, id: str) -> str | None:
         """The state of thought of a mission under way."""
         attempt = self._live.get(id)
-        return None if attempt is None else attempt.state
+        return None if attempt is None else attempt.live_state
 
     def facts(self) -> Record:
         """What `info` says of missions."""
@@ -278,12 +303,20 @@ class Scheduler:
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
             await self._fail(attempt.mission, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
 
+    def hurry(self) -> None:
+        """Cut short the grace that `stop` gives to missions under way."""
+        self._hurry.set()
+
     async def stop(self, grace_s: float) -> None:
         """Let what is under way end within `grace_s`; the rest waits for the next start."""
         self._stopping = True
         tasks = list(self._running.values())
         if tasks:
-            await asyncio.wait(tasks, timeout=grace_s)
+            log.info("stopping", missions=len(tasks), grace_s=grace_s, hint="a second signal stops at once; no mission is lost")
+            hurried = asyncio.create_task(self._hurry.wait())
+            waiting: set[asyncio.Future[Any]] = {asyncio.gather(*tasks, return_exceptions=True), hurried}
+            await asyncio.wait(waiting, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+            hurried.cancel()
         for task in self._running.values():
             task.cancel()
         for task in list(self._running.values()):

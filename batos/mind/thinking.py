@@ -84,12 +84,18 @@ class Thinking:
         self._begun.recall()
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
 
+    @property
+    def live_state(self) -> str:
+        """The state as it is told while the mission is not final: a cycle that FAILED may be followed by another."""
+        return self.reached if self.state in ("COMPLETE", "FAILED") else self.state
+
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew, from the journal."""
         self._asked.clear()
         self.used.clear()
         self.replayed = 0
         self.gated = gated
+        self.state = self.reached = "IDLE"
         if not gated:
             self._failed.clear()
 

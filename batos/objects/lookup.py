@@ -25,7 +25,15 @@ def parents_of(obj: UvmObject) -> tuple[UvmObject, ...]:
         if name[-1:] == "*":
             value = slots[name]
             found += value if type(value) is tuple else (value,)
+    for parent in found:
+        if not hasattr(type(parent), "_p_activate"):
+            raise _no_parent(obj, parent)
     return found
+
+
+def _no_parent(obj: UvmObject, parent: object) -> TypeError:
+    # No AttributeError, which would make `hasattr` say that all is well.
+    return TypeError(f"a parent slot of {obj!r} holds a {type(parent).__name__}; it holds a UvmObject or a tuple of them")
 
 
 def lookup_order(obj: UvmObject) -> list[UvmObject]:
@@ -73,7 +81,10 @@ def inherited(obj: UvmObject, name: str) -> Any:
             parent = parent[0] if len(parent) == 1 else MISSING
         if parent is MISSING:
             break
-        slots = parent.__dict__
+        try:
+            slots = parent.__dict__
+        except AttributeError:
+            raise _no_parent(current, parent) from None
         if not slots:
             parent._p_activate()
         value = slots.get(name, MISSING)

@@ -17,7 +17,7 @@ import itertools
 import json
 import math
 import uuid
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -106,22 +106,40 @@ class Client:
         :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
         """
-        mission = id or str(uuid.uuid4())
+        mission = str(uuid.uuid4()) if id is None else id
         return await self._accept("submit", id=mission, brief=brief, persona=persona, deadline_s=deadline_s, priority=priority)
 
     async def send(
         self,
         target: str,
         selector: str,
+        /,
         *args: Any,
         id: str | None = None,
         deadline_s: float | None = None,
         priority: int | None = None,
         **kwargs: Any,
     ) -> Accepted:
-        """Send a message to the object `target` (path or oid): a mission, whose result holds the answer. Errors as of `submit`."""
-        mission = id or str(uuid.uuid4())
-        message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": kwargs}
+        """Send a message to the object `target` (path or oid): a mission, whose result holds the answer. Errors as of `submit`.
+
+        Keyword arguments of the message that are named as options of this method go through `send_message`.
+        """
+        return await self.send_message(target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority)
+
+    async def send_message(
+        self,
+        target: str,
+        selector: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        deadline_s: float | None = None,
+        priority: int | None = None,
+    ) -> Accepted:
+        """As `send`, with the arguments of the message as a sequence and a mapping: any name may be a keyword."""
+        mission = str(uuid.uuid4()) if id is None else id
+        message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
         return await self._accept("send", id=mission, **message, deadline_s=deadline_s, priority=priority)
 
     async def status(self, id: str) -> dict[str, Any]:

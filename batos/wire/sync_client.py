@@ -54,6 +54,7 @@ class SyncClient:
         self,
         target: str,
         selector: str,
+        /,
         *args: Any,
         id: str | None = None,
         deadline_s: float | None = None,

@@ -451,3 +451,18 @@ def test_printing_needs_no_unicode() -> None:
         done = run_batos("result", "m1", "--connect", scripted.endpoint, env=env)
     assert done.returncode == 0
     assert done.stdout.startswith(b"K")
+
+
+def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(*args: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("batos.cli.objects.ask", broken)
+    assert main(["info"]) == 4
+    assert capsys.readouterr().err.startswith("internal: ZeroDivisionError: by zero")
+
+
+def test_any_name_may_be_a_keyword_of_a_message_and_any_word_an_argument() -> None:
+    assert value_of("9" * 5000) == "9" * 5000
+    assert value_of("[" * 100_000) == "[" * 100_000
+    assert value_of('{"a": 1}') == {"a": 1}

@@ -81,11 +81,12 @@ async def test_a_failed_message_is_recorded_with_target_and_selector(tmp_path: P
 
 
 async def test_a_fault_is_recorded_with_its_own_class(tmp_path: Path) -> None:
-    message = {"target": "robin", "selector": "name", "args": [1], "kwargs": {}}
-    async with mind(tmp_path, FakeInference()) as kernel:
-        await (await submit(kernel, "m1", "send robin name", message=json.dumps(message))).end()
+    inference = FakeInference()
+    inference.say = lambda request: str(1 / 0)
+    async with mind(tmp_path, inference) as kernel:
+        await (await submit(kernel, "m1")).end()
         (row,) = kernel.image.read(ledger.failures)
-        assert (row["error"]["code"], row["context"]["class"]) == ("internal", "TypeError")
+        assert (row["error"]["code"], row["context"]["class"]) == ("internal", "ZeroDivisionError")
 
 
 async def test_a_failed_inference_is_found_by_its_cause(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def test_revisions_name_their_missions_newest_first(image: LivingImage) ->
             unit.root["lobby"].robin.n = i
             unit.note(f"m{i}", f"note {i}")
     found = history.revisions(image.db, oid, 10)
-    assert [(r["mission"], r["note"]) for r in found] == [("m2", "note 2"), ("m1", "note 1"), ("m0", "note 0"), ("", "")]
+    assert [(r["mission"], r["note"]) for r in found] == [("m2", "note 2"), ("m1", "note 1"), ("m0", "note 0"), ("genesis", "")]
     assert [r["time"] for r in found] == sorted((r["time"] for r in found), reverse=True)
     assert len(history.revisions(image.db, oid, 2)) == 2
     with image.snapshot(at=bytes.fromhex(found[1]["tid"])) as root:

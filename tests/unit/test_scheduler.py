@@ -720,3 +720,47 @@ async def test_a_time_out_inside_a_thought_is_not_the_deadline(tmp_path: Path) -
         end = await (await submit(kernel, "m1", deadline_s=60)).end()
         assert end["error"]["code"] == "internal"
         assert "TimeoutError" in end["error"]["message"]
+
+
+async def test_a_deadline_passes_while_the_mission_waits(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, shutdown_s=0.1) as kernel:
+        await submit(kernel, "first")
+        await inference.came(1)
+        late = await submit(kernel, "late", deadline_s=0.05)
+        end = await late.end()  # the first one still runs
+        assert end["error"]["code"] == "deadline"
+        assert kernel.scheduler.live("first")["running"]
+        record = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "late")))
+        assert (record["state"], record["attempts"]) == ("FAILED", 0)
+
+
+async def test_a_mission_that_is_tried_again_is_never_told_to_have_failed(tmp_path: Path) -> None:
+    inference = FakeInference()
+    failures = [InferenceFailed("away", cause="unreachable")]
+    inference.fail_when = lambda request: failures.pop() if failures else None
+    async with mind(tmp_path, inference, retry_backoff_s=0.2) as kernel:
+        heard = await submit(kernel, "m")
+        told = set()
+        kernel.events.watch("m", lambda event: told.add(kernel.scheduler.state("m")) if event["type"] == "state" else None)
+        while not kernel.image.read(lambda root: len(root["ledger"].failures)):
+            await kernel.image.system(lambda root: None)
+        told.add(kernel.scheduler.state("m"))
+        assert (await heard.end())["result"]["text"]
+        assert not {"FAILED", "COMPLETE"} & told
+
+
+async def test_a_second_signal_cuts_the_grace_short(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, shutdown_s=600) as kernel:
+        await submit(kernel, "m")
+        await inference.came(1)
+        stopping = asyncio.create_task(kernel.scheduler.stop(600))
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        kernel.scheduler.hurry()
+        async with asyncio.timeout(WAIT_S):
+            await stopping
+        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m")))["state"] == "ACCEPTED"
