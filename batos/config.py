@@ -44,6 +44,15 @@ class Settings(BaseModel):
     conflict_retries: int = Field(8, ge=1, le=100, description="replays of a cycle whose commit met a conflict")
     facets_limit: int = Field(3, ge=1, le=16, description="facets that one cycle delegates to")
 
+    cycle_depth: int = Field(2, ge=1, le=8, description="cycles inside cycles: 1 lets one persona think alone")
+    voices_limit: int = Field(3, ge=1, le=8, description="personas that one brief is shared out to")
+    mission_inferences: int = Field(64, ge=1, le=10_000, description="inferences that one attempt at a mission may ask for")
+    critic: Literal["on", "off"] = Field("off", description="whether ALFRED judges an answer too, after the gate's own checks")
+    context_missions: int = Field(6, ge=0, le=100, description="earlier missions of a conversation that a follow-up sees")
+    context_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of them, the newest first")
+
+    token_batch_s: float = Field(0.05, gt=0, le=10, description="time over which pieces of an answer are gathered into one event")
+
     # --- inference
     ollama_host: str = Field("", description="address of an Ollama; empty: OLLAMA_HOST, else the default port, else a child of the daemon")
     ollama_start_s: float = Field(60, gt=0, le=600, description="time for a started Ollama to answer")

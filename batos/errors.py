@@ -19,6 +19,7 @@
     │   ├── DeadlineExceeded       its time was up
     │   ├── AttemptsExhausted      too many attempts, restarts counted
     │   ├── Conflicted             its commit met more conflicts than the limit allows
+    │   ├── BudgetSpent            more inferences, or cycles inside cycles, than the limits allow
     │   └── QualityRefused         nothing fit to be an answer came out
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
     ├── ProvisioningFailed         a model could be neither found, pulled nor created
@@ -147,6 +148,12 @@ class Conflicted(MissionFailed):
 
     code = "conflict"
     retryable = True
+
+
+class BudgetSpent(MissionFailed):
+    """A mission asked for more inferences, or went deeper into cycles of cycles, than its limit allows."""
+
+    code = "budget_spent"
 
 
 class QualityRefused(MissionFailed):

@@ -36,6 +36,7 @@ from batos.image.upkeep import Upkeep
 from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
+from batos.mind.fractal import shares
 from batos.mind.incarnation import incarnate
 from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
@@ -180,6 +181,7 @@ class Kernel:
             "settings": settings,
             "models": profile.model_of,
             "options": {**profile.options, **{name: value for name, value in own.items() if value}},
+            "share_out": lambda brief: shares(brief, lambda sentence: router.route(sentence).scores, settings.voices_limit),
             "route": lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
         }
 

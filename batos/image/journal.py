@@ -41,6 +41,8 @@ class Inference(NamedTuple):
     at: float
     parts: bytes = b""
     """A short checksum of each of `PARTS`: it tells a replay what changed, where the key only tells that something did."""
+    label: str = ""
+    """Who asked: the cycle's number, its state, its persona and the part of it, parted by spaces, `-` for none."""
 
 
 class JournalEntry(Persistent):

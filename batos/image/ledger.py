@@ -31,6 +31,7 @@ MILESTONE = 256
 
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
+    "context": None, "schema": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
@@ -114,7 +115,7 @@ def add_missing_indexes(root: Any) -> None:
 def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool) -> tuple[bool, dict[str, Any]]:
     """Accept a mission, or find that it was accepted before.
 
-    :param options: slots that differ from the prototype's: persona, priority, deadline_s, origin, message.
+    :param options: slots that differ from the prototype's: persona, priority, deadline_s, origin, message, context, schema (as JSON).
     :param begin: count its first attempt too, because it starts at once.
     :returns: whether it is new, and its record (`describe`).
     :raises MissionIdTaken: if the id names a mission with another brief.
@@ -220,6 +221,7 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     plain = {name: own[name] if name in own else getattr(prototype, name) for name in _DESCRIBED}
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
+    plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
     return plain
 
 

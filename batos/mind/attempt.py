@@ -18,6 +18,7 @@ from batos.errors import Conflicted
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
+from batos.mind import conversation
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.thinking import NeedInference, Thinking, thinking
@@ -97,9 +98,13 @@ class Attempts:
                 "persona": attempt.persona or None,
             }, None
         route = attempt.route(attempt.mission)
+        limits = attempt.settings
+        attempt.conversation = conversation.told(unit.root, mission, missions=limits.context_missions, chars=limits.context_chars)
         persona = unit.root["lobby"]._slots[route.persona]
         cycle = new_cycle(persona, mission.brief, route)
         await run_cycle(cycle, attempt)
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
-        del cycle._slots["facets"]  # the plan names them, the persona holds their intents
-        return {"text": attempt.answer, "value": None, **facts}, cycle
+        if cycle.silent:
+            facts["silent"] = [name for name, _ in cycle.silent]
+        # The answer is the mission's: its result has it, the record of the thought need not have it again.
+        return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -41,3 +42,28 @@ class Events:
         """Tell the watchers."""
         for watcher in (*self._watchers.get(mission, ()), *self._everything):
             watcher(event)
+
+
+class TextBatch:
+    """Gathers the pieces of a text as they come, and passes on what came within `every_s` seconds as one, with their number."""
+
+    def __init__(self, tell: Callable[[str, int], None], every_s: float) -> None:
+        self._tell, self._every_s = tell, every_s
+        self._pieces: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, piece: str) -> None:
+        """Hear a piece."""
+        self._pieces.append(piece)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._every_s, self.flush)
+
+    def flush(self) -> None:
+        """Pass on what is there; to be called when the text has ended, however it ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pieces:
+            text, count = "".join(self._pieces), len(self._pieces)
+            self._pieces.clear()
+            self._tell(text, count)

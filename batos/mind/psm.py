@@ -6,24 +6,32 @@ can be changed there; a transition is a change of the pointer.
 
 from __future__ import annotations
 
-from batos.errors import BatosError, InvalidInput, MissionFailed
+import contextvars
+
+from batos.errors import BatosError, BudgetSpent, InvalidInput, MissionFailed
 from batos.image.genesis import add_missing
 from batos.mind.router import Route
-from batos.mind.states import STATES
+from batos.mind.states import STATES, by, depth_of, lobby_of
 from batos.mind.thinking import Thinking, current
 from batos.objects import Primitive, UvmObject
 
 INITIAL, FAILED = "IDLE", "FAILED"
+_inside: contextvars.ContextVar[UvmObject | None] = contextvars.ContextVar("batos_cycle", default=None)
 
 
 @Primitive.register
 async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
-    """A persona's way of answering a brief when it is sent the message: a cycle inside the current transaction."""
+    """A persona's way of answering a brief when it is sent the message: a cycle inside the current transaction, and inside
+    the cycle that sent it, if one did."""
     if not (isinstance(brief, str) and brief.strip()):
         raise InvalidInput("synthesize_response_for_ takes a brief: a text that is not blank")
-    attempt = current()
-    await run_cycle(new_cycle(persona, brief, Route(str(persona.name).lower(), "was sent the message", {})), attempt)
-    return attempt.answer
+    attempt, outer = current(), _inside.get()
+    cycle = new_cycle(persona, brief, Route(str(persona.name).lower(), "was sent the message", {}))
+    cycle.number = attempt.number("" if outer is None else str(outer.number))
+    if outer is not None:
+        outer.cycles = (*outer.cycles, cycle)
+    await run_cycle(cycle, attempt)
+    return str(cycle._slots.pop("answer"))  # whoever asked has it: an outer cycle among its voices, a mission as its result
 
 
 def install(lobby: UvmObject) -> None:
@@ -33,6 +41,7 @@ def install(lobby: UvmObject) -> None:
         lobby.traits,
         cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
     )
+    add_missing(lobby.traits.cycle, number="1", parts=(), cycles=(), silent=())  # what a cycle has that no state of its says otherwise
     add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_))
     add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))
     for name, slots in STATES.items():
@@ -42,19 +51,31 @@ def install(lobby: UvmObject) -> None:
 
 
 def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:
-    """A cycle of `persona` about `brief`, in its first state."""
-    lobby = _lobby(persona)
+    """A cycle of `persona` about `brief`, in its first state; the first of its mission."""
+    lobby = lobby_of(persona)
     # The state is the first parent: what it says goes before what all cycles have in common.
     parents = {"state*": getattr(lobby.psm, INITIAL), "parent*": lobby.traits.cycle}
     return UvmObject(**parents, persona=persona, brief=brief, why=route.why)
 
 
 async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
-    """Run a cycle to its end; the answer is `attempt.answer` then.
+    """Run a cycle to its end; its answer is in its slot `answer` then.
 
+    :raises BudgetSpent: for one that is deeper inside others than `cycle_depth`.
     :raises BatosError: (or whatever a behaviour raised) after the transition to FAILED; the caller dooms the transaction.
     """
-    attempt.persona, attempt.why = cycle.persona.name, cycle.why
+    if depth_of(cycle) > attempt.settings.cycle_depth:
+        raise BudgetSpent(f"cycle {cycle.number} is deeper than {attempt.settings.cycle_depth} (setting cycle_depth)")
+    token = _inside.set(cycle)
+    try:
+        await _run(cycle, attempt)
+    finally:
+        _inside.reset(token)
+
+
+async def _run(cycle: UvmObject, attempt: Thinking) -> None:
+    if depth_of(cycle) == 1:
+        attempt.persona, attempt.why = cycle.persona.name, cycle.why
     _announce(cycle, attempt, why=cycle.why)
     while True:
         try:
@@ -62,7 +83,8 @@ async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
             if following is None:
                 return
             if following not in cycle.successors:
-                raise MissionFailed(f"state {attempt.state} answered {following!r}, which is none of its successors {cycle.successors}")
+                state = getattr(cycle, "state*").name
+                raise MissionFailed(f"state {state} answered {following!r}, which is none of its successors {cycle.successors}")
         except Exception as e:
             _move(cycle, FAILED)
             _announce(
@@ -72,20 +94,18 @@ async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
             )
             raise
         _move(cycle, following)
-        if following != "COMPLETE":  # that one is announced when it is committed
+        if following != "COMPLETE" or depth_of(cycle) > 1:  # the mission's own is announced when it is committed
             _announce(cycle, attempt)
 
 
 def _move(cycle: UvmObject, state: str) -> None:
-    setattr(cycle, "state*", getattr(_lobby(cycle.persona).psm, state))
+    setattr(cycle, "state*", getattr(lobby_of(cycle.persona).psm, state))
 
 
 def _announce(cycle: UvmObject, attempt: Thinking, **facts: object) -> None:
-    attempt.state = getattr(cycle, "state*").name
-    if attempt.state != FAILED:
-        attempt.reached = attempt.state
-    attempt.publish("state", **facts)
-
-
-def _lobby(obj: UvmObject) -> UvmObject:
-    return obj._p_jar.root()["lobby"]  # type: ignore[no-any-return]
+    asker = by(cycle)
+    if depth_of(cycle) == 1:
+        attempt.state = asker.state
+        if attempt.state != FAILED:
+            attempt.reached = attempt.state
+    attempt.moved(asker, cycle.persona.model, **facts)

@@ -16,6 +16,7 @@ from batos.errors import BatosError, DeadlineExceeded, InferenceFailed, InvalidI
 from batos.image import journal, ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
+from batos.mind.events import TextBatch
 from batos.mind.thinking import Place, Thinking
 
 _SHOWN = 400  # characters of each text where two differ
@@ -41,13 +42,20 @@ class Replaying(Thinking):
             self.unused.pop((found.key, found.occurrence), None)
         return found
 
-    async def pay(self, request: ChatRequest, place: Place, part: str | None = "") -> journal.Inference:
+    async def pay(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None = None) -> journal.Inference:
         """Nothing is paid here.
 
         :raises InferenceFailed: always.
         """
         if self.missed is None:
-            self.missed = {"what": "inference", "state": self.state, "facet": part or None, "model": request.model, "place": place}
+            _, state, _, part = label.split(" ", 3)
+            self.missed = {
+                "what": "inference",
+                "state": state,
+                "facet": None if part == "-" else part,
+                "model": request.model,
+                "place": place,
+            }
         raise InferenceFailed(f"the journal has no such inference of {request.model}", cause="not_in_journal", retryable=False)
 
 

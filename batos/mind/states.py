@@ -6,36 +6,43 @@ A behaviour takes the cycle and answers the name of the next state, or None wher
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
-from batos.errors import InferenceFailed, QualityRefused
-from batos.mind import weaving
+from batos.bridge.types import ChatReply
+from batos.errors import BatosError, QualityRefused
+from batos.mind import conversation, forms, gate, weaving
 from batos.mind.incarnation import facets, system_message
-from batos.mind.thinking import current
+from batos.mind.messages import send
+from batos.mind.thinking import By, current
 from batos.objects import Primitive, UvmObject
 
 
 @Primitive.register
 async def idle(cycle: UvmObject) -> str:
-    """IDLE: a brief has come; take the facets that will think about it."""
-    chosen = list(facets(cycle.persona))[: current().settings.facets_limit]
-    cycle.facets = tuple(chosen)
+    """IDLE: a brief has come; find who is to think about it: other personas, each about its part, or the persona's facets."""
+    attempt = current()
+    parts = attempt.share_out(cycle.brief) if depth_of(cycle) < attempt.settings.cycle_depth else ()
+    lobby = lobby_of(cycle.persona)
+    cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject))
+    cycle.facets = () if cycle.parts else tuple(list(facets(cycle.persona))[: attempt.settings.facets_limit])
     return "DECOMPOSING"
 
 
 @Primitive.register
 async def decompose(cycle: UvmObject) -> str:
-    """DECOMPOSING: ask the model for a sub-query per facet, as JSON of a schema."""
+    """DECOMPOSING: ask the model for a sub-query per facet, as JSON of a schema. A brief that is shared out is its own plan."""
+    if cycle.parts:
+        cycle.plan, cycle.plan_source = cycle.parts, "personas"
+        return "DELEGATING"
     names = [name for name, _ in cycle.facets]
     prompt = weaving.fill(
         cycle.meta_prompt,
-        brief=cycle.brief,
+        brief=_told(cycle),
         facets="\n".join(f"- {name}: {intent}" for name, intent in cycle.facets),
         names=", ".join(names),
     )
-    reply = await current().chat(
-        cycle.persona.model, system_message(cycle.persona), prompt, schema=weaving.plan_schema(names), part="", temperature=0.2
-    )
+    reply = await _ask(cycle, prompt, schema=weaving.plan_schema(names), part="plan", silent=True, temperature=0.2)
     plan, cycle.plan_source = weaving.read_plan(reply.text, names, cycle.brief)
     cycle.plan = tuple(plan.items())
     return "DELEGATING"
@@ -43,59 +50,133 @@ async def decompose(cycle: UvmObject) -> str:
 
 @Primitive.register
 async def delegate(cycle: UvmObject) -> str:
-    """DELEGATING: the facets think at once, each by its intent. One answer is enough to go on."""
-    intents = dict(cycle.facets)
-    answers = await asyncio.gather(*(_facet(cycle, name, intents[name], query) for name, query in cycle.plan), return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException) and not isinstance(answer, InferenceFailed):
+    """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say."""
+    if cycle.parts:
+        lobby = lobby_of(cycle.persona)
+        thoughts = [_other(lobby._slots[name], part) for name, part in cycle.plan]
+    else:
+        intents = dict(cycle.facets)
+        thoughts = [_facet(cycle, name, intents[name], query) for name, query in cycle.plan]
+    answers = await asyncio.gather(*thoughts, return_exceptions=True)
+    spoken, silent = [], []
+    for (name, _), answer in zip(cycle.plan, answers, strict=True):
+        if isinstance(answer, BatosError):
+            silent.append((name, f"{answer.code}: {answer.message}"))
+        elif isinstance(answer, BaseException):
             raise answer
-    spoken = [
-        (name, text)
-        for (name, _), text in zip(cycle.plan, answers, strict=True)
-        if isinstance(text, str) and not weaving.fault_of(text, "")
-    ]
-    if not spoken:
-        for answer in answers:
-            if isinstance(answer, InferenceFailed):
-                raise answer
-        raise QualityRefused("no facet had anything to say; try a larger model or another persona")
+        elif fault := gate.fault_of(answer):
+            silent.append((name, f"quality_refused: {fault}"))
+        else:
+            spoken.append((name, answer))
+    if silent:
+        cycle.silent = tuple(silent)
+    if len(spoken) < max(1, cycle.quorum):
+        _refuse(cycle, spoken, answers)
     cycle._tmp_synthesis_ = tuple(spoken)
     return "SYNTHESIZING"
 
 
+def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any]) -> None:
+    """Too few had something to say: the first failure says why, since it may be worth a retry."""
+    for answer in answers:
+        if isinstance(answer, BatosError):
+            raise answer
+    heard = "no facet had anything to say" if not spoken else f"{len(spoken)} of {len(cycle.plan)} had something to say, too few"
+    raise QualityRefused(f"{heard}; try a larger model or another persona")
+
+
 async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
-    prompt = weaving.fill(cycle.meta_prompt, brief=cycle.brief, intent=intent, query=query)
-    reply = await current().chat(cycle.persona.model, system_message(cycle.persona), prompt, part=name, temperature=0.7)
+    prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), intent=intent, query=query)
+    reply = await _ask(cycle, prompt, part=name, temperature=0.7)
     return reply.text.strip()
+
+
+async def _other(persona: UvmObject, part: str) -> str:
+    """What another persona answers to its part of the brief: a cycle inside this one."""
+    return str(await send(persona, "synthesize_response_for_", part))
 
 
 @Primitive.register
 async def synthesize(cycle: UvmObject) -> str:
     """SYNTHESIZING: weave what the facets said into one answer, and pass the quality gate, with one revision."""
+    voices = cycle._tmp_synthesis_
+    schema = current().mission["schema"] if depth_of(cycle) == 1 else None
     fault: str | None = None
+    form = schema
     for temperature in (0.5, 0.9):
-        prompt = weaving.fill(cycle.meta_prompt, brief=cycle.brief, voices=weaving.voices(cycle._tmp_synthesis_))
+        prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), voices=weaving.voices(voices))
+        if schema:
+            prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
         if fault:
             prompt += f"\n\nAn earlier answer was refused because {fault}. Write another."
-        reply = await current().chat(cycle.persona.model, system_message(cycle.persona), prompt, temperature=temperature)
+        reply = await _ask(cycle, prompt, schema=form, temperature=temperature)
         text = reply.text.strip()
-        fault = weaving.fault_of(text, cycle.brief)
+        fault = await _fault_of(cycle, text, schema)
         if fault is None:
-            cycle._tmp_synthesis_ = text
+            cycle.voices, cycle._tmp_synthesis_ = voices, text
+            if not schema:
+                cycle.woven = tuple(name for _, name in weaving.woven_from(text, voices))
             return "COMPLETE"
+        if form and reply.done_reason != "stop":
+            form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
+
+
+async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
+    """Why an answer does not pass the gate; None if it does."""
+    if schema:
+        cycle.value, problem = forms.read(text, schema)
+        if problem:
+            return f"it does not keep the schema: {problem}"
+    elif fault := gate.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest):
+        return fault
+    return await _objection(cycle, text) if current().settings.critic == "on" and depth_of(cycle) == 1 else None
+
+
+async def _objection(cycle: UvmObject, text: str) -> str | None:
+    """What the critic has against an answer; a critic that says nothing that can be read has nothing against it."""
+    critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
+    prompt = weaving.fill(cycle.critic_prompt, brief=_told(cycle), answer=text)
+    reply = await _ask(cycle, prompt, persona=critic, schema=weaving.VERDICT, part="critic", silent=True, temperature=0.0)
+    fit, reason = weaving.read_verdict(reply.text)
+    return None if fit else f"the critic says: {reason}"
 
 
 @Primitive.register
 async def complete(cycle: UvmObject) -> None:
     """COMPLETE: hand over the answer, and leave nothing of the working state behind."""
-    current().answer = cycle._tmp_synthesis_
-    del cycle._slots["_tmp_synthesis_"]
+    cycle.answer = cycle._tmp_synthesis_
+    for name in ("_tmp_synthesis_", "facets", "parts"):  # the plan names them, the persona holds their intents
+        cycle._slots.pop(name, None)
 
 
 @Primitive.register
 async def failed(cycle: UvmObject) -> None:
     """FAILED: nothing of this cycle is kept; its transaction is doomed by the one who runs it."""
+
+
+def depth_of(cycle: UvmObject) -> int:
+    """How deep a cycle is inside others: 1 for the mission's own."""
+    return str(cycle.number).count(".") + 1
+
+
+def by(cycle: UvmObject) -> By:
+    """The cycle as the events and the journal name it."""
+    return By(str(cycle.number), str(cycle._slots["state*"].name), str(cycle.persona.name))
+
+
+def lobby_of(obj: UvmObject) -> UvmObject:
+    """The lobby of the image that holds an object."""
+    return obj._p_jar.root()["lobby"]  # type: ignore[no-any-return]
+
+
+def _told(cycle: UvmObject) -> str:
+    return conversation.with_brief(current().conversation, cycle.brief)
+
+
+async def _ask(cycle: UvmObject, prompt: str, *, persona: UvmObject | None = None, **more: Any) -> ChatReply:
+    speaker = persona or cycle.persona
+    return await current().chat(speaker.model, system_message(speaker), prompt, by=by(cycle), **more)
 
 
 STATES: dict[str, dict[str, Any]] = {
@@ -115,15 +196,21 @@ STATES: dict[str, dict[str, Any]] = {
     "DELEGATING": {
         "behaviour": delegate,
         "successors": ("SYNTHESIZING",),
-        "comment": "I let the facets think, all at once.",
+        "comment": "I let the facets think, all at once. As many as my quorum must have something to say.",
+        "quorum": 1,
         "meta_prompt": "$intent\n\nThe request is: $brief\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
     },
     "SYNTHESIZING": {
         "behaviour": synthesize,
         "successors": ("COMPLETE",),
-        "comment": "I weave what the facets said into one answer.",
+        "comment": "I weave what the facets said into one answer, and see that it is fit to be one.",
+        "shortest": 1,
+        "longest": gate.LONGEST,
         "meta_prompt": "Request: $brief\n\nNotes to use:\n$voices\n\n"
         "Write the answer to the request, in one clear voice, using what is useful in the notes. Do not mention the notes.",
+        "critic": "alfred",
+        "critic_prompt": "Request: $brief\n\nAnswer:\n$answer\n\n"
+        "Does the answer serve the request? Say whether it is fit, and why in one sentence.",
     },
     "COMPLETE": {"behaviour": complete, "successors": (), "comment": "I am where a cycle ends well; what it did is committed."},
     "FAILED": {"behaviour": failed, "successors": (), "comment": "I am where a cycle ends after any exception; nothing it did is kept."},

@@ -11,17 +11,23 @@ import contextvars
 import dataclasses
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import structlog
+
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, InferenceFailed
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed
 from batos.image import journal
 from batos.image.living import LivingImage
 from batos.mind.begun import Begun
-from batos.mind.events import Events
+from batos.mind.events import Events, TextBatch
+from batos.mind.fractal import Shares
 from batos.mind.router import Route
+
+log = structlog.get_logger("batos.mind")
 
 
 class Place(NamedTuple):
@@ -32,12 +38,24 @@ class Place(NamedTuple):
     parts: bytes
 
 
+class By(NamedTuple):
+    """Who asks: the number of the cycle (`1`, `1.2` for the second one inside it), its state and persona."""
+
+    cycle: str = ""
+    state: str = ""
+    persona: str = ""
+
+    def label(self, part: str | None) -> str:
+        """The four words that the journal keeps of it."""
+        return " ".join((self.cycle or "-", self.state or "-", self.persona or "-", part or "-"))
+
+
 class NeedInference(BatosSignal):
     """A cycle under the gate needs an inference that the journal does not have."""
 
-    def __init__(self, request: ChatRequest, place: Place) -> None:
+    def __init__(self, request: ChatRequest, place: Place, label: str) -> None:
         super().__init__(request.model)
-        self.request, self.place = request, place
+        self.request, self.place, self.label = request, place, label
 
 
 class Thinking:
@@ -54,16 +72,21 @@ class Thinking:
         models: Callable[[str], str],
         options: dict[str, Any],
         route: Callable[[dict[str, Any]], Route],
+        share_out: Callable[[str], Shares],
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
         :param models: from a persona's role to the name of a model.
         :param options: Ollama's options of every inference (num_ctx, num_predict, ...).
+        :param share_out: from a brief to the personas that it needs, each with its part; empty where one is enough.
         :param on_paid: hears of each inference that a model was asked for.
         """
         self.mission, self.id = mission, str(mission["id"])
         self.settings, self.model_of, self.route = settings, models, route
+        alone = mission["persona"] is not None or mission["origin"] == "system"
+        self.share_out: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
+        self.conversation = ""  # what was said before, where the mission follows another
         self._inference, self._image, self._events = inference, image, events
         self._on_paid = on_paid
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
@@ -77,7 +100,7 @@ class Thinking:
         self.reached = "IDLE"  # the state of thought, also after it FAILED
         self.paid = self.replayed = 0
         self.used: list[journal.Inference] = []
-        self.answer = ""  # of the last cycle that came to COMPLETE
+        self._cycles: Counter[str] = Counter()
 
     def recall(self) -> None:
         """Load what earlier attempts paid for."""
@@ -92,6 +115,7 @@ class Thinking:
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew, from the journal."""
         self._asked.clear()
+        self._cycles.clear()
         self.used.clear()
         self.replayed = 0
         self.gated = gated
@@ -99,15 +123,37 @@ class Thinking:
         if not gated:
             self._failed.clear()
 
+    def number(self, outer: str) -> str:
+        """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""
+        self._cycles[outer] += 1
+        return f"{outer}.{self._cycles[outer]}" if outer else str(self._cycles[outer])
+
     async def chat(
-        self, role: str, system: str, user: str, *, schema: dict[str, Any] | None = None, part: str | None = None, **options: Any
+        self,
+        role: str,
+        system: str,
+        user: str,
+        *,
+        schema: dict[str, Any] | None = None,
+        part: str | None = None,
+        silent: bool = False,
+        by: By | None = None,
+        **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
 
         :param role: the persona's role, or a model's name.
-        :param part: the facet that speaks, for the events; None for the mission's own voice; "" for silence.
+        :param part: what of the cycle speaks: a facet, `plan`, `critic`; None for the mission's own voice.
+        :param silent: whether its text is no event.
+        :param by: the cycle that asks, for the events and the journal.
         :raises InferenceFailed: with its cause.
+        :raises BudgetSpent: past `mission_inferences`.
         """
+        if sum(self._asked.values()) >= self.settings.mission_inferences:
+            raise BudgetSpent(
+                f"mission {self.id!r} asked for more than {self.settings.mission_inferences} inferences (setting mission_inferences)"
+            )
+        by = by or By(state=self.state, persona=self.persona)
         chosen = {**self._options, **options}
         request = ChatRequest(self.model_of(role), system, user, schema, tuple(sorted(chosen.items())))
         digest = await self._inference.digest(request.model)
@@ -121,9 +167,9 @@ class Thinking:
         elif self.gated and place[:2] in self._failed:
             raise self._failed[place[:2]]
         elif self.gated:
-            raise NeedInference(request, place)
+            raise NeedInference(request, place, by.label(part))
         else:
-            known = await self.pay(request, place, part)
+            known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
         self.used.append(known)
         return ChatReply(
             known.text,
@@ -140,14 +186,19 @@ class Thinking:
         """The inference that was paid for already, if it was."""
         return self._recorded.get(place[:2])
 
-    async def pay(self, request: ChatRequest, place: Place, part: str | None = "") -> journal.Inference:
+    def _batch(self, part: str | None, by: By, model: str) -> TextBatch | None:
+        """What publishes the text of an inference as it comes; None where nobody listens."""
+        if not self._events.watched(self.id):
+            return None
+
+        def tell(text: str, pieces: int) -> None:
+            self.publish("token", text=text, pieces=pieces, facet=part, model=model, **by._asdict())
+
+        return TextBatch(tell, self.settings.token_batch_s)
+
+    async def pay(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None = None) -> journal.Inference:
         """Ask the model and journal its answer; returns when that is durable."""
-        hear: Callable[[str], None] | None = None
-        if part != "" and self._events.watched(self.id):
-
-            def hear(text: str) -> None:
-                self.publish("token", text=text, facet=part)
-
+        hear: Callable[[str], None] | None = None if heard is None else heard.add
         begun, tokens = self._begun.of(place[:2])
         if begun and not await self._inference.continues(request.model):
             self._begun.drop(place[:2])
@@ -158,11 +209,15 @@ class Thinking:
                 hear(begun)
         if request.schema is None:  # the grammar of a schema begins at the beginning
             hear = self._begun.listener(place[:2], hear)
-        reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
+        try:
+            reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
+        finally:
+            if heard is not None:
+                heard.flush()
         self._begun.drop(place[:2])
         paid = journal.Inference(
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
-            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts,
+            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
         )  # fmt: skip
         self._recorded[place[:2]] = paid
         self._on_paid(paid)
@@ -173,9 +228,15 @@ class Thinking:
     async def settle(self, need: NeedInference) -> None:
         """Pay what a replay under the gate needs; where that fails, the replay is where it fails: a cycle may do without it."""
         try:
-            await self.pay(need.request, need.place)
+            await self.pay(need.request, need.place, need.label)
         except InferenceFailed as e:
             self._failed[need.place[:2]] = e
+
+    def moved(self, by: By, role: str, **facts: Any) -> None:
+        """A cycle's transition, to the watchers and the log."""
+        model = self.model_of(role)
+        log.debug("transition", mission=self.id, model=model, **by._asdict())
+        self.publish("state", model=model, **by._asdict(), **facts)
 
     def publish(self, kind: str, **facts: Any) -> None:
         """An event of this mission."""

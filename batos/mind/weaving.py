@@ -1,4 +1,4 @@
-"""What the states say to a model and make of its answer: plans, woven answers, and the gate that an answer passes."""
+"""What the states say to a model and make of its answer: plans, woven answers, and which facet said what."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from string import Template
 from typing import Any
 
 QUERY_LENGTH = 240  # characters of one sub-query: the schema's bound, so that a small model's plan ends in time
-_WORD = re.compile(r"\w")
+VERDICT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"fit": {"type": "boolean"}, "reason": {"type": "string", "maxLength": QUERY_LENGTH}},
+    "required": ["fit", "reason"],
+    "additionalProperties": False,
+}
+"""The JSON schema of what a critic says."""
+SHARED = 0.5  # of a sentence's content words must be a voice's own, for the sentence to come from it
+_BETWEEN = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
 
 
 def fill(meta_prompt: str, **values: str) -> str:
@@ -43,18 +51,35 @@ def read_plan(text: str, facets: Sequence[str], brief: str) -> tuple[dict[str, s
     return plan, "model" if whole else "fallback"
 
 
+def read_verdict(text: str) -> tuple[bool, str]:
+    """Whether a critic finds an answer fit, and why; what is no verdict finds nothing against it."""
+    try:
+        verdict = json.loads(text)
+        return (verdict["fit"] is not False), str(verdict["reason"]).strip()[:QUERY_LENGTH]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return True, "no verdict"
+
+
 def voices(answers: Sequence[tuple[str, str]]) -> str:
     """The facets' answers as one text for the weaving."""
     return "\n\n".join(f"{facet.removesuffix('_facet_').replace('_', ' ')}: {text}" for facet, text in answers)
 
 
-def fault_of(text: str, brief: str) -> str | None:
-    """Why a text is not fit to be the answer to a brief; None if it is."""
-    words = text.lower().split()
-    if not _WORD.search(text):
-        return "it is empty"
-    if words == brief.lower().split():
-        return "it only repeats the brief"
-    if len(words) >= 24 and len(set(words)) * 8 < len(words):
-        return "it repeats a few words over and over"
-    return None
+def woven_from(text: str, answers: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
+    """Which voice each sentence of a woven answer comes from: the sentence, and the voice that shares most of its words.
+
+    None where no voice shares `SHARED` of them: the weaver's own words. By content words cut to their first four letters,
+    so that `walks` and `walking` are one: what is measured is use, not meaning.
+    """
+    said = [(name, _content(words)) for name, words in answers]
+    found: list[tuple[str, str | None]] = []
+    for sentence in _BETWEEN.split(text.strip()):
+        content = _content(sentence)
+        shares = [(len(content & own) / len(content) if content else 0.0, name) for name, own in said]
+        share, name = max(shares, key=lambda pair: pair[0], default=(0.0, ""))
+        found.append((sentence, name if share >= SHARED else None))
+    return found
+
+
+def _content(text: str) -> set[str]:
+    return {word[:4] for word in re.findall(r"\w+", text.lower()) if len(word) > 3}

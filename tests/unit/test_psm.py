@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from batos.bridge.types import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import ledger
 from batos.mind import psm, states
@@ -14,7 +16,7 @@ from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.router import Route
 from batos.mind.thinking import Thinking, thinking
 from batos.objects import Primitive, UvmObject
-from tests.unit.mind_support import FakeInference, Listened, mind, submit
+from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
 
 ROUTE = Route("robin", "for a test", {})
 
@@ -60,7 +62,7 @@ async def test_the_pointer_moves_with_each_state_and_ends_in_complete(tmp_path: 
             await run_cycle(cycle, attempt)
         assert seen == [(name, name) for name in ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")]
         assert cycle._slots["state*"].name == "COMPLETE"
-        assert attempt.answer == "Take one small step and look where it led."
+        assert cycle.answer == "Take one small step and look where it led."
         assert "_tmp_synthesis_" not in cycle._slots
 
 
@@ -143,6 +145,121 @@ async def test_a_persona_is_sent_the_message(tmp_path: Path) -> None:
         assert end["result"]["persona"] == "ROBIN"
         blank = message.replace("I feel stuck", " ")
         assert "not blank" in (await (await submit(kernel, "m2", "send", message=blank)).end())["error"]["message"]
+
+
+def failing(inference: FakeInference, words: str) -> None:
+    inference.fail_when = lambda request: InferenceFailed("no", cause="refused") if words in request.user else None
+
+
+async def test_a_facet_that_fails_is_left_out_and_the_record_says_why(tmp_path: Path) -> None:
+    inference = FakeInference()
+    failing(inference, "what of sage_facet_")
+    async with mind(tmp_path, inference) as kernel:
+        end = await (await submit(kernel, "m1", "I feel stuck")).end()
+        assert end["result"]["silent"] == ["sage_facet_"]
+        assert kernel.image.read(lambda root: ledger.mission_of(root, "m1").thought.silent) == (("sage_facet_", "inference_failed: no"),)
+        assert "sage" not in inference.asked_about("Notes to use")[0].user
+
+
+async def test_a_quorum_in_the_image_is_the_rule(tmp_path: Path) -> None:
+    inference = FakeInference()
+    plain = inference.say
+    inference.say = lambda request: "" if "what of sage_facet_" in request.user else plain(request)
+    async with mind(tmp_path, inference) as kernel:
+        await kernel.image.system(lambda root: setattr(root["lobby"].psm.DELEGATING, "quorum", 3))
+        end = await (await submit(kernel, "m1", "I feel stuck")).end()
+        assert end["error"]["code"] == "quality_refused"
+        assert "2 of 3" in end["error"]["message"]
+
+
+async def test_who_said_what_is_in_the_record(tmp_path: Path) -> None:
+    inference = FakeInference()
+    said = {"sage_facet_": "The river does not hurry.", "still_point_facet_": "Be kind to yourself today.", "plain_facet_": "Rest."}
+
+    def say(request: ChatRequest) -> str:
+        named = next((name for name in said if f"what of {name}" in request.user), None)
+        if named:
+            return said[named]
+        return "Be kind to yourself. A river never hurries." if "Notes to use" in request.user else answer(request)
+
+    inference.say = say
+    async with mind(tmp_path, inference) as kernel:
+        await (await submit(kernel, "m1", "I feel stuck")).end()
+
+        def check(root: Any) -> None:
+            thought = ledger.mission_of(root, "m1").thought
+            assert thought.voices == tuple(said.items())
+            assert thought.woven == ("still_point_facet_", "sage_facet_")
+            assert not {"_tmp_synthesis_", "answer", "facets"} & set(thought._slots)
+
+        kernel.image.read(check)
+
+
+CITY = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"], "additionalProperties": False}
+
+
+async def test_an_answer_of_a_schema_is_a_value(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        end = await (await submit(kernel, "m1", "I feel stuck", schema=json.dumps(CITY))).end()
+        assert end["result"]["value"] == {"name": "what of name"}
+        assert json.loads(end["result"]["text"]) == {"name": "what of name"}
+        (woven,) = inference.asked_about("Notes to use")
+        assert woven.schema == CITY
+        assert '"required": ["name"]' in woven.user
+        assert kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1"))["schema"]) == CITY
+
+
+async def test_an_answer_that_does_not_keep_its_schema_is_revised_once_and_refused(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.say = lambda request: "Ulm." if "Notes to use" in request.user else answer(request)
+    async with mind(tmp_path, inference) as kernel:
+        end = await (await submit(kernel, "m1", "I feel stuck", schema=json.dumps(CITY))).end()
+        assert end["error"]["code"] == "quality_refused"
+        assert "does not keep the schema: it is no JSON" in end["error"]["message"]
+        first, second = inference.asked_about("Notes to use")
+        assert "An earlier answer was refused because it does not keep the schema" in second.user
+        assert first.schema == second.schema == CITY
+
+
+def objecting(inference: FakeInference, times: int) -> None:
+    """The critic has something against the first so many answers."""
+    heard = []
+
+    def say(request: ChatRequest) -> str:
+        if "Does the answer serve the request?" in request.user:
+            heard.append(request)
+            return json.dumps({"fit": len(heard) > times, "reason": "it is too short"})
+        return answer(request)
+
+    inference.say = say
+
+
+async def test_a_critic_asks_for_a_revision(tmp_path: Path) -> None:
+    inference = FakeInference()
+    objecting(inference, 1)
+    async with mind(tmp_path, inference, critic="on") as kernel:
+        end = await (await submit(kernel, "m1", "I feel stuck")).end()
+        assert end["state"] == "COMPLETE"
+        assert "the critic says: it is too short" in inference.asked_about("Notes to use")[1].user
+        (first, _) = inference.asked_about("Does the answer serve")
+        assert first.system.startswith("You are ALFRED")
+
+
+async def test_a_critic_that_refuses_twice_has_the_last_word(tmp_path: Path) -> None:
+    inference = FakeInference()
+    objecting(inference, 2)
+    async with mind(tmp_path, inference, critic="on") as kernel:
+        end = await (await submit(kernel, "m1", "I feel stuck")).end()
+        assert end["error"]["code"] == "quality_refused"
+        assert "the critic says: it is too short" in end["error"]["message"]
+
+
+async def test_without_a_critic_nobody_is_asked(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await (await submit(kernel, "m1", "I feel stuck")).end()
+        assert not inference.asked_about("Does the answer serve")
 
 
 @pytest.mark.parametrize("state", sorted(states.STATES))

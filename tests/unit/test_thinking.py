@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
-from batos.errors import InferenceFailed
+from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal
 from batos.kernel import Kernel
-from batos.mind.thinking import NeedInference, Thinking, current, thinking
+from batos.mind.thinking import By, NeedInference, Thinking, current, thinking
 from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind
 
 
@@ -167,13 +167,46 @@ async def test_tokens_are_heard_with_their_facet_and_plans_are_silent(tmp_path: 
     inference.say = lambda request: "two words"
     async with mind(tmp_path, inference) as kernel:
         attempt, heard = await mission(kernel), Listened(kernel, "m1")
-        await attempt.chat("robin", "s", "plan", part="")
+        await attempt.chat("robin", "s", "plan", part="plan", silent=True)
         assert heard.events == []
         await attempt.chat("robin", "s", "facet", part="sage_facet_")
-        await attempt.chat("robin", "s", "answer")
-        assert [(e["type"], e["text"], e["facet"]) for e in heard.events] == [
-            ("token", "two ", "sage_facet_"), ("token", "words ", "sage_facet_"), ("token", "two ", None), ("token", "words ", None),
+        await attempt.chat("robin", "s", "answer", by=By("1.2", "SYNTHESIZING", "ROBIN"))
+        assert [(e["type"], e["text"], e["facet"], e["cycle"], e["state"], e["model"]) for e in heard.events] == [
+            ("token", "two words ", "sage_facet_", "", "IDLE", "robin:embedded"),
+            ("token", "two words ", None, "1.2", "SYNTHESIZING", "robin:embedded"),
+        ]
+        assert [entry.label for entry in kernel.image.read(journal.load, "m1")] == [
+            "- IDLE - plan", "- IDLE - sage_facet_", "1.2 SYNTHESIZING ROBIN -",
         ]  # fmt: skip
+
+
+async def test_the_text_of_an_answer_that_breaks_off_is_told_too(tmp_path: Path) -> None:
+    inference = FakeInference()
+
+    async def broken(request: ChatRequest, *, deadline_s: float, on_text: Any = None) -> Any:
+        on_text("half ")
+        on_text("an answer")
+        raise InferenceFailed("it broke", cause="truncated")
+
+    async with mind(tmp_path, inference) as kernel:
+        attempt, heard = await mission(kernel), Listened(kernel, "m1")
+        inference.chat = broken  # type: ignore[method-assign]
+        with pytest.raises(InferenceFailed):
+            await attempt.chat("robin", "s", "u")
+        assert [(event["text"], event["pieces"]) for event in heard.events] == [("half an answer", 2)]
+
+
+async def test_a_mission_has_so_many_inferences_and_no_more(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference, mission_inferences=2) as kernel:
+        attempt = await mission(kernel)
+        for _ in range(2):
+            await attempt.chat("robin", "s", "u")
+        with pytest.raises(BudgetSpent, match="mission_inferences"):
+            await attempt.chat("robin", "s", "u")
+        attempt.restart(gated=False)
+        assert (await attempt.chat("robin", "s", "u")).text
+        assert len(inference.asked) == 2
 
 
 async def test_usage_counts_what_the_answer_cost(tmp_path: Path) -> None:

@@ -60,20 +60,28 @@ def test_the_voices_are_named_in_order() -> None:
     assert weaving.voices([("still_point_facet_", "Be."), ("odd", "Do.")]) == "still point: Be.\n\nodd: Do."
 
 
+def test_each_sentence_of_an_answer_has_the_voice_that_said_it() -> None:
+    said = [("sage_facet_", "The river does not hurry."), ("still_point_facet_", "Be kind to yourself today.")]
+    woven = weaving.woven_from("Be kind to yourself. A river never hurries!\nBananas grow elsewhere. So.", said)
+    assert woven == [
+        ("Be kind to yourself.", "still_point_facet_"), ("A river never hurries!", "sage_facet_"),
+        ("Bananas grow elsewhere.", None), ("So.", None),
+    ]  # fmt: skip
+    assert weaving.woven_from("Anything.", []) == [("Anything.", None)]
+
+
 @pytest.mark.parametrize(
-    ("text", "fault"),
+    ("text", "verdict"),
     [
-        ("", "it is empty"),
-        (" \n\t", "it is empty"),
-        ("... — !?", "it is empty"),
-        ("plan the  DAY", "it only repeats the brief"),
-        ("again " * 24, "it repeats a few words over and over"),
-        ("again and " * 12, "it repeats a few words over and over"),
-        ("again " * 23, None),
-        ("Plan the day in three steps.", None),
-        ("猫", None),
-        ("7", None),
+        ('{"fit": true, "reason": "it helps"}', (True, "it helps")),
+        ('{"fit": false, "reason": " it is off the point "}', (False, "it is off the point")),
+        ('{"fit": null, "reason": "?"}', (True, "?")),
+        ("", (True, "no verdict")),
+        ("[]", (True, "no verdict")),
+        ('{"fit": false}', (True, "no verdict")),
+        ("[" * 50_000, (True, "no verdict")),
     ],
+    ids=range(7),
 )
-def test_the_gate(text: str, fault: str | None) -> None:
-    assert weaving.fault_of(text, "Plan the day") == fault
+def test_a_critic_that_cannot_be_read_has_nothing_against_it(text: str, verdict: tuple[bool, str]) -> None:
+    assert weaving.read_verdict(text) == verdict
