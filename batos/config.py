@@ -48,6 +48,7 @@ class Settings(BaseModel):
     voices_limit: int = Field(3, ge=1, le=8, description="personas that one brief is shared out to")
     mission_inferences: int = Field(64, ge=1, le=10_000, description="inferences that one attempt at a mission may ask for")
     critic: Literal["on", "off"] = Field("off", description="whether ALFRED judges an answer too, after the gate's own checks")
+    question_chars: int = Field(2000, ge=1, le=100_000, description="longest question to a mission's user, and longest answer")
     context_missions: int = Field(6, ge=0, le=100, description="earlier missions of a conversation that a follow-up sees")
     context_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of them, the newest first")
 

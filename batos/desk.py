@@ -13,6 +13,7 @@ from batos.errors import Busy
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
+from batos.mind import forms
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
@@ -57,6 +58,7 @@ class Desk:
         match request:
             case schemas.Submit():
                 options = {"persona": self._router.known(request.persona) if request.persona else None, **_options(request)}
+                options |= self._asked(request)
                 await self._submit(request, request.brief, options, client)
             case schemas.Send():
                 self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
@@ -72,6 +74,15 @@ class Desk:
             case schemas.Cancel():
                 self._image.read(ledger.mission_of, request.id)
                 await self._scheduler.cancel(request.id)
+                client.send(self._status(request.id))
+            case schemas.Pause():
+                await self._scheduler.pause(request.id)
+                client.send(self._status(request.id))
+            case schemas.Resume():
+                await self._scheduler.resume(request.id)
+                client.send(self._status(request.id))
+            case schemas.Answer():
+                await self._scheduler.answer(request.id, request.text, request.number)
                 client.send(self._status(request.id))
             case schemas.Show():
                 client.send({"type": "show", **self._image.read(lambda root: history.show(history.resolve(root, request.target)))})
@@ -95,6 +106,19 @@ class Desk:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 
     # --- missions
+
+    def _asked(self, request: schemas.Submit) -> Reply:
+        """What the client wants of the answer, and what it follows.
+
+        :raises InvalidInput: for a schema that is none.
+        :raises UnknownMission: for a mission to follow that is not there.
+        """
+        if request.form is not None:
+            forms.check_schema(request.form)
+        if request.context is not None:
+            self._image.read(ledger.mission_of, request.context)
+        schema = None if request.form is None else json.dumps(request.form)
+        return {"context": request.context, "schema": schema, "may_ask": request.may_ask}
 
     async def _submit(self, request: schemas.Submit | schemas.Send, brief: str, options: Reply, client: ClientHandle) -> None:
         # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
@@ -174,7 +198,9 @@ class Desk:
         if record["result"] and not facts["persona"]:
             facts["persona"] = str(record["result"].get("persona") or "").lower() or None
         live = {} if record["state"] in ledger.FINAL else self._scheduler.live(id)
-        return {"type": "status", "id": id, "state": record["state"], **facts, **live, **_outcome(record)}
+        facts |= {name: record[name] for name in ("context", "questions") if record[name]}
+        state = self._state(id, record["state"])
+        return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(record)}
 
     def _missions(self, state: str | None, limit: int) -> list[Reply]:
         def listed(root: Any) -> list[Reply]:

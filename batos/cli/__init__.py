@@ -3,6 +3,7 @@
     app.py        the typer application, its options, the exit codes
     daemon.py     run, doctor, config: what needs no daemon
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
+    steering.py   pause, resume, answer
     objects.py    show, history, info, models
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -29,7 +30,7 @@ OUTCOMES = {
     "different": "different: what decides this mission has changed since",
     "journal_ended": "the same as far as its journal goes",
 }
-STATES = ("ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
 
 
 @app.command()
@@ -42,15 +43,20 @@ def send(
     id: IdFlag = None,
     deadline: Deadline = None,
     priority: Priority = None,
+    context: Annotated[str | None, typer.Option("--context", metavar="ID", help="The mission that this one follows.")] = None,
+    schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answer.")] = None,
+    may_ask: Annotated[bool, typer.Option("--may-ask", help="It may ask you a question, and waits for `batos answer`.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """Give the daemon a mission."""
     text = read_brief() if brief == ["-"] else " ".join(brief)
+    form = None if schema is None else read_schema(schema)
 
     async def submit(client: Client) -> Accepted:
         try:
-            return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority)
+            more: dict[str, Any] = {"context": context, "schema": form, "may_ask": may_ask}
+            return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority, **more)
         except UnknownPersona as e:
             raise with_nearest(e, persona or "") from None
 
@@ -144,13 +150,13 @@ def result(
 @app.command()
 def status(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Say where a mission stands."""
-    _print_status(ask(endpoint(connect), lambda client: client.status(id)), Output(as_json))
+    print_status(ask(endpoint(connect), lambda client: client.status(id)), Output(as_json))
 
 
 @app.command()
 def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Take a mission back: it ends FAILED with the code `cancelled`, unless it had ended before."""
-    _print_status(ask(endpoint(connect), lambda client: client.cancel(id)), Output(as_json))
+    print_status(ask(endpoint(connect), lambda client: client.cancel(id)), Output(as_json))
 
 
 @app.command()
@@ -218,6 +224,20 @@ def read_brief() -> str:
         return sys.stdin.buffer.read().decode("utf-8").strip()
     except UnicodeDecodeError as e:
         raise typer.BadParameter(f"the brief on standard input is not UTF-8 (byte {e.start})") from None
+
+
+def read_schema(file: str) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    :raises typer.BadParameter: if it cannot be read, or is none.
+    """
+    try:
+        found = json.loads(Path(file).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as e:
+        raise typer.BadParameter(f"--schema {file}: {e}") from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"--schema {file}: a JSON schema is an object")
+    return found
 
 
 def value_of(word: str) -> Any:
@@ -295,7 +315,8 @@ def _print_accepted(accepted: Accepted, output: Output) -> None:
     output.note(f"accepted{known}, {accepted.state}; see it with: batos watch {accepted.id}, or: batos result {accepted.id}", "dim")
 
 
-def _print_status(reply: dict[str, Any], output: Output) -> None:
+def print_status(reply: dict[str, Any], output: Output) -> None:
+    """Where a mission stands."""
     if output.as_json:
         output.document(reply)
         return
@@ -307,6 +328,10 @@ def _print_status(reply: dict[str, Any], output: Output) -> None:
     }
     if reply.get("place"):
         shown["in the queue"] = f"number {reply['place']}"
+    if reply.get("question"):
+        shown["asks"] = reply["question"]["question"]
+    if reply.get("waits_for"):
+        shown["waits for"] = reply["waits_for"]
     shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts")}
     shown |= {name: f"{ago(reply[name])} ago" for name in ("accepted", "finished") if reply.get(name)}
     if reply.get("error"):

@@ -47,12 +47,17 @@ class Watcher:
             self._token(event)
         elif kind == "result":
             self._result(event)
+        elif kind == "needs_input":
+            self._question(event)
         elif kind in ("state", "status"):
             self._state(event)
 
     def _state(self, event: dict[str, Any]) -> None:
         state, persona = event.get("state"), event.get("persona")
         error = event.get("error")
+        if _inside(event):
+            self._move(f"part {event['cycle']}, {persona}: {state}")
+            return
         if (state, persona) == self._shown and not error:
             return
         self._still()
@@ -68,7 +73,8 @@ class Watcher:
 
     def _token(self, event: dict[str, Any]) -> None:
         text, facet = str(event.get("text", "")), event.get("facet")
-        if facet:
+        if facet or _inside(event):
+            facet = facet or event.get("persona")
             self._facets[str(facet)] = self._facets.get(str(facet), 0) + len(text)
             self._move(", ".join(f"{name}: {count} characters" for name, count in self._facets.items()))
         elif event.get("state", "SYNTHESIZING") == "SYNTHESIZING":
@@ -78,6 +84,11 @@ class Watcher:
                 text = text.lstrip()
             self._heard += text
             self._output.write(text)
+
+    def _question(self, event: dict[str, Any]) -> None:
+        self._still()
+        self._output.say(f"\n{event.get('question')}", "bold")
+        self._output.note(f"answer it with: batos answer {event.get('id')} TEXT", "dim")
 
     def _result(self, event: dict[str, Any]) -> None:
         self._still()
@@ -129,6 +140,11 @@ class Watcher:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+def _inside(event: dict[str, Any]) -> bool:
+    """Whether an event is of a cycle inside the mission's own."""
+    return "." in str(event.get("cycle", ""))
 
 
 def _reason(error: dict[str, Any]) -> str:

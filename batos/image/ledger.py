@@ -18,7 +18,7 @@ from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
-from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
+from batos.errors import AttemptsExhausted, InvalidInput, MissionIdTaken, UnknownMission
 from batos.image.journal import Journal
 from batos.objects import UvmObject
 
@@ -31,7 +31,7 @@ MILESTONE = 256
 
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
-    "context": None, "schema": None,
+    "context": None, "schema": None, "may_ask": False, "paused": False, "questions": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
@@ -115,7 +115,7 @@ def add_missing_indexes(root: Any) -> None:
 def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool) -> tuple[bool, dict[str, Any]]:
     """Accept a mission, or find that it was accepted before.
 
-    :param options: slots that differ from the prototype's: persona, priority, deadline_s, origin, message, context, schema (as JSON).
+    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; message and schema as JSON.
     :param begin: count its first attempt too, because it starts at once.
     :returns: whether it is new, and its record (`describe`).
     :raises MissionIdTaken: if the id names a mission with another brief.
@@ -184,6 +184,65 @@ def uncount_attempt(root: Any, id: str) -> None:
         mission.attempts -= 1
 
 
+def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
+    """Pause a mission, or let it go on; its record. A final one stays as it is."""
+    mission = mission_of(root, id)
+    if mission.state not in FINAL and mission.paused != paused:
+        mission.paused = paused
+    return describe(mission)
+
+
+def ask(root: Any, id: str, question: str, occurrence: int) -> None:
+    """Record a question that a mission has for its user; its attempt ends here, and does not count: it said nothing wrong."""
+    mission = mission_of(root, id)
+    if mission.state in FINAL:
+        return
+    asked = json.loads(mission.questions) if mission.questions else []
+    if not any(_is(one, question, occurrence) for one in asked):
+        number = len(asked) + 1
+        asked.append({"number": number, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time()})
+        mission.questions = _dumps(asked)
+    uncount_attempt(root, id)
+
+
+def answer(root: Any, id: str, text: str, number: int | None) -> dict[str, Any]:
+    """Record what the user answers; the mission's record. The same answer again changes nothing.
+
+    :param number: of the question; None: the one that is open.
+    :raises InvalidInput: if there is no such question, or it was answered otherwise.
+    """
+    mission = mission_of(root, id)
+    asked = json.loads(mission.questions) if mission.questions else []
+    open_ones = [one for one in asked if one["answer"] is None]
+    if number is None and not open_ones:
+        raise InvalidInput(f"mission {id!r} has no open question; `batos status {id}` shows what it asked")
+    found = open_ones[0] if number is None else next((one for one in asked if one["number"] == number), None)
+    if found is None:
+        raise InvalidInput(f"mission {id!r} has no question {number}; it has asked {len(asked)}")
+    if found["answer"] is not None and found["answer"] != text:
+        raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")
+    if found["answer"] is None and mission.state in FINAL:
+        raise InvalidInput(f"mission {id!r} is {mission.state}; an answer has no use any more")
+    if found["answer"] is None:
+        found["answer"], found["answered"] = text, time.time()
+        mission.questions = _dumps(asked)
+    return describe(mission)
+
+
+def answer_to(record: dict[str, Any], question: str, occurrence: int) -> str | None:
+    """What the user answered to a question, as the mission's record has it; None if it is open or was never asked."""
+    return next((one["answer"] for one in record["questions"] if _is(one, question, occurrence)), None)
+
+
+def open_question(record: dict[str, Any]) -> dict[str, Any] | None:
+    """The question that a mission waits with, if there is one: its `number` and `question`."""
+    return next(({name: one[name] for name in ("number", "question")} for one in record["questions"] if one["answer"] is None), None)
+
+
+def _is(one: dict[str, Any], question: str, occurrence: int) -> bool:
+    return (one["question"], one["occurrence"]) == (question, occurrence)
+
+
 def settle(root: Any, id: str) -> None:
     """Take a final mission off the list of pending ones."""
     pending = ledger_of(root).pending
@@ -222,6 +281,7 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
+    plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []
     return plain
 
 

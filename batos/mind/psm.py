@@ -34,6 +34,14 @@ async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
     return str(cycle._slots.pop("answer"))  # whoever asked has it: an outer cycle among its voices, a mission as its result
 
 
+@Primitive.register
+async def ask_user_(persona: UvmObject, question: str) -> str:
+    """A persona's way of asking the user of the current mission: answers what the user says, whenever that is."""
+    if not isinstance(question, str):
+        raise InvalidInput("ask_user_ takes a question: a text")
+    return current().ask(question)
+
+
 def install(lobby: UvmObject) -> None:
     """The step of genesis that makes the states, the prototype of cycles, and the personas' way in."""
     add_missing(lobby.traits, state=lambda: lobby.genesis.derive(name="state", comment="I am what the states of the PSM have in common."))
@@ -41,8 +49,10 @@ def install(lobby: UvmObject) -> None:
         lobby.traits,
         cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
     )
-    add_missing(lobby.traits.cycle, number="1", parts=(), cycles=(), silent=())  # what a cycle has that no state of its says otherwise
-    add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_))
+    add_missing(
+        lobby.traits.cycle, number="1", parts=(), cycles=(), silent=(), asked=()
+    )  # what a cycle has that no state of its says otherwise
+    add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_), ask_user_=Primitive.of(ask_user_))
     add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))
     for name, slots in STATES.items():
         made = {**slots, "name": name, "behaviour": Primitive.of(slots["behaviour"])}

@@ -17,7 +17,7 @@ from batos.image import journal, ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
-from batos.mind.thinking import Place, Thinking
+from batos.mind.thinking import NeedAnswer, Place, Thinking
 
 _SHOWN = 400  # characters of each text where two differ
 _COMPARED = ("persona", "facets", "plan", "text", "value")  # of a result, in the order in which they come about
@@ -41,6 +41,16 @@ class Replaying(Thinking):
         if found is not None:
             self.unused.pop((found.key, found.occurrence), None)
         return found
+
+    def ask(self, question: str) -> str:
+        """Nobody is asked here.
+
+        :raises InvalidInput: where the user had not answered.
+        """
+        try:
+            return super().ask(question)
+        except NeedAnswer:
+            raise InvalidInput(f"the question {question[:60]!r} was not answered") from None
 
     async def pay(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None = None) -> journal.Inference:
         """Nothing is paid here.

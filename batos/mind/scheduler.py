@@ -17,12 +17,13 @@ from typing import Any
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, InvalidInput, MissionCancelled
 from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import Events
-from batos.mind.thinking import Thinking
+from batos.mind.holding import Held, held_state
+from batos.mind.thinking import NeedAnswer, Thinking
 
 log = structlog.get_logger("batos.mind")
 Record = dict[str, Any]
@@ -49,7 +50,9 @@ class Scheduler:
         self._queue: list[tuple[tuple[bool, int, int], Record]] = []
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Thinking] = {}
+        self._held = Held(image)
         self._cancelled: set[str] = set()
+        self._pausing: set[str] = set()
         self._reserved = self._accepting = 0
         self._stopping = False
         self._quiet = asyncio.Event()
@@ -81,7 +84,11 @@ class Scheduler:
         """
         if self._stopping:
             raise Busy("the daemon is stopping; send the mission again when it is back")
-        begin = not self._queue and len(self._running) + self._reserved < self._settings.concurrent_missions
+        begin = (
+            not self._held.waits_for(options.get("context"))
+            and not self._queue
+            and len(self._running) + self._reserved < self._settings.concurrent_missions
+        )
         waiting = len(self._queue) + self._accepting - self._reserved
         if not begin and waiting >= self._settings.queue_limit and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit queue_limit is {self._settings.queue_limit}; try again later")
@@ -110,15 +117,21 @@ class Scheduler:
     def _expire(self, record: Record) -> None:
         if self._stopping:
             return  # its time is looked at again at the next start
+        if self._take(record["id"]) is None:
+            return
+        late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time while it waited; it asked for {record['deadline_s']} s")
+        task = asyncio.create_task(self._fail(record, self._thinking(record), late, final=True))
+        self._expiring.add(task)
+        task.add_done_callback(self._expired)
+
+    def _take(self, id: str) -> Record | None:
+        """Take a mission out of the queue, or from those that are held back."""
         for i, (_, queued) in enumerate(self._queue):
-            if queued is record:
+            if queued["id"] == id:
                 del self._queue[i]
                 heapq.heapify(self._queue)
-                late = DeadlineExceeded(f"mission {record['id']!r} was not begun in time; it asked for {record['deadline_s']} s")
-                task = asyncio.create_task(self._fail(record, self._thinking(record), late, final=True))
-                self._expiring.add(task)
-                task.add_done_callback(self._expired)
-                return
+                return queued
+        return self._held.take(id)
 
     def _expired(self, task: asyncio.Task[bool]) -> None:
         self._expiring.discard(task)
@@ -131,7 +144,13 @@ class Scheduler:
         if record["deadline_s"] is not None:
             left = record["accepted"] + record["deadline_s"] - time.time()
             asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
-        heapq.heappush(self._queue, ((record["origin"] == "system", -record["priority"], record["number"]), record))
+        if not self._held.holds(record):
+            heapq.heappush(self._queue, ((record["origin"] == "system", -record["priority"], record["number"]), record))
+
+    def _again(self, record: Record) -> None:
+        """Queue a mission again whose attempt was interrupted, or hold it back, as the ledger says now."""
+        self._push({**record, **self._image.read(_described, record["id"]), "resumed": True})
+        self._dispatch()
 
     def _dispatch(self) -> None:
         while self._queue and not self._stopping and len(self._running) + self._reserved < self._settings.concurrent_missions:
@@ -150,9 +169,15 @@ class Scheduler:
         """Free the mission's place: before its end is published, so that whoever hears of it finds the place free."""
         self._running.pop(id, None)
         self._live.pop(id, None)
+        followers = self._held.followers(id)
+        for record in followers:
+            self._push(record)
+        if followers:
+            self._dispatch()
 
     def _ended(self, id: str, task: asyncio.Task[None]) -> None:
-        self._release(id)
+        if self._running.get(id) is task:  # else it was released before, and may have been started again
+            self._release(id)
         if not task.cancelled() and (failure := task.exception()) is not None:
             if isinstance(failure, Exception):  # not even its failure could be recorded: a full disk, say
                 log.error("mission_left_for_the_next_start", mission=id, error=repr(failure))
@@ -169,11 +194,36 @@ class Scheduler:
         id = record["id"]
         try:
             await self._try(record, attempt, counted)
+        except NeedAnswer as need:
+            await self._image.system(ledger.ask, id, need.question, need.occurrence, mission=id)
+            log.info("needs_input", mission=id, question=need.question[:200])
+            self._interrupted(record, attempt)
         except asyncio.CancelledError:
+            if id in self._pausing:
+                await self._image.system(ledger.uncount_attempt, id, mission=id)
+                self._interrupted(record, attempt)
+                return
             if id not in self._cancelled:  # the daemon stops: the mission waits for the next start
                 await self._image.system(ledger.uncount_attempt, id, mission=id)
                 raise
             await self._fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+
+    def _interrupted(self, record: Record, attempt: Thinking) -> None:
+        """An attempt ended that is to go on later; unless its commit, or its failure, reached the disk first."""
+        id = record["id"]
+        now = self._image.read(_described, id)
+        self._release(id)
+        if now["state"] == ledger.COMPLETE:
+            self._complete(record, attempt, now["result"] or {})
+        elif now["state"] == ledger.FAILED:
+            self._failed(record, attempt, now["error"])
+        else:
+            attempt.state = held_state(now) or ledger.ACCEPTED
+            question = ledger.open_question(now)
+            attempt.publish("state")
+            if question:
+                attempt.publish("needs_input", **question)
+            self._again(record)
 
     async def _try(self, record: Record, attempt: Thinking, counted: bool) -> None:
         id, settings = record["id"], self._settings
@@ -242,13 +292,16 @@ class Scheduler:
             wire, final = over["error"], True
         log.warning("failed" if final else "attempt_failed", mission=id, **context, code=wire["code"], error=wire["message"])
         if final:
-            self.outcomes["FAILED"] += 1
-            self._release(id)
-            if attempt.state != ledger.FAILED:  # else its cycle has said so
-                attempt.state = ledger.FAILED
-                attempt.publish("state", error=wire)
-            attempt.publish("result", error=wire)
+            self._failed(record, attempt, wire)
         return final
+
+    def _failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
+        self.outcomes["FAILED"] += 1
+        self._release(record["id"])
+        if attempt.state != ledger.FAILED:  # else its cycle has said so
+            attempt.state = ledger.FAILED
+            attempt.publish("state", error=wire)
+        attempt.publish("result", error=wire)
 
     # --- being asked about, and going away
 
@@ -257,17 +310,21 @@ class Scheduler:
         attempt = self._live.get(id)
         if attempt is not None:
             return {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
+        if (held := self._held.live(id)) is not None:
+            return {"running": False, **held}
         own = next((key for key, record in self._queue if record["id"] == id), None)
         return {"running": False} if own is None else {"running": False, "place": 1 + sum(key < own for key, _ in self._queue)}
 
     def state(self, id: str) -> str | None:
-        """The state of thought of a mission under way."""
+        """The state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back."""
         attempt = self._live.get(id)
-        return None if attempt is None else attempt.live_state
+        if attempt is not None:
+            return attempt.live_state
+        return self._held.state(id)
 
     def facts(self) -> Record:
         """What `info` says of missions."""
-        return {"running": len(self._running), "queued": len(self._queue), **self.outcomes}
+        return {"running": len(self._running), "queued": len(self._queue), **self._held.facts(), **self.outcomes}
 
     async def quiet(self) -> None:
         """Return when no mission is under way or waits."""
@@ -281,13 +338,50 @@ class Scheduler:
         if task is not None:
             await self._cancel_running(id, task)
             return True
-        for i, (_, record) in enumerate(self._queue):
-            if record["id"] == id:
-                del self._queue[i]
-                heapq.heapify(self._queue)
-                await self._fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
-                return True
-        return False
+        record = self._take(id)
+        if record is None:
+            return False
+        await self._fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+        return True
+
+    async def pause(self, id: str) -> None:
+        """Let a mission that is not final rest until `resume`, also over restarts; its deadline goes on.
+
+        :raises UnknownMission: if there is none of that id.
+        """
+        await self._image.system(ledger.set_paused, id, True, mission=id)
+        task = self._running.get(id)
+        if task is not None and id not in self._cancelled and id not in self._pausing:
+            self._pausing.add(id)
+            try:
+                await asyncio.sleep(0)  # its first turn, if it had none: only in it can it hear of the cancellation
+                task.cancel()
+                await asyncio.wait([task])
+            finally:
+                self._pausing.discard(id)
+        elif (record := self._take(id)) is not None:
+            self._again(record)
+
+    async def resume(self, id: str) -> None:
+        """Let a paused mission go on.
+
+        :raises UnknownMission: if there is none of that id.
+        """
+        await self._image.system(ledger.set_paused, id, False, mission=id)
+        if (record := self._held.take(id)) is not None:
+            self._again(record)
+
+    async def answer(self, id: str, text: str, number: int | None = None) -> None:
+        """Give a mission the answer to its question: the open one, or the one of that number.
+
+        :raises UnknownMission: if there is none of that id.
+        :raises InvalidInput: if it has no such question, or another answer to it.
+        """
+        if len(text) > self._settings.question_chars:
+            raise InvalidInput(f"an answer of {len(text)} characters; at most {self._settings.question_chars} (setting question_chars)")
+        await self._image.system(ledger.answer, id, text, number, mission=id)
+        if (record := self._held.take(id)) is not None:
+            self._again(record)
 
     async def _cancel_running(self, id: str, task: asyncio.Task[None]) -> None:
         attempt = self._live[id]
@@ -322,6 +416,10 @@ class Scheduler:
         for task in list(self._running.values()):
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _described(root: Any, id: str) -> Record:
+    return ledger.describe(ledger.mission_of(root, id))
 
 
 def _holds(root: Any, id: str) -> bool:

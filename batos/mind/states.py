@@ -42,7 +42,12 @@ async def decompose(cycle: UvmObject) -> str:
         facets="\n".join(f"- {name}: {intent}" for name, intent in cycle.facets),
         names=", ".join(names),
     )
-    reply = await _ask(cycle, prompt, schema=weaving.plan_schema(names), part="plan", silent=True, temperature=0.2)
+    may_ask = current().mission["may_ask"] and depth_of(cycle) == 1
+    if may_ask:
+        prompt += f" {cycle.may_ask_prompt}"
+    reply = await _ask(cycle, prompt, schema=weaving.plan_schema(names, may_ask=may_ask), part="plan", silent=True, temperature=0.2)
+    if may_ask and (question := weaving.read_question(reply.text)):
+        cycle.asked = (question, current().ask(question))
     plan, cycle.plan_source = weaving.read_plan(reply.text, names, cycle.brief)
     cycle.plan = tuple(plan.items())
     return "DELEGATING"
@@ -171,7 +176,8 @@ def lobby_of(obj: UvmObject) -> UvmObject:
 
 
 def _told(cycle: UvmObject) -> str:
-    return conversation.with_brief(current().conversation, cycle.brief)
+    told = conversation.with_brief(current().conversation, cycle.brief)
+    return f"{told}\n\nThe user was asked: {cycle.asked[0]}\nThe user said: {cycle.asked[1]}" if cycle.asked else told
 
 
 async def _ask(cycle: UvmObject, prompt: str, *, persona: UvmObject | None = None, **more: Any) -> ChatReply:
@@ -192,6 +198,8 @@ STATES: dict[str, dict[str, Any]] = {
         "meta_prompt": "Request: $brief\n\nWays of thinking:\n$facets\n\n"
         "For each way of thinking write one short question or task that it should work on to answer the request. "
         "Answer with a JSON object with the keys $names.",
+        "may_ask_prompt": f"If something must be known that only the user can say, put one question in the key {weaving.QUESTION}; "
+        "else leave that key empty.",
     },
     "DELEGATING": {
         "behaviour": delegate,

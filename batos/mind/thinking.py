@@ -19,8 +19,9 @@ import structlog
 
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
 from batos.image import journal
+from batos.image.ledger import answer_to
 from batos.image.living import LivingImage
 from batos.mind.begun import Begun
 from batos.mind.events import Events, TextBatch
@@ -56,6 +57,14 @@ class NeedInference(BatosSignal):
     def __init__(self, request: ChatRequest, place: Place, label: str) -> None:
         super().__init__(request.model)
         self.request, self.place, self.label = request, place, label
+
+
+class NeedAnswer(BatosSignal):
+    """A mission has a question for its user, and goes on when it is answered."""
+
+    def __init__(self, question: str, occurrence: int) -> None:
+        super().__init__(question)
+        self.question, self.occurrence = question, occurrence
 
 
 class Thinking:
@@ -100,7 +109,9 @@ class Thinking:
         self.reached = "IDLE"  # the state of thought, also after it FAILED
         self.paid = self.replayed = 0
         self.used: list[journal.Inference] = []
+        self._own: dict[str, Any] = {"cycle": "", "model": None}  # of the mission's own cycle, for its events
         self._cycles: Counter[str] = Counter()
+        self._questions: Counter[str] = Counter()
 
     def recall(self) -> None:
         """Load what earlier attempts paid for."""
@@ -116,6 +127,7 @@ class Thinking:
         """Begin the cycle anew, from the journal."""
         self._asked.clear()
         self._cycles.clear()
+        self._questions.clear()
         self.used.clear()
         self.replayed = 0
         self.gated = gated
@@ -127,6 +139,21 @@ class Thinking:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""
         self._cycles[outer] += 1
         return f"{outer}.{self._cycles[outer]}" if outer else str(self._cycles[outer])
+
+    def ask(self, question: str) -> str:
+        """What the user answers to a question; the how-manieth of the same words it is decides which answer is meant.
+
+        :raises NeedAnswer: where it is not answered: the attempt ends, and the mission waits, also over restarts.
+        :raises InvalidInput: for a question that is blank, or longer than `question_chars`.
+        """
+        if not question.strip() or len(question) > self.settings.question_chars:
+            raise InvalidInput(f"a question has 1 to {self.settings.question_chars} characters; this one has {len(question.strip())}")
+        occurrence = self._questions[question]
+        self._questions[question] += 1
+        found = answer_to(self.mission, question, occurrence)
+        if found is None:
+            raise NeedAnswer(question, occurrence)
+        return found
 
     async def chat(
         self,
@@ -235,6 +262,8 @@ class Thinking:
     def moved(self, by: By, role: str, **facts: Any) -> None:
         """A cycle's transition, to the watchers and the log."""
         model = self.model_of(role)
+        if "." not in by.cycle:
+            self._own = {"cycle": by.cycle, "model": model}
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)
 
@@ -249,6 +278,7 @@ class Thinking:
                 "id": self.id,
                 "state": self.state,
                 "persona": self.persona,
+                **self._own,
                 "elapsed_s": round(time.monotonic() - self.begun, 4),
                 **facts,
             },

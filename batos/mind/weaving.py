@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from string import Template
 from typing import Any
 
+QUESTION = "question_to_the_user"
 QUERY_LENGTH = 240  # characters of one sub-query: the schema's bound, so that a small model's plan ends in time
 VERDICT: dict[str, Any] = {
     "type": "object",
@@ -25,10 +26,21 @@ def fill(meta_prompt: str, **values: str) -> str:
     return Template(meta_prompt).safe_substitute(values)
 
 
-def plan_schema(facets: Sequence[str]) -> dict[str, Any]:
-    """The JSON schema of a plan: one sub-query for every facet."""
+def plan_schema(facets: Sequence[str], *, may_ask: bool = False) -> dict[str, Any]:
+    """The JSON schema of a plan: one sub-query for every facet; with `may_ask`, a question to the user before them, or ""."""
     query = {"type": "string", "minLength": 1, "maxLength": QUERY_LENGTH}
-    return {"type": "object", "properties": dict.fromkeys(facets, query), "required": list(facets), "additionalProperties": False}
+    question = {QUESTION: {"type": "string", "maxLength": QUERY_LENGTH}} if may_ask else {}
+    properties = {**question, **dict.fromkeys(facets, query)}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def read_question(text: str) -> str:
+    """The question to the user in a model's plan; "" where there is none."""
+    try:
+        question = json.loads(text)[QUESTION]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return ""
+    return question.strip()[:QUERY_LENGTH] if isinstance(question, str) else ""
 
 
 def read_plan(text: str, facets: Sequence[str], brief: str) -> tuple[dict[str, str], str]:

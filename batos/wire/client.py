@@ -99,15 +99,22 @@ class Client:
         persona: str | None = None,
         deadline_s: float | None = None,
         priority: int | None = None,
+        context: str | None = None,
+        schema: dict[str, Any] | None = None,
+        may_ask: bool = False,
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
 
         :param id: the mission's name; the same id and brief again is the same mission. A new one is made if left out.
+        :param context: the mission that this one follows: it sees that conversation, and begins when that one has ended.
+        :param schema: JSON schema of the answer; the result's `value` is then of that form.
+        :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
         :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
         """
         mission = str(uuid.uuid4()) if id is None else id
-        return await self._accept("submit", id=mission, brief=brief, persona=persona, deadline_s=deadline_s, priority=priority)
+        wants = {"context": context, "schema": schema, "may_ask": may_ask or None}
+        return await self._accept("submit", id=mission, brief=brief, persona=persona, deadline_s=deadline_s, priority=priority, **wants)
 
     async def send(
         self,
@@ -207,6 +214,21 @@ class Client:
     async def cancel(self, id: str) -> dict[str, Any]:
         """Take the mission back; it ends FAILED with the code `cancelled` unless it had ended before. The reply is its status."""
         return await self._ask("cancel", id=id)
+
+    async def pause(self, id: str) -> dict[str, Any]:
+        """Let the mission rest until `resume`, also over restarts; its deadline goes on. The reply is its status."""
+        return await self._ask("pause", id=id)
+
+    async def resume(self, id: str) -> dict[str, Any]:
+        """Let a paused mission go on. The reply is its status."""
+        return await self._ask("resume", id=id)
+
+    async def answer(self, id: str, text: str, number: int | None = None) -> dict[str, Any]:
+        """Answer the mission's question: the open one, or that of `number`. The reply is its status.
+
+        :raises InvalidInput: if it has no such question, or was answered otherwise.
+        """
+        return await self._ask("answer", id=id, text=text, number=number)
 
     async def show(self, target: str) -> dict[str, Any]:
         """The object `target` (path or oid) as it is now.

@@ -34,7 +34,7 @@ Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, m
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
-State = Literal["ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED"]
+State = Literal["ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED"]
 
 
 class Request(BaseModel):
@@ -69,6 +69,9 @@ class Submit(_MissionRequest):
     op: Literal["submit"]
     brief: str
     persona: Persona | None = None
+    context: MissionId | None = None  # the mission that this one follows
+    form: dict[str, Any] | None = Field(None, alias="schema")  # JSON schema of the answer
+    may_ask: bool = False  # whether the mission may ask its user a question
 
 
 class Send(_MissionRequest):
@@ -106,6 +109,27 @@ class Watch(Request):
 class Cancel(Request):
     op: Literal["cancel"]
     id: MissionId
+
+
+class Pause(Request):
+    """The mission rests until it is resumed; what it paid for stays."""
+
+    op: Literal["pause"]
+    id: MissionId
+
+
+class Resume(Request):
+    op: Literal["resume"]
+    id: MissionId
+
+
+class Answer(Request):
+    """The answer to a question of the mission: the open one, or that of `number`."""
+
+    op: Literal["answer"]
+    id: MissionId
+    text: Annotated[str, StringConstraints(min_length=1)]
+    number: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
 class Show(Request):
@@ -179,10 +203,11 @@ class Models(Request):
 
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
+    "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models,
 }  # fmt: skip
-_FIELDS = {op: frozenset(model.model_fields) for op, model in OPS.items()}
+_FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 
 
 class Limits(NamedTuple):
@@ -229,9 +254,9 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
     model = OPS.get(op)
     if model is None:
         raise UnknownOp(f"no op {op[:64]!r}; there are {', '.join(OPS)}")
-    if unknown := fields.keys() - _FIELDS[op]:
+    if unknown := fields.keys() - set(_FIELDS[op]):
         name = min(unknown)[:64]
-        raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(model.model_fields)}")
+        raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(_FIELDS[op])}")
     try:
         request = model.model_validate(fields)
     except ValidationError as e:

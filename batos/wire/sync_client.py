@@ -47,8 +47,12 @@ class SyncClient:
         persona: str | None = None,
         deadline_s: float | None = None,
         priority: int | None = None,
+        context: str | None = None,
+        schema: dict[str, Any] | None = None,
+        may_ask: bool = False,
     ) -> Accepted:
-        return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority))
+        wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask}
+        return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority, **wants))
 
     def send(
         self,
@@ -80,6 +84,15 @@ class SyncClient:
 
     def cancel(self, id: str) -> dict[str, Any]:
         return self._run(self._client.cancel(id))
+
+    def pause(self, id: str) -> dict[str, Any]:
+        return self._run(self._client.pause(id))
+
+    def resume(self, id: str) -> dict[str, Any]:
+        return self._run(self._client.resume(id))
+
+    def answer(self, id: str, text: str, number: int | None = None) -> dict[str, Any]:
+        return self._run(self._client.answer(id, text, number))
 
     def show(self, target: str) -> dict[str, Any]:
         return self._run(self._client.show(target))

@@ -279,7 +279,7 @@ def test_result_that_is_not_there_yet_is_4(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_an_unknown_mission_is_4(capsys: pytest.CaptureFixture[str]) -> None:
-    for verb in ("status", "result", "watch", "cancel"):
+    for verb in ("status", "result", "watch", "cancel", "pause", "resume"):
         code, _ = batos({verb: UnknownMission("no mission 'm1'")}, verb, "m1")
         assert code == 4
         assert "unknown_mission: no mission 'm1'" in capsys.readouterr().err
@@ -303,12 +303,34 @@ def test_status_and_cancel(capsys: pytest.CaptureFixture[str]) -> None:
         "type": "status", "state": "ACCEPTED", "brief": "x", "persona": None, "origin": "client", "attempts": 1, "accepted": 1.0,
         "finished": None, "place": 4, "error": {"code": "busy", "message": "soon"},
     }  # fmt: skip
-    for verb in ("status", "cancel"):
+    for verb in ("status", "cancel", "pause", "resume"):
         assert batos({verb: reply}, verb, "m1")[0] == 0
         out = capsys.readouterr().out
         assert "number 4" in out
         assert "busy: soon" in out
         assert "None" not in out
+
+
+def test_a_question_and_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    asking = {"type": "status", "state": "NEEDS_INPUT", "brief": "x", "question": {"number": 2, "question": "How many?"}, "waits_for": "m0"}
+    assert batos({"status": asking}, "status", "m1")[0] == 0
+    out = capsys.readouterr().out
+    assert "How many?" in out
+    assert "m0" in out
+    code, [request] = batos({"answer": asking}, "answer", "m1", "twelve", "guests", "--number", "2")
+    assert code == 0
+    assert (request.id, request.text, request.number) == ("m1", "twelve guests", 2)
+
+
+def test_what_a_mission_may_bring_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = tmp_path / "city.json"
+    schema.write_text('{"type": "object"}')
+    code, [request] = batos({"submit": ACCEPTED}, "send", "And", "then?", "--context", "m0", "--schema", str(schema), "--may-ask")
+    assert code == 0
+    assert (request.context, request.form, request.may_ask) == ("m0", {"type": "object"}, True)
+    schema.write_text("[]")
+    assert batos({}, "send", "x", "--schema", str(schema))[0] == 2
+    assert batos({}, "send", "x", "--schema", str(tmp_path / "absent"))[0] == 2
 
 
 def test_send_to(capsys: pytest.CaptureFixture[str]) -> None:

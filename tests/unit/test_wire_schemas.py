@@ -12,7 +12,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "show": {"target": "t"},
     "history": {"target": "t"},
-    **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "replay")},
+    **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "pause", "resume", "replay")},
+    "answer": {"id": "m", "text": "yes"},
     **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup")},
 }
 
