@@ -13,7 +13,7 @@ from batos.errors import Busy
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
-from batos.mind import forms
+from batos.mind import forms, record
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
@@ -85,7 +85,7 @@ class Desk:
                 await self._scheduler.answer(request.id, request.text, request.number)
                 client.send(self._status(request.id))
             case schemas.Show():
-                client.send({"type": "show", **self._image.read(lambda root: history.show(history.resolve(root, request.target)))})
+                client.send({"type": "show", **self._image.read(_shown, request.target)})
             case schemas.History():
                 client.send(await self._history(request.target, request.limit))
             case schemas.Missions():
@@ -125,7 +125,7 @@ class Desk:
         watched = (request.id, client) in self._watches
         watch = self._open_watch(request.id, client) if request.watch else None
         try:
-            new, record = await self._scheduler.submit(request.id, brief, options)
+            new, given = await self._scheduler.submit(request.id, brief, options)
         except BaseException:
             if watch is not None and not watched:
                 watch.stop()
@@ -133,24 +133,24 @@ class Desk:
         accepted: Reply = {
             "type": "accepted",
             "id": request.id,
-            "state": record["state"] if new else self._state(request.id, record["state"]),
+            "state": given["state"] if new else self._state(request.id, given["state"]),
         }
         if not new:
             accepted["duplicate"] = True
-            accepted.update(_outcome(record))
+            accepted.update(_outcome(given))
         client.send(accepted)
         if watch is None:
             return
-        if record["state"] in ledger.FINAL:
+        if given["state"] in ledger.FINAL:
             watch.stop()
-            client.send(_final(record))
+            client.send(_final(given))
         else:
             watch.release()
 
     def _follow(self, id: str, client: ClientHandle) -> None:
-        record = self._record(id)
-        if record["state"] in ledger.FINAL:
-            client.send(_final(record))
+        known = self._record(id)
+        if known["state"] in ledger.FINAL:
+            client.send(_final(known))
             return
         watch = self._open_watch(id, client)
         client.send(self._status(id))
@@ -177,9 +177,9 @@ class Desk:
                 del self._watching[client.key]
 
     async def _result(self, id: str, wait_s: float) -> Reply:
-        record = self._record(id)
-        if record["state"] in ledger.FINAL:
-            return _final(record)
+        known = self._record(id)
+        if known["state"] in ledger.FINAL:
+            return _final(known)
         if wait_s > 0:
             ended: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
             stop = self._events.watch(id, lambda event: None if event["type"] != "result" or ended.done() else ended.set_result(event))
@@ -193,14 +193,14 @@ class Desk:
         return self._status(id)
 
     def _status(self, id: str) -> Reply:
-        record = self._record(id)
-        facts = {name: record[name] for name in ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")}
-        if record["result"] and not facts["persona"]:
-            facts["persona"] = str(record["result"].get("persona") or "").lower() or None
-        live = {} if record["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: record[name] for name in ("context", "questions") if record[name]}
-        state = self._state(id, record["state"])
-        return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(record)}
+        known = self._record(id)
+        facts = {name: known[name] for name in ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")}
+        if known["result"] and not facts["persona"]:
+            facts["persona"] = str(known["result"].get("persona") or "").lower() or None
+        live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
+        facts |= {name: known[name] for name in ("context", "questions") if known[name]}
+        state = self._state(id, known["state"])
+        return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
     def _missions(self, state: str | None, limit: int) -> list[Reply]:
         def listed(root: Any) -> list[Reply]:
@@ -267,13 +267,19 @@ class _Watch:
         self._client.send(event, event=not final)
 
 
+def _shown(root: Any, target: str) -> Reply:
+    """An object; for a mission, its record too."""
+    found = history.resolve(root, target)
+    return {**history.show(found), **({"record": record.of(root, found.id)} if record.is_mission(found) else {})}
+
+
 def _options(request: schemas.Submit | schemas.Send) -> Reply:
     return {"priority": request.priority, "deadline_s": request.deadline_s}
 
 
-def _outcome(record: Reply) -> Reply:
-    return {name: record[name] for name in ("result", "error") if record[name] is not None}
+def _outcome(known: Reply) -> Reply:
+    return {name: known[name] for name in ("result", "error") if known[name] is not None}
 
 
-def _final(record: Reply) -> Reply:
-    return {"type": "result", "id": record["id"], "state": record["state"], **_outcome(record)}
+def _final(known: Reply) -> Reply:
+    return {"type": "result", "id": known["id"], "state": known["state"], **_outcome(known)}

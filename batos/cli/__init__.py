@@ -7,6 +7,7 @@
     objects.py    show, history, info, models
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through
+    record.py     the record of a mission as a page
     output.py     text for people, JSON for programs
 
 Exit codes: 0 success, 1 the mission FAILED, 2 wrong usage or settings, 3 no daemon answers, 4 refused or invalid,

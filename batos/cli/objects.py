@@ -11,6 +11,7 @@ import typer
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.missions import ask, with_nearest
 from batos.cli.output import Output, one_line, size
+from batos.cli.record import page
 from batos.errors import UnknownTarget
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE), its oid (oid:1f), or a mission's id.")]
@@ -19,11 +20,14 @@ MODEL_STYLES = {"present": "green", "created": "green", "pulled": "green", "fail
 
 @app.command()
 def show(target: Target, connect: Connect = None, as_json: Json = False) -> None:
-    """Show an object of the image: its slots and parents."""
+    """Show an object of the image: its slots and parents; of a mission, what was thought, by whom, from what, at what cost."""
     reply = _about(target, connect, "show")
     output = Output(as_json)
     if as_json:
         output.document(reply)
+        return
+    if "record" in reply:
+        page(reply["record"], output)
         return
     output.say(f"{target}  {reply.get('oid', '')}", "bold")
     output.rows(("slot", "value"), ((name, _value(value)) for name, value in reply.get("slots", {}).items()))

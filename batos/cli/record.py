@@ -1,0 +1,83 @@
+"""The record of a mission as a page to read: what was thought, by whom, from what, at what cost."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from batos.cli.output import Output, one_line
+
+_WIDTH = 400  # characters of one text; `--json` has them whole
+
+
+def page(record: dict[str, Any], output: Output) -> None:
+    """Print the record of a mission (`mind.record.of`)."""
+    output.say(f"mission {record['id']}: {record['state']}", "bold")
+    output.pairs((name, value) for name, value in _facts(record) if value not in (None, "", 0))
+    for asked in record["questions"]:
+        output.say(f"\nasked: {asked['question']}")
+        output.say(f"  the user said: {asked['answer']}" if asked["answer"] is not None else "  (not answered)")
+    if "thought" in record:
+        _cycle(record["thought"], output)
+    if "result" in record:
+        output.say("\nanswer", "bold")
+        output.say(str(record["result"].get("text", "")))
+        _provenance(record, output)
+    if "error" in record:
+        output.say(f"\nerror {record['error'].get('code')}: {record['error'].get('message')}", "red")
+    _inferences(record, output)
+    for failure in record["failures"]:
+        where, why = failure["context"].get("state", ""), one_line(failure["error"]["message"], _WIDTH)
+        output.say(f"\nattempt {failure['attempt']} failed in {where}: {why}")
+
+
+def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
+    moment = "%Y-%m-%d %H:%M:%S"
+    facts: list[tuple[str, Any]] = [("brief", one_line(record["brief"], _WIDTH)), ("from", record["origin"])]
+    facts += [(name, time.strftime(moment, time.localtime(record[name]))) for name in ("accepted", "finished") if record[name]]
+    facts += [("attempts", record["attempts"]), ("priority", record["priority"]), ("follows", record["context"])]
+    if record["schema"]:
+        facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
+    return facts
+
+
+def _cycle(cycle: dict[str, Any], output: Output) -> None:
+    output.say(f"\ncycle {cycle['cycle']}: {cycle['persona']}, {cycle['why']}", "bold")
+    scores = ", ".join(f"{name} {score:g}" for name, score in cycle["scores"].items())
+    if scores:
+        output.say(f"  scores: {scores}", "dim")
+    output.say(f"  brief: {one_line(cycle['brief'], _WIDTH)}", "dim")
+    for part in cycle["plan"]:
+        output.say(f"  {part['part']}: {one_line(part['query'], _WIDTH)}")
+        if "said" in part:
+            output.say(f"    said: {one_line(part['said'], _WIDTH)}")
+        else:
+            output.say(f"    silent: {one_line(part['silent'], _WIDTH)}", "yellow")
+    for inner in cycle["cycles"]:
+        _cycle(inner, output)
+
+
+def _provenance(record: dict[str, Any], output: Output) -> None:
+    sources = record.get("thought", {}).get("woven_from") or []
+    if sources:
+        output.say("  sentence by sentence from: " + ", ".join(name or "the weaver" for name in sources), "dim")
+
+
+def _inferences(record: dict[str, Any], output: Output) -> None:
+    if record["inferences"]:
+        output.say("\ninferences", "bold")
+        columns = ("cycle", "state", "persona", "part", "model", "read", "written", "seconds", "said")
+        output.rows(
+            columns,
+            [
+                (i["cycle"], i["state"], i["persona"], i["part"], i["model"], i["prompt_tokens"], i["answer_tokens"],
+                 f"{i['model_ms'] / 1000:.1f}", one_line(i["text"], 80))
+                for i in record["inferences"]
+            ],
+        )  # fmt: skip
+    elif record["texts_dropped"]:
+        output.say("\nthe texts of its inferences were let go (setting journal_days); what they cost is known", "dim")
+    for row in record["cost"]:
+        tokens = f"{row['prompt_tokens']} tokens read, {row['answer_tokens']} written"
+        output.say(f"  {row['model']}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")

@@ -1,0 +1,84 @@
+"""The record of one mission, for people: what was thought, by whom, from what, at what cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batos.image import journal, ledger
+from batos.image.history import plain
+from batos.objects import UvmObject
+
+TEXT_CHARS = 2000  # of each inference's text
+FAILURES = 20  # the newest of a mission's failed attempts
+
+_OF_MISSION = (
+    "id", "brief", "state", "origin", "persona", "priority", "accepted", "finished", "attempts", "context", "schema", "questions",
+)  # fmt: skip
+
+
+def is_mission(obj: UvmObject) -> bool:
+    """Whether an object is a mission of the ledger."""
+    return "brief" in obj._slots and "journal" in obj._slots
+
+
+def of(root: Any, id: str) -> dict[str, Any]:
+    """The record of a mission.
+
+    `thought` is the cycle that completed (`thought.cycles`: those inside it), `inferences` what the journal holds, by the
+    cycle, state, persona and part that asked, `cost` their sum by model, `failures` the attempts that failed, newest first.
+
+    :raises UnknownMission: if there is none of that id.
+    """
+    mission = ledger.mission_of(root, id)
+    described = ledger.describe(mission)
+    record = {name: described[name] for name in _OF_MISSION}
+    record |= {name: described[name] for name in ("result", "error") if described[name] is not None}
+    if mission.thought is not None:
+        record["thought"] = _cycle(mission.thought)
+    record["inferences"] = [_inference(entry.inference) for entry in mission.journal.entries]
+    record["cost"] = [spent._asdict() for spent in journal.spent_on(mission.journal)]
+    record["texts_dropped"] = bool(mission.journal.spent)
+    record["failures"] = ledger.failures(root, id=id, limit=FAILURES)
+    return record
+
+
+def _cycle(cycle: UvmObject) -> dict[str, Any]:
+    slots = cycle._slots
+    said, silent = dict(slots.get("voices", ())), dict(slots.get("silent", ()))
+    plan = [
+        {"part": name, "query": query, **({"said": said[name]} if name in said else {"silent": silent.get(name, "")})}
+        for name, query in slots.get("plan", ())
+    ]
+    thought = {
+        "cycle": str(cycle.number),
+        "persona": str(cycle.persona.name),
+        "why": slots.get("why", ""),
+        "scores": plain(slots.get("scores", {})),
+        "brief": slots.get("brief", ""),
+        "state": str(slots["state*"].name),
+        "planned_by": slots.get("plan_source", ""),
+        "plan": plan,
+        "woven_from": list(slots.get("woven", ())),
+        "cycles": [_cycle(inner) for inner in slots.get("cycles", ())],
+    }
+    if "asked" in slots:
+        thought["asked"] = dict(zip(("question", "answer"), slots["asked"], strict=True))
+    return thought
+
+
+def _inference(found: journal.Inference) -> dict[str, Any]:
+    cycle, state, persona, part = (word if word != "-" else "" for word in (found.label or "- - - -").split(" ", 3))
+    return {
+        "cycle": cycle,
+        "state": state,
+        "persona": persona,
+        "part": part,
+        "model": found.model,
+        "digest": found.digest,
+        "prompt_tokens": found.prompt_tokens,
+        "answer_tokens": found.answer_tokens,
+        "model_ms": found.total_ms,
+        "ended": found.done_reason,
+        "at": found.at,
+        "text": plain(found.text, text=TEXT_CHARS),
+    }
