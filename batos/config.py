@@ -97,6 +97,7 @@ class Settings(BaseModel):
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
 
     # --- the operator
+    metrics: str = Field("", max_length=64, description="host:port on loopback where Prometheus may read metrics; empty: nowhere")
     probe_s: float = Field(2.0, gt=0, le=60, description="time for an answer when `doctor` asks whether somebody is there")
     disk_needed_bytes: int = Field(1024 * MIB, ge=0, le=2**50, description="free disk below which `doctor` warns")
 

@@ -46,6 +46,7 @@ from batos.wire import endpoints
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
+    from batos.autotelic.metrics import Metrics
     from batos.bridge.provision import Provisioner
 
 log = structlog.get_logger("batos")
@@ -71,6 +72,7 @@ class Kernel:
         self._models_settled = asyncio.Event()
         self._models: Callable[[], list[dict[str, Any]]] = list
         self.heartbeat: Heartbeat | None = None
+        self.metrics: Metrics | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -107,6 +109,8 @@ class Kernel:
         self.walk = Walk(self.image.db)
         if inference is None:
             inference = await self._connect_ollama()
+        if settings.metrics:
+            inference = self._count(inference)
         self._look_after_image()
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop)
         resumed = await self.scheduler.recover()
@@ -126,6 +130,8 @@ class Kernel:
             await listener.start()
             self._stack.push_async_callback(listener.stop)
             self.endpoints = list(listener.bound)
+        if self.metrics is not None:
+            self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         # Stopped before the listener, so that the last results still leave.
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()
@@ -159,6 +165,12 @@ class Kernel:
                 await provisioner.ensure(lambda step: log.debug("provisioning", **dataclasses.asdict(step)))
                 self._models_settled.set()
             await asyncio.sleep(self.settings.provision_retry_s)
+
+    def _count(self, inference: Inference) -> Inference:
+        from batos.autotelic.metrics import Metrics  # late: only who asks for metrics pays for their library
+
+        self.metrics = Metrics(self.events, self.info)
+        return self.metrics.counted(inference)
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
         return lambda mission: Thinking(mission, inference=inference, events=self.events, on_paid=self.costs.add, **self._host())

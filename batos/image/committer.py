@@ -65,7 +65,7 @@ class Committer:
         self._closing = False
         self._failure: ImageFailed | None = None
         self._syncer = groupsync.Syncer(db.storage)
-        self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "conflicts": 0}
+        self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
         self._tm = TransactionManager(explicit=True)
         self._connection = db.open(transaction_manager=self._tm)
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)

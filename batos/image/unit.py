@@ -60,6 +60,7 @@ async def unit_of_work(idle: Idle, views: Views, db: ZODB.DB, committer: Committ
     :raises transaction.interfaces.TransientError: out of the exit, for a conflict: nothing was committed.
     """
     tm, connection = idle.popleft() if idle else _opened(db)
+    committed = False
     try:
         tm.begin()
         views.add(connection)
@@ -67,7 +68,9 @@ async def unit_of_work(idle: Idle, views: Views, db: ZODB.DB, committer: Committ
         yield unit
         if not tm.isDoomed():
             await committer.commit(tm)
+            committed = True
     finally:
+        committer.stats["aborts"] += not committed
         with contextlib.suppress(NoTransaction):  # after a commit there is none; after a failure the connection is still joined
             tm.abort()
         views.discard(connection)

@@ -15,7 +15,7 @@ class Events:
 
     def __init__(self) -> None:
         self._watchers: dict[str, list[Watcher]] = {}
-        self._everything: list[Watcher] = []
+        self._listeners: dict[str, list[Watcher]] = {}
 
     def watch(self, mission: str, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` with every event of a mission, until the returned function is called."""
@@ -30,17 +30,17 @@ class Events:
 
         return stop
 
-    def watch_all(self, watcher: Watcher) -> None:
-        """Call `watcher` with every event of every mission."""
-        self._everything.append(watcher)
+    def listen(self, kind: str, watcher: Watcher) -> None:
+        """Call `watcher` with every event of a kind (`state`, `token`, `result` ...), of every mission."""
+        self._listeners.setdefault(kind, []).append(watcher)
 
-    def watched(self, mission: str) -> bool:
-        """Whether anybody hears the events of this mission."""
-        return bool(self._everything) or mission in self._watchers
+    def heard(self, mission: str, kind: str) -> bool:
+        """Whether anybody hears events of this kind of this mission."""
+        return mission in self._watchers or kind in self._listeners
 
     def publish(self, mission: str, event: Event) -> None:
         """Tell the watchers."""
-        for watcher in (*self._watchers.get(mission, ()), *self._everything):
+        for watcher in (*self._watchers.get(mission, ()), *self._listeners.get(event["type"], ())):
             watcher(event)
 
 

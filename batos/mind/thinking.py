@@ -215,7 +215,7 @@ class Thinking:
 
     def _batch(self, part: str | None, by: By, model: str) -> TextBatch | None:
         """What publishes the text of an inference as it comes; None where nobody listens."""
-        if not self._events.watched(self.id):
+        if not self._events.heard(self.id, "token"):
             return None
 
         def tell(text: str, pieces: int) -> None:
@@ -269,7 +269,7 @@ class Thinking:
 
     def publish(self, kind: str, **facts: Any) -> None:
         """An event of this mission."""
-        if not self._events.watched(self.id):
+        if not self._events.heard(self.id, kind):
             return
         self._events.publish(
             self.id,

@@ -18,7 +18,14 @@ from batos.doctor import DEPENDENCIES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-COMES_WITH = {"referencing": "jsonschema", "httpx": "ollama", "zc": "ZODB", "zope": "ZODB", "pydantic_monty": "pydantic-monty"}
+COMES_WITH = {
+    "referencing": "jsonschema",
+    "httpx": "ollama",
+    "zc": "ZODB",
+    "zope": "ZODB",
+    "pydantic_monty": "pydantic-monty",
+    "prometheus_client": "prometheus-client",
+}
 """Modules whose distribution is not declared itself but comes with one that is."""
 
 

@@ -142,7 +142,7 @@ async def test_user_missions_go_before_the_systems_and_by_priority(tmp_path: Pat
     inference.hold()
     async with mind(tmp_path, inference, concurrent_missions=1) as kernel:
         order: list[str] = []
-        kernel.events.watch_all(lambda event: order.append(event["id"]) if event["type"] == "result" else None)
+        kernel.events.listen("result", lambda event: order.append(event["id"]))
         heard = [
             await submit(kernel, "first"),
             await submit(kernel, "system", origin="system", priority=100),
@@ -171,7 +171,7 @@ async def test_no_more_missions_at_a_time_than_the_limit(tmp_path: Path) -> None
             nonlocal most
             most = max(most, kernel.scheduler.facts()["running"])
 
-        kernel.events.watch_all(look)
+        kernel.events.listen("state", look)
         inference.release()
         for one in heard:
             assert (await one.end())["state"] == "COMPLETE"
@@ -292,7 +292,7 @@ async def test_the_pause_before_each_further_attempt_doubles(tmp_path: Path) -> 
     times: list[float] = []
     now = asyncio.get_running_loop().time
     async with mind(tmp_path, inference, mission_attempts=3, retry_backoff_s=0.1) as kernel:
-        kernel.events.watch_all(lambda event: times.append(now()) if event["state"] == "DECOMPOSING" else None)
+        kernel.events.listen("state", lambda event: times.append(now()) if event["state"] == "DECOMPOSING" else None)
         await (await submit(kernel, "m1")).end()
     assert times[1] - times[0] >= 0.1
     assert times[2] - times[1] >= 0.2

@@ -1,0 +1,178 @@
+"""Metrics in the format of Prometheus, on a loopback port when the setting `metrics` names one.
+
+What happens is counted as it happens, from the events of missions and from the inferences; what is a state (the image's
+size, the models in memory) is asked for when somebody reads. Names and units follow Prometheus' own practice
+(prometheus.io/docs/practices/naming): seconds, bytes, `_total` for what only grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from batos.bridge.types import ChatReply, ChatRequest, Inference
+from batos.errors import EndpointError, InferenceFailed
+from batos.mind.events import Event, Events
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+FACTS_S = 2.0  # a reader waits no longer for the loop
+_LONG = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)  # seconds: from a replayed state to an 8B model on a CPU
+
+
+class Metrics:
+    """Counts and serves. Everything but the serving happens on the loop's thread."""
+
+    def __init__(self, events: Events, facts: Callable[[], dict[str, Any]]) -> None:
+        """
+        :param facts: what `info` says; read when metrics are.
+        """
+        from prometheus_client import CollectorRegistry, Counter, Histogram
+
+        self._registry = registry = CollectorRegistry()
+        self._missions = Counter(
+            "batos_missions", "Missions that ended, by outcome and persona.", ["outcome", "persona"], registry=registry
+        )
+        self._failures = Counter("batos_mission_failures", "Missions that FAILED, by code.", ["code"], registry=registry)
+        self._states = Histogram("batos_state_seconds", "Time in a state of the PSM.", ["state"], buckets=_LONG, registry=registry)
+        self._inferences = Counter(
+            "batos_inferences", "Inferences asked for, by model and outcome (ok, or the cause of its failure).", ["model", "outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram("batos_inference_seconds", "Time of an inference.", ["model"], buckets=_LONG, registry=registry)
+        self._tokens = Counter(
+            "batos_tokens", "Tokens of inferences, by model and kind (prompt, answer).", ["model", "kind"], registry=registry
+        )
+        self._verdicts = Counter("batos_guardian_verdicts", "Verdicts of the Persistence Guardian.", ["verdict"], registry=registry)
+        self._since: dict[tuple[str, str], tuple[str, float]] = {}
+        registry.register(_Facts(facts, asyncio.get_running_loop()))
+        events.listen("state", self._moved)
+        events.listen("result", self._ended)
+
+    def counted(self, inference: Inference) -> Inference:
+        """The same inference, counted."""
+        return _Counted(inference, self)
+
+    def verdict(self, accepted: bool) -> None:
+        """Count a verdict of the guardian."""
+        self._verdicts.labels("accepted" if accepted else "refused").inc()
+
+    def paid(self, reply: ChatReply) -> None:
+        """Count an inference that came to its end."""
+        self._inferences.labels(reply.model, "ok").inc()
+        self._seconds.labels(reply.model).observe(reply.total_ms / 1000)
+        self._tokens.labels(reply.model, "prompt").inc(reply.prompt_tokens)
+        self._tokens.labels(reply.model, "answer").inc(reply.answer_tokens)
+
+    def failed(self, model: str, cause: str) -> None:
+        """Count an inference that failed."""
+        self._inferences.labels(model, cause).inc()
+
+    def _moved(self, event: Event) -> None:
+        key = (event["id"], event["cycle"])
+        before = self._since.pop(key, None)
+        if before is not None:
+            self._states.labels(before[0]).observe(max(0.0, event["elapsed_s"] - before[1]))
+        if event["state"] not in ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT"):
+            self._since[key] = event["state"], event["elapsed_s"]
+
+    def _ended(self, event: Event) -> None:
+        self._missions.labels(event["state"], event["persona"] or "none").inc()
+        if event["state"] == "FAILED":
+            self._failures.labels(event["error"]["code"]).inc()
+        for key in [key for key in self._since if key[0] == event["id"]]:
+            del self._since[key]
+
+    def serve(self, address: str) -> Callable[[], None]:
+        """Let metrics be read at `address` (host:port, loopback only; port 0 picks one); what ends it.
+
+        :raises EndpointError: where that is no loopback address, or it is taken.
+        """
+        from prometheus_client import start_http_server
+
+        host, port = _loopback(address)
+        try:
+            server, thread = start_http_server(port, addr=host, registry=self._registry)
+        except OSError as e:
+            raise EndpointError(f"metrics cannot be served at {address}: {e.strerror}; name another port in the setting metrics") from None
+        self.address = f"{host}:{server.server_port}"
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return stop
+
+
+class _Counted:
+    """An `Inference` in front of another one."""
+
+    def __init__(self, inference: Inference, metrics: Metrics) -> None:
+        self._inference, self._metrics = inference, metrics
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        try:
+            reply = await self._inference.chat(request, deadline_s=deadline_s, on_text=on_text)
+        except InferenceFailed as e:
+            self._metrics.failed(request.model, e.cause)
+            raise
+        self._metrics.paid(reply)
+        return reply
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        return await self._inference.embed(model, texts, deadline_s=deadline_s)
+
+    async def continues(self, model: str) -> bool:
+        return await self._inference.continues(model)
+
+    async def digest(self, model: str) -> str:
+        return await self._inference.digest(model)
+
+
+class _Facts:
+    """What is a state and not a count, asked for on the loop's thread when somebody reads."""
+
+    def __init__(self, facts: Callable[[], dict[str, Any]], loop: asyncio.AbstractEventLoop) -> None:
+        self._facts, self._loop = facts, loop
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        async def ask() -> dict[str, Any]:
+            return self._facts()
+
+        try:
+            facts = asyncio.run_coroutine_threadsafe(ask(), self._loop).result(FACTS_S)
+        except (TimeoutError, RuntimeError):  # the loop is busy, or closed: what was counted is shown all the same
+            return
+        image, missions = facts["image"], facts["missions"]
+        yield GaugeMetricFamily("batos_uptime_seconds", "Time since the start.", value=facts["uptime_s"])
+        yield GaugeMetricFamily("batos_image_bytes", "Size of the image.", value=image["bytes"])
+        yield GaugeMetricFamily("batos_image_objects", "Objects of the image.", value=image["objects"])
+        for name, help in (("units", "Units of work committed."), ("aborts", "Units of work aborted."), ("conflicts", "Conflicts met.")):
+            yield CounterMetricFamily(f"batos_{name}", help, value=image[name])
+        yield CounterMetricFamily("batos_system_transactions", "System transactions committed.", value=image["system"])
+        yield CounterMetricFamily("batos_syncs", "Rounds of the committer, each synced once.", value=image["rounds"])
+        waiting = GaugeMetricFamily("batos_missions_now", "Missions that have not ended, by what they do.", labels=["doing"])
+        for name in ("running", "queued", "paused", "needs_input", "following"):
+            waiting.add_metric([name], missions[name])
+        yield waiting
+        resident = GaugeMetricFamily("batos_model_resident_bytes", "Memory of a model that Ollama holds.", labels=["model"])
+        for model in facts.get("resident", ()):
+            resident.add_metric([model["name"]], model["bytes"])
+        yield resident
+
+
+def _loopback(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        if not ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
+            raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting metrics")
+        return host, int(port)
+    except ValueError:
+        raise EndpointError(f"setting metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None

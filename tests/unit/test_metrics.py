@@ -1,0 +1,81 @@
+"""Metrics: what is counted, where it may be read, and that reading never holds up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from batos.errors import EndpointError, InferenceFailed
+from batos.kernel import Kernel
+from tests.unit.mind_support import FakeInference, mind, submit
+
+
+async def read(kernel: Kernel) -> dict[str, float]:
+    """Every sample by its name and labels."""
+    assert kernel.metrics is not None
+    async with httpx.AsyncClient(trust_env=False) as client:
+        reply = await client.get(f"http://{kernel.metrics.address}/metrics")
+    return {name: float(value) for name, value in re.findall(r"^(\w[^ ]*(?:\{[^}]*\})?) ([^ ]+)$", reply.text, re.MULTILINE)}
+
+
+async def test_missions_states_inferences_and_the_image(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.fail_when = lambda request: InferenceFailed("no", cause="refused") if "what of sage_facet_" in request.user else None
+    async with mind(tmp_path, inference, metrics="127.0.0.1:0") as kernel:
+        await (await submit(kernel, "m1", "I feel stuck")).end()
+        inference.fail_when = lambda request: InferenceFailed("no", cause="refused")
+        await (await submit(kernel, "m2", "I feel sad")).end()
+        assert kernel.metrics is not None
+        kernel.metrics.verdict(True)
+        found = await read(kernel)
+        assert found['batos_missions_total{outcome="COMPLETE",persona="ROBIN"}'] == 1
+        assert found['batos_missions_total{outcome="FAILED",persona="ROBIN"}'] == 1
+        assert found['batos_mission_failures_total{code="inference_failed"}'] == 1
+        assert found['batos_inferences_total{model="robin:embedded",outcome="ok"}'] == 4
+        assert found['batos_inferences_total{model="robin:embedded",outcome="refused"}'] == 2
+        assert found['batos_tokens_total{kind="prompt",model="robin:embedded"}'] == 28
+        assert found['batos_state_seconds_count{state="DELEGATING"}'] == 1
+        assert found['batos_state_seconds_count{state="DECOMPOSING"}'] == 2
+        assert found['batos_guardian_verdicts_total{verdict="accepted"}'] == 1
+        assert (found["batos_units_total"], found["batos_aborts_total"]) == (1, 1)
+        assert found["batos_image_objects"] > 20
+        assert found['batos_missions_now{doing="running"}'] == 0
+
+
+async def test_reading_waits_for_nothing(tmp_path: Path) -> None:
+    """While a mission hangs on its model, metrics are read; and none is kept of a mission that ended."""
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, metrics="127.0.0.1:0") as kernel:
+        heard = await submit(kernel, "m1", "I feel stuck")
+        await inference.came(1)
+        assert (await read(kernel))['batos_missions_now{doing="running"}'] == 1
+        inference.release()
+        await heard.end()
+        await asyncio.wait_for(kernel.scheduler.quiet(), 30)
+        assert kernel.metrics is not None
+        assert kernel.metrics._since == {}
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:9000", "nonsense", "127.0.0.1:port", "example.org:9000", ":9000"])
+async def test_only_on_loopback(tmp_path: Path, address: str) -> None:
+    with pytest.raises(EndpointError, match=r"127\.0\.0\.1:PORT"):
+        async with mind(tmp_path, FakeInference(), metrics=address):
+            pass
+
+
+async def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    async with mind(tmp_path / "a", FakeInference(), metrics="127.0.0.1:0") as kernel:
+        assert kernel.metrics is not None
+        with pytest.raises(EndpointError, match="another port"):
+            async with mind(tmp_path / "b", FakeInference(), metrics=kernel.metrics.address):
+                pass
+
+
+async def test_without_the_setting_there_are_none(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        assert kernel.metrics is None
