@@ -17,6 +17,7 @@ from batos.bridge.client import OllamaInference
 from batos.cli import main
 from batos.image import groupsync, journal, ledger
 from batos.image.committer import Committer
+from batos.mind import psm
 from batos.wire.outbox import ClientHandle
 
 _left = 0
@@ -101,8 +102,16 @@ POINTS: dict[str, Callable[[], None]] = {
     "before it is settled": lambda: before(ledger, "settle"),
     "fsync fails": fsync_fails,
 }
+STEPS: dict[str, Callable[[], None]] = {
+    "a transition": lambda: before(psm, "_move"),
+    "a question is recorded": lambda: before(ledger, "ask"),
+    "a question was recorded": lambda: after(ledger, "ask"),
+    "an answer is recorded": lambda: before(ledger, "answer"),
+    "a pause is recorded": lambda: before(ledger, "set_paused"),
+}
+"""Steps of a mission's life; the tests of transitions kill before or after each."""
 
 if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
-    POINTS[point]()
+    {**POINTS, **STEPS}[point]()
     sys.exit(main(sys.argv[3:]))

@@ -71,3 +71,25 @@ def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) ->
         assert end["result"]["text"].startswith(text.strip())
         assert end["result"]["usage"]["replayed"] == 2  # the plan and the facet
         assert running.terminate() == 0
+
+
+def test_the_worked_example_of_the_codex(tmp_path: Path, ollama_host: str) -> None:
+    """Feeling and "why" choose ROBIN; his facets speak, each for its part; the record says who said what."""
+    brief = "I'm feeling really stuck on this project, and I don't know why I'm so unmotivated."
+    with daemon(tmp_path, ollama_host=ollama_host, num_predict=48) as running, Peer(running.endpoint) as peer:
+        peer.send("submit", id="stuck", brief=brief, watch=True)
+        end = peer.until_result()[-1]
+        assert end["state"] == "COMPLETE", end
+        assert end["result"]["persona"] == "ROBIN"
+        assert "feelings" in end["result"]["why"]
+        record = peer.ask("show", target="stuck")["record"]
+        thought = record["thought"]
+        assert (thought["persona"], thought["state"], thought["cycles"]) == ("ROBIN", "COMPLETE", [])
+        spoken = {part["part"] for part in thought["plan"] if part.get("said")}
+        assert spoken
+        assert spoken <= {"sage_facet_", "still_point_facet_", "plain_facet_"}
+        assert set(thought["woven_from"]) <= spoken | {None}
+        asked = [(i["state"], i["part"]) for i in record["inferences"]]
+        assert ("DECOMPOSING", "plan") in asked
+        assert {part for state, part in asked if state == "DELEGATING"} == {"sage_facet_", "still_point_facet_", "plain_facet_"}
+        assert record["cost"][0]["answer_tokens"] > 0
