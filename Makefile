@@ -74,6 +74,7 @@ bench: install
 	    $(bin)/python bench/kernel.py --missions 1000 --concurrency 1 --dir "$$dir/1" $(ARGS) && \
 	    $(bin)/python bench/kernel.py --missions 2000 --concurrency 50 --dir "$$dir/50" $(ARGS) && \
 	    $(bin)/python bench/objects.py && \
+	    $(bin)/python bench/guardian.py && \
 	    $(bin)/python bench/growth.py && \
 	    $(bin)/python bench/image.py --dir "$$dir"
 

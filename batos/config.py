@@ -90,6 +90,14 @@ class Settings(BaseModel):
     silence_s: float = Field(60, ge=0.1, le=3600, description="silence after a ping by which a connection counts as dead")
     linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")
 
+    # --- generated methods: what the guardian lets pass
+    method_bytes: int = Field(16 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
+    method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")
+    method_depth: int = Field(60, ge=10, le=90, description="nesting of a method's syntax tree")
+    method_name_chars: int = Field(64, ge=8, le=1000, description="longest name in a method, in characters")
+    method_value: int = Field(10_000_000, ge=1000, le=2**40, description="largest length, range or bit count that a method may spell out")
+    audit_steps: int = Field(50_000, ge=1000, le=10_000_000, description="steps of the effect analysis of one method")
+
     # --- looking after itself
     autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")
     heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")

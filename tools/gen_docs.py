@@ -48,6 +48,7 @@ def verbs() -> str:
     """One section a verb: what it does, its arguments and options."""
     import typer
 
+    import batos.cli.audit
     import batos.cli.daemon
     import batos.cli.missions
     import batos.cli.objects
@@ -65,6 +66,24 @@ def verbs() -> str:
     return "\n\n".join(parts)
 
 
+def rules() -> str:
+    """One section a rule of the guardian, with its examples."""
+    from batos.guardian.rules import RULES
+
+    parts = []
+    for rule in RULES:
+        policy = "" if rule.policy == "default" else f" (policy `{rule.policy}`)"
+        lines = [f"### {rule.id}", "", rule.asks, "", f"*Why:* {rule.why}", "", "Accepted:", "", "```python", rule.accepted, "```", ""]
+        parts.append("\n".join([*lines, f"Refused{policy}:", "", "```python", _shown(rule.refused), "```"]))
+    return "\n\n".join(parts)
+
+
+def _shown(source: str) -> str:
+    """A source as it can be printed: long lines cut, characters that hide text as their names."""
+    visible = "".join(c if c.isprintable() or c == "\n" else f"<U+{ord(c):04X}>" for c in source)
+    return "\n".join(line if len(line) <= 120 else f"{line[:100]}…" for line in visible.split("\n"))
+
+
 def _option(parameter: object) -> str:
     names = [*parameter.opts, *parameter.secondary_opts]  # type: ignore[attr-defined]
     return f"{', '.join(names)}{f' {parameter.metavar}' if parameter.metavar else ''}"  # type: ignore[attr-defined]
@@ -78,6 +97,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("settings.md", settings),
     "errors": ("errors.md", errors),
     "verbs": ("cli.md", verbs),
+    "rules": ("guardian.md", rules),
 }
 
 

@@ -4,6 +4,7 @@
     daemon.py     run, doctor, config: what needs no daemon
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
+    audit.py      audit: the guardian's verdict on a file
     objects.py    show, history, info, models
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through

@@ -16,7 +16,7 @@ from batos import config, errors
 ROOT = Path(__file__).parents[2]
 VERBS = [
     "run", "send", "send-to", "missions", "result", "status", "watch", "cancel", "info", "models", "show", "history", "doctor", "config",
-    "failures", "replay", "pack", "backup", "restore",
+    "failures", "replay", "pack", "backup", "restore", "audit",
 ]  # fmt: skip
 
 
@@ -33,7 +33,7 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["settings", "errors", "verbs"])
+@pytest.mark.parametrize("name", ["settings", "errors", "verbs", "rules"])
 def test_generated_tables_are_current(name: str) -> None:
     path, text, fresh = generator().filled(name)
     assert text == fresh, f"{path.name} is stale: run `make docs`"

@@ -1,0 +1,225 @@
+"""Effects of expressions, calls apart."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable
+
+from batos.guardian.effects.base import Base
+from batos.guardian.effects.frames import Function
+from batos.guardian.effects.heap import FOREIGN, SELF
+from batos.guardian.rules.store import ID as STORE
+from batos.guardian.rules.store import OTHERS
+from batos.guardian.vocabulary import MUTATORS
+
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+class Expressions(Base):
+    """Names, attributes, displays, comprehensions, operators."""
+
+    def name(self, node: ast.Name) -> int:
+        objects = self.read(node.id)
+        if objects & self.lazy:
+            self.write(node)
+        return objects
+
+    def attribute(self, node: ast.Attribute) -> int:
+        if self.subject.module_of(node.value):
+            return 0
+        base = self.evaluate(node.value)
+        self.may_raise()
+        return self.attribute_of(base, node.attr, node)
+
+    def attribute_of(self, base: int, name: str, node: ast.AST) -> int:
+        """What reading an attribute answers."""
+        found = 0
+        if base & SELF:
+            self.subject.reads.add(name)
+            found = self.heap.slot(name)
+        rest = base & ~SELF
+        if not rest:
+            return found
+        if name in MUTATORS:
+            if rest & FOREIGN:
+                self.subject.refuse(STORE, node, "the method changes a container of another object", OTHERS)
+            owned = self.owned(rest)
+            if owned:  # a bound mutator: whoever gets it may call it
+                self.write(node, owned)
+                bound = self.heap.at(("bound", node))
+                self.lazy |= bound
+                return found | bound
+        return found | FOREIGN
+
+    def subscript(self, node: ast.Subscript) -> int:
+        base = self.evaluate(node.value)
+        self.evaluate(node.slice)
+        self.may_raise()
+        inside = self.heap.inside(base)
+        if isinstance(node.slice, ast.Slice):
+            return self.container(node, inside)
+        return inside
+
+    def children(self, node: ast.AST) -> int:
+        """An expression that is a plain value, made of others."""
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.evaluate(child)
+        return 0
+
+    def comparison(self, node: ast.Compare) -> int:
+        self.evaluate(node.left)
+        for other in node.comparators:
+            self.evaluate(other)
+        self.may_raise()
+        return 0
+
+    def binary(self, node: ast.BinOp) -> int:
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        self.may_raise()
+        if not left | right:
+            return 0
+        # a list added to a list is a new list of the old elements
+        return self.container(node, self.heap.inside(left) | self.heap.inside(right), known=bool((left | right) & self.heap.known))
+
+    def boolean(self, node: ast.BoolOp) -> int:
+        found = self.evaluate(node.values[0])
+        facts = self.state.facts()
+        for value in node.values[1:]:
+            found |= self.evaluate(value)
+            self.state.add_facts(facts)
+        return found
+
+    def conditional(self, node: ast.IfExp) -> int:
+        self.evaluate(node.test)
+        before = self.state.facts()
+        found = self.evaluate(node.body)
+        after = self.state.facts()
+        self._set_facts(before)
+        found |= self.evaluate(node.orelse)
+        self.state.add_facts(after)
+        return found
+
+    def _set_facts(self, facts: tuple[int, ast.AST | None, ast.AST | None, int, bool]) -> None:
+        state = self.state
+        state.covenant, state.written, state.late, state.owned, state.sent_itself = facts
+
+    def walrus(self, node: ast.NamedExpr) -> int:
+        objects = self.evaluate(node.value)
+        # it may stand where it is not always evaluated
+        self.bind(node.target.id, objects | self.read(node.target.id))
+        return objects
+
+    def container(self, node: Hashable, inside: int, *, known: bool = True) -> int:
+        """A new container with these elements."""
+        bit = self.heap.at(node, known=known)
+        self.heap.put(bit, inside)
+        return bit
+
+    def display(self, node: ast.List | ast.Tuple | ast.Set) -> int:
+        inside = 0
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                inside |= self.heap.inside(self.evaluate(element.value))
+            else:
+                inside |= self.evaluate(element)
+        return self.container(node, inside)
+
+    def dictionary(self, node: ast.Dict) -> int:
+        inside = 0
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                inside |= self.heap.inside(self.evaluate(value))
+            else:
+                self.evaluate(key)  # what can be a key cannot be changed
+                inside |= self.evaluate(value)
+        return self.container(node, inside)
+
+    def comprehension(self, node: Comprehension) -> int:
+        targets = [name.id for part in node.generators for name in ast.walk(part.target) if isinstance(name, ast.Name)]
+        keys = {self.function.key(name) for name in targets}
+        hidden = {key: self.state.env[key] for key in keys if key in self.state.env}
+        facts, writes, inside = self.state.facts(), self.writes, 0
+        while True:
+            version = self.heap.version
+            inside |= self._comprehended(node)
+            if version == self.heap.version:
+                break
+        self.state.add_facts(facts)
+        self.state.env.update(hidden)
+        result = self.container(node, inside)
+        if isinstance(node, ast.GeneratorExp) and self.writes > writes:
+            self.lazy |= result
+        return result
+
+    def _comprehended(self, node: Comprehension) -> int:
+        for part in node.generators:
+            items = self.heap.inside(self.evaluate(part.iter))
+            self.may_raise()
+            self.unpack(part.target, items)
+            for condition in part.ifs:
+                self.evaluate(condition)
+        if isinstance(node, ast.DictComp):
+            self.evaluate(node.key)
+            return self.evaluate(node.value)
+        return self.evaluate(node.elt)
+
+    def unpack(self, target: ast.AST, objects: int) -> None:
+        """Bind the names of a target; stores into slots and items are the statements' affair."""
+        if isinstance(target, ast.Name):
+            self.bind(target.id, objects)
+        elif isinstance(target, ast.Starred):
+            self.unpack(target.value, self.container(target, objects))
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            inside = self.heap.inside(objects)
+            for element in target.elts:
+                self.unpack(element, inside)
+
+    def definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> int:
+        """The object that stands for an inner function. Its defaults are evaluated here and now."""
+        bit = self.heap.at(node)
+        function = self.functions.get(bit)
+        if function is None:
+            function = self.functions[bit] = Function(node, self.function, len(self.functions) + 1)
+            self.callables |= bit
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        defaults = zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+        for parameter, default in (*defaults, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
+            if default is not None:
+                objects = self.evaluate(default)
+                key = function.key(parameter.arg)
+                self.state.env[key] = self.state.env.get(key, 0) | objects
+        return bit
+
+    def inner(self, node: ast.Await | ast.Starred) -> int:
+        return self.evaluate(node.value)
+
+
+Base.EVALUATORS.update(
+    {
+        ast.Name: Expressions.name,
+        ast.Attribute: Expressions.attribute,
+        ast.Subscript: Expressions.subscript,
+        ast.Compare: Expressions.comparison,
+        ast.BinOp: Expressions.binary,
+        ast.BoolOp: Expressions.boolean,
+        ast.IfExp: Expressions.conditional,
+        ast.NamedExpr: Expressions.walrus,
+        ast.List: Expressions.display,
+        ast.Tuple: Expressions.display,
+        ast.Set: Expressions.display,
+        ast.Dict: Expressions.dictionary,
+        ast.ListComp: Expressions.comprehension,
+        ast.SetComp: Expressions.comprehension,
+        ast.DictComp: Expressions.comprehension,
+        ast.GeneratorExp: Expressions.comprehension,
+        ast.Lambda: Expressions.definition,
+        ast.Await: Expressions.inner,
+        ast.Starred: Expressions.inner,
+        ast.UnaryOp: Expressions.children,
+        ast.JoinedStr: Expressions.children,
+        ast.FormattedValue: Expressions.children,
+        ast.Slice: Expressions.children,
+    }
+)

@@ -1,0 +1,92 @@
+"""The Persistence Guardian: source text in, verdict out. Nothing is run, read or written."""
+
+from __future__ import annotations
+
+import ast
+
+from batos.config import Settings
+from batos.guardian.effects import analyse
+from batos.guardian.limits import Limits
+from batos.guardian.policy import DEFAULT, Policy, named
+from batos.guardian.rules import CHECKS, RULES, parse, shape, size
+from batos.guardian.rules.syntax import CHILDREN, refuse_node
+from batos.guardian.subject import Subject
+from batos.guardian.verdict import Contract, Verdict
+
+_ON_TEXT = tuple(rule.text for rule in RULES if rule.text)
+_ON_METHOD = tuple(rule.method for rule in RULES if rule.method)
+
+
+class PersistenceGuardian:
+    """Audits generated source before it is installed: for the image's integrity and for errors that say what to do. The safety of the host
+    never depends on it (SECURITY.md)."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.limits = Limits.of(settings or Settings.model_validate({}))
+
+    def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
+        """The verdict on a source that is to be installed under a selector.
+
+        :param source: the text of one function definition; bytes must be UTF-8.
+        :param policy: a policy, or its name: `default`, `strict`, `default+files`.
+        :return: never raises for what a source holds; whatever a source provokes is a finding.
+        :raises ValueError: for a policy that does not exist.
+        """
+        policy = named(policy) if isinstance(policy, str) else policy
+        return _verdict(examine(source, selector, policy, self.limits))
+
+
+def examine(source: str | bytes, selector: str, policy: Policy, limits: Limits) -> Subject:
+    """All that can be found out about a source."""
+    text = source if isinstance(source, str) else source.decode("utf-8", "surrogateescape")
+    subject = Subject(text, selector, policy, limits)
+    for check in _ON_TEXT:
+        check(subject)
+        if size.ID in {finding.rule for finding in subject.findings.values()}:
+            return subject  # too large to be looked at
+    parse.parse(subject)
+    if subject.tree is not None:
+        shape.find_method(subject)
+    if subject.method is not None and _walk(subject, subject.method):
+        for check in _ON_METHOD:
+            check(subject)
+        analyse(subject)
+    return subject
+
+
+def _walk(subject: Subject, method: ast.AST) -> bool:
+    """Show every node to the rules that ask for its kind, without recursion; False if there are too many or they are too deep."""
+    nodes, limits = 0, subject.limits
+    pending: list[tuple[ast.AST, int]] = [(method, 1)]
+    while pending:
+        node, depth = pending.pop()
+        kind = type(node)
+        children = CHILDREN.get(kind)
+        if children is None:
+            refuse_node(subject, node)
+            continue
+        nodes += 1
+        if nodes > limits.nodes or depth > limits.depth:
+            what = f"more than {limits.nodes} nodes" if nodes > limits.nodes else f"nesting deeper than {limits.depth}"
+            subject.refuse(size.ID, node, f"the method's syntax tree has {what}", size.HINT)
+            return False
+        for check in CHECKS[kind]:
+            check(subject, node)
+        for field in reversed(children):  # the last one in comes out first: nodes are seen in the order of the text
+            child = getattr(node, field)
+            if child.__class__ is list:
+                pending += [(part, depth + 1) for part in reversed(child) if part is not None]
+            elif child is not None:
+                pending.append((child, depth + 1))
+    return True
+
+
+def _verdict(subject: Subject) -> Verdict:
+    contract: Contract = {
+        "reads": tuple(sorted(subject.reads)),
+        "writes": tuple(sorted(subject.writes)),
+        "sends": tuple(sorted(subject.sends)),
+        "imports": tuple(sorted({*subject.modules.values(), *(module for module, _ in subject.members.values())})),
+        "raises": tuple(sorted(subject.raised)),
+    }
+    return Verdict(subject.selector, subject.source, subject.policy.name, subject.sorted_findings(), contract)

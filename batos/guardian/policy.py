@@ -1,0 +1,47 @@
+"""Policies: what a method may import, and which capabilities it was granted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from batos.guardian.vocabulary import CAPABILITIES
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the rules allow beyond what they always allow. `DEFAULT.granting("files")` makes one with a capability."""
+
+    name: str
+    imports: bool = True
+    """whether the modules of `vocabulary.MODULES` may be imported"""
+    awaits: bool = True
+    """whether a method may be `async def` and await what it sends"""
+    capabilities: frozenset[str] = frozenset()
+    """granted capabilities: `files`, `network`"""
+
+    def granting(self, *capabilities: str) -> Policy:
+        """This policy with more capabilities.
+
+        :raises ValueError: for a capability that does not exist.
+        """
+        unknown = sorted(set(capabilities) - set(CAPABILITIES))
+        if unknown:
+            raise ValueError(f"no capability {unknown[0]!r}; there are {', '.join(CAPABILITIES)}")
+        granted = self.capabilities | set(capabilities)
+        return replace(self, name="+".join([self.name.split("+")[0], *sorted(granted)]), capabilities=granted)
+
+
+STRICT = Policy("strict", imports=False, awaits=False)
+DEFAULT = Policy("default")
+POLICIES = {policy.name: policy for policy in (STRICT, DEFAULT)}
+
+
+def named(name: str) -> Policy:
+    """The policy of a name: `strict`, `default`, and either with capabilities: `default+files+network`.
+
+    :raises ValueError: if there is none.
+    """
+    first, *capabilities = name.split("+")
+    if first not in POLICIES:
+        raise ValueError(f"no policy {first!r}; there are {', '.join(POLICIES)}")
+    return POLICIES[first].granting(*capabilities) if capabilities else POLICIES[first]

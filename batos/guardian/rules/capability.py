@@ -1,0 +1,32 @@
+"""What `files` and `network` have in common: modules and builtins that need a granted capability."""
+
+from __future__ import annotations
+
+import ast
+
+from batos.guardian.rules.base import NodeCheck
+from batos.guardian.subject import Subject
+from batos.guardian.vocabulary import CAPABILITIES
+
+
+def checks(capability: str, hint: str) -> dict[type[ast.AST], NodeCheck]:
+    """Checks that refuse what `capability` opens, unless the policy grants it."""
+    words = CAPABILITIES[capability]
+
+    def refuse(subject: Subject, node: ast.AST, word: str) -> None:
+        if word.partition(".")[0] in words and capability not in subject.policy.capabilities:
+            subject.refuse(capability, node, f"{word} needs the capability {capability!r}, which was not granted", hint)
+
+    def check_import(subject: Subject, node: ast.Import) -> None:
+        for alias in node.names:
+            refuse(subject, node, alias.name)
+
+    def check_from(subject: Subject, node: ast.ImportFrom) -> None:
+        if not node.level:
+            refuse(subject, node, node.module or "")
+
+    def check_name(subject: Subject, node: ast.Name) -> None:
+        if node.id == "open" and isinstance(node.ctx, ast.Load):
+            refuse(subject, node, node.id)
+
+    return {ast.Import: check_import, ast.ImportFrom: check_from, ast.Name: check_name}

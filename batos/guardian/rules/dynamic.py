@@ -1,0 +1,55 @@
+"""dynamic: attributes by literal names, one-argument type, whole super sends."""
+
+from __future__ import annotations
+
+import ast
+
+from batos.guardian.rules.attribute import RULE as ATTRIBUTE
+from batos.guardian.rules.attribute import check_attribute
+from batos.guardian.rules.base import Rule
+from batos.guardian.subject import Subject
+
+ID = "dynamic"
+
+
+def check_call(subject: Subject, node: ast.Call) -> None:
+    """Calls of getattr, hasattr, type and super."""
+    subject.called.add(id(node.func))
+    function = node.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call) and subject.is_builtin(function.value.func, "super"):
+        subject.cleared.add(id(function.value))
+    if not isinstance(function, ast.Name) or function.id in subject.bound:
+        return
+    if function.id in ("getattr", "hasattr"):
+        _check_name(subject, node)
+    elif function.id == "type" and (len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred)):
+        subject.refuse(ID, node, "type is called to make a type", "Use a dict, or collections.namedtuple.")
+    elif function.id == "super" and (node.args or node.keywords or id(node) not in subject.cleared):
+        subject.refuse(ID, node, "super is used other than super().selector(...)", "Write super().selector(arguments) as a whole.")
+
+
+def _check_name(subject: Subject, node: ast.Call) -> None:
+    assert isinstance(node.func, ast.Name)
+    name = node.args[1] if len(node.args) > 1 else None
+    if not (isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.isidentifier()) or node.keywords:
+        reason = f"{node.func.id} is called with a name that is not a literal"
+        subject.refuse(ID, node, reason, f"Write the name as a literal: {node.func.id}(self, 'name'), or keep the values in one dict slot.")
+        return
+    # A literal is an attribute like any other.
+    as_attribute = ast.Attribute(node.args[0], name.value, ast.Load())
+    check_attribute(subject, ast.copy_location(as_attribute, node))
+    if name.value == "format":
+        subject.refuse(ATTRIBUTE.id, node, "a bound format method is no value", "Use an f-string.")
+    if isinstance(node.args[0], ast.Name) and node.args[0].id in subject.modules:
+        subject.refuse(ID, node, f"{node.func.id} of a module", "Write module.member.")
+
+
+RULE = Rule(
+    ID,
+    asks="`getattr` and `hasattr` take the name as a public literal; `type` takes one argument; `super` is written "
+    "`super().selector(...)`.",
+    why="Names that are made at run time get round every rule about names.",
+    accepted="def title(self):\n    return getattr(self, 'title', None) or super().title()",
+    refused="def read(self, name):\n    return getattr(self, name)",
+    nodes={ast.Call: check_call},
+)

@@ -1,0 +1,88 @@
+"""import: harmless modules only, and of each only what it is imported for."""
+
+from __future__ import annotations
+
+import ast
+
+from batos.guardian.rules.base import Rule
+from batos.guardian.subject import Subject
+from batos.guardian.vocabulary import CAPABILITIES, MODULES, import_hint
+
+ID = "import"
+
+
+def check_import(subject: Subject, node: ast.Import) -> None:
+    """`import a, b as c`."""
+    for alias in node.names:
+        name = alias.asname or alias.name.partition(".")[0]
+        subject.bind(name, imported=True)
+        if _may(subject, node, alias.name):
+            if name in subject.modules and subject.modules[name] != alias.name:
+                subject.stored.add(name)  # one name for two modules: it stands for neither
+            subject.modules[name] = alias.name
+
+
+def check_from(subject: Subject, node: ast.ImportFrom) -> None:
+    """`from a import b as c`."""
+    module = node.module or ""
+    for alias in node.names:
+        subject.bind(alias.asname or alias.name, imported=True)
+    if node.level:
+        subject.refuse(ID, node, "relative imports are not allowed", "Import a module by its full name, or do without it.")
+    elif _may(subject, node, module):
+        for alias in node.names:
+            check_member(subject, node, module, alias.name)
+            name = alias.asname or alias.name
+            if subject.members.get(name, (module, alias.name)) != (module, alias.name):
+                subject.stored.add(name)  # one name for two things: it stands for neither
+            subject.members[name] = (module, alias.name)
+
+
+def check_attribute(subject: Subject, node: ast.Attribute) -> None:
+    """What is read from a name. Whether that is a module is known when all imports were seen."""
+    if isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
+        subject.dotted.append(node)
+
+
+def check_members(subject: Subject) -> None:
+    """What is read from an imported module: `json.dumps`, and not `json.codecs`."""
+    for node in subject.dotted:
+        assert isinstance(node.value, ast.Name)
+        module = subject.modules.get(node.value.id)
+        if module:
+            check_member(subject, node, module, node.attr)
+
+
+def check_member(subject: Subject, node: ast.AST, module: str, member: str) -> None:
+    """Refuse what a module has beside what it is imported for."""
+    members = MODULES.get(module)
+    if members is not None and member not in members and member != "sleep":
+        subject.refuse(ID, node, f"{module}.{member} is not available to methods", f"{module} offers {', '.join(sorted(members))}.")
+
+
+def _may(subject: Subject, node: ast.AST, module: str) -> bool:
+    policy = subject.policy
+    if module in MODULES:
+        if not policy.imports:
+            subject.refuse(ID, node, f"the policy {policy.name} allows no imports", "Do without the import.")
+        return policy.imports
+    family = module.partition(".")[0]
+    for capability, modules in CAPABILITIES.items():
+        if family in modules:
+            return capability in policy.capabilities  # otherwise the capability's own rule refuses it
+    subject.refuse(ID, node, f"the module {module} may not be imported", import_hint(module))
+    return False
+
+
+RULE = Rule(
+    ID,
+    asks="A method imports only modules of the list, by name, and uses of each only the members of the list; the policy `strict` allows "
+    "none.",
+    why="Modules reach the process (os, sys, gc), leak others without an underscore (json.codecs.builtins, re.enum.sys), or are missing "
+    "in the "
+    "sandbox.",
+    accepted="def pack(self):\n    import json\n    return json.dumps({'name': self.name})",
+    refused="def pack(self):\n    import os\n    return os.getpid()",
+    nodes={ast.Import: check_import, ast.ImportFrom: check_from, ast.Attribute: check_attribute},
+    method=check_members,
+)

@@ -1,0 +1,59 @@
+"""signature: self first, defaults that are literals, no decorators."""
+
+from __future__ import annotations
+
+import ast
+
+from batos.guardian.rules.base import Rule
+from batos.guardian.subject import FunctionNode, Subject
+
+ID = "signature"
+
+
+def check_function(subject: Subject, node: FunctionNode) -> None:
+    """Decorators and type parameters of any definition; receiver and defaults of the method's own."""
+    subject.bind(node.name)
+    for decorator in node.decorator_list:
+        subject.refuse(ID, decorator, "decorators are not allowed", "Remove it; call the function where it is needed.")
+    if getattr(node, "type_params", None):
+        subject.refuse(ID, node, "type parameters are not allowed", "Remove the square brackets after the name.")
+    if node is subject.method:
+        _check_own(subject, node)
+
+
+def _check_own(subject: Subject, node: FunctionNode) -> None:
+    arguments = node.args
+    first = (arguments.posonlyargs + arguments.args)[:1]
+    if not first or first[0].arg != "self":
+        subject.refuse(ID, node, "the first parameter is not self", "Write `self` as the first parameter.")
+    elif len(arguments.defaults) == len(arguments.posonlyargs) + len(arguments.args):
+        subject.refuse(ID, node, "self has a default", "Write `self` without a default.")
+    for default in (*arguments.defaults, *arguments.kw_defaults):
+        if default is not None and not _is_literal(default):
+            subject.refuse(ID, default, "a default is not a literal", "Use None as the default and compute the value in the body.")
+
+
+def check_parameter(subject: Subject, node: ast.arg) -> None:
+    """A parameter binds its name."""
+    subject.bind(node.arg)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, (ast.USub, ast.UAdd)) and isinstance(node.operand, ast.Constant)
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        return all(map(_is_literal, node.elts))
+    if isinstance(node, ast.Dict):
+        return all(key is not None and _is_literal(key) for key in node.keys) and all(map(_is_literal, node.values))
+    return isinstance(node, ast.Constant)
+
+
+RULE = Rule(
+    ID,
+    asks="The method's first parameter is `self`, without a default; its defaults are literals; no definition has decorators or type "
+    "parameters.",
+    why="Defaults, decorators and type parameters are evaluated when a method is installed, before any call and outside every limit.",
+    accepted="def scale(self, by=2, *, names=('a', 'b')):\n    return self.size * by, names",
+    refused="def scale(self, by=[1].copy()):\n    return self.size * by[0]",
+    nodes={ast.FunctionDef: check_function, ast.AsyncFunctionDef: check_function, ast.arg: check_parameter},
+)

@@ -1,0 +1,99 @@
+"""What an audit answers: findings, an effect contract, and whether the source may be installed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from batos.errors import CovenantViolationError, MethodRefused
+
+COVENANT_RULES = ("covenant", "covenant-order")
+Severity = Literal["error", "warning"]
+
+
+class Contract(TypedDict):
+    """What a method does to the image, by name; each tuple is sorted. Stored with the Method."""
+
+    reads: tuple[str, ...]
+    """slots of self that it reads"""
+    writes: tuple[str, ...]
+    """slots of self that it writes, through aliases and containers too"""
+    sends: tuple[str, ...]
+    """selectors that it sends, to self and to others"""
+    imports: tuple[str, ...]
+    """modules that it imports"""
+    raises: tuple[str, ...]
+    """exceptions that it raises by name"""
+
+
+EMPTY_CONTRACT: Contract = {"reads": (), "writes": (), "sends": (), "imports": (), "raises": ()}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that the guardian found. Only errors refuse a source; warnings go along."""
+
+    rule: str
+    severity: Severity
+    line: int
+    """counted from 1; 0 where no line can be named"""
+    column: int
+    """counted from 1, in bytes of UTF-8 as Python's parser counts them"""
+    reason: str
+    """what is wrong, and with what"""
+    hint: str
+    """what to write instead: an instruction, for a model or a person"""
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.reason} [{self.rule}]. {self.hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer of `PersistenceGuardian.audit`: all findings at once. It never raises by itself; `check` does."""
+
+    selector: str
+    source: str
+    policy: str
+    findings: tuple[Finding, ...] = ()
+    contract: Contract = field(default_factory=lambda: EMPTY_CONTRACT.copy())
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that refuse the source."""
+        return tuple(finding for finding in self.findings if finding.severity == "error")
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the source may be installed, as far as can be told without running it."""
+        return not self.errors
+
+    def check(self) -> Verdict:
+        """The verdict itself, if the source is accepted.
+
+        :raises CovenantViolationError: if the Persistence Covenant is (also) broken.
+        :raises MethodRefused: if anything else is wrong.
+        """
+        errors = self.errors
+        if not errors:
+            return self
+        broken = any(finding.rule in COVENANT_RULES for finding in errors)
+        kind = CovenantViolationError if broken else MethodRefused
+        reasons = [str(finding) for finding in errors]
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        message = f"the guardian refuses {self.selector!r}: {reasons[0]}{more}"
+        raise kind(message, selector=self.selector, source=self.source, reasons=reasons, cause="guardian")
+
+    def to_wire(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "accepted": self.accepted,
+            "selector": self.selector,
+            "policy": self.policy,
+            "findings": [finding.to_wire() for finding in self.findings],
+            "contract": {name: list(names) for name, names in self.contract.items()},  # type: ignore[call-overload]
+        }

@@ -1,0 +1,182 @@
+"""The words a method may use: builtins, modules and their members, and what is known of each.
+
+Allow-lists, measured against pydantic-monty 1.4.0: a name that is not here is refused. Block-list entries (`BANNED`) only
+make the reason and the hint better.
+"""
+
+from __future__ import annotations
+
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+TYPES = words("bool bytes complex dict float frozenset int list object set slice str tuple type")
+
+# Builtin functions by what comes out of them, as far as state of self can be reached through it.
+SCALARS = words(
+    "abs all any bin bool chr complex divmod float format hasattr hash hex int isinstance len oct ord pow print range repr "
+    "round slice str bytes object"
+)
+COPIES = words("list tuple dict set frozenset sorted reversed zip enumerate filter map iter")
+"""a new container with the elements of the arguments"""
+FLAT = words("list tuple set frozenset sorted reversed iter filter deque Counter sample choices islice cycle copy")
+"""those, and functions of modules, whose elements are just the elements of the arguments"""
+ELEMENTS = words("max min next sum")
+"""an element of an argument, or an argument itself"""
+
+FUNCTIONS = SCALARS | COPIES | ELEMENTS | {"getattr", "super", "type"}
+
+EXCEPTIONS = words(
+    "ArithmeticError AssertionError AttributeError Exception FileExistsError FileNotFoundError ImportError IndexError "
+    "IsADirectoryError KeyError LookupError ModuleNotFoundError NameError NotADirectoryError NotImplementedError OSError "
+    "OverflowError PermissionError RecursionError "
+    "RuntimeError StopIteration SyntaxError TimeoutError TypeError UnboundLocalError UnicodeDecodeError UnicodeEncodeError ValueError "
+    "ZeroDivisionError"
+)
+CONSTANTS = frozenset({"Ellipsis", "NotImplemented"})
+BUILTINS = FUNCTIONS | TYPES | EXCEPTIONS | CONSTANTS
+ONLY_CALLED = frozenset({"getattr", "super"})
+"""builtins that are checked where they are called, and are no values"""
+
+_NO_CODE = "Write the code itself; a method makes no code at run time."
+_BY_NAME = "Name the slot in the source: self.name."
+_NO_EXIT = "Return a value, or raise ValueError or RuntimeError."
+BANNED: dict[str, str] = {
+    **dict.fromkeys(("eval", "exec", "compile"), _NO_CODE),
+    **dict.fromkeys(("setattr", "delattr", "vars", "dir", "globals", "locals"), _BY_NAME),
+    **dict.fromkeys(("exit", "quit", "SystemExit", "KeyboardInterrupt", "GeneratorExit", "BaseException", "MemoryError"), _NO_EXIT),
+    **dict.fromkeys(("input", "breakpoint", "help"), "Take what is needed as an argument; nobody sits at the method's keyboard."),
+    "id": "Compare with == or `is`; addresses change from run to run.",
+    "memoryview": "Use bytes.",
+    "bytearray": "Use bytes, or a list of numbers and bytes(numbers).",
+    "callable": "Decide by a parameter or a try block.",
+    "issubclass": "Use isinstance(value, kind).",
+    "ascii": "Use repr(value).",
+    **dict.fromkeys(("classmethod", "staticmethod", "property"), "Write a plain method; objects of the image have no classes."),
+    **dict.fromkeys(("ExceptionGroup", "BaseExceptionGroup"), "Raise one exception."),
+    **dict.fromkeys(("aiter", "anext"), "Use a plain for loop."),
+}
+
+# --- modules: what the sandbox has of them and a method may use
+MODULES: dict[str, frozenset[str]] = {
+    name: words(members)
+    for name, members in {
+        "re": "A ASCII DOTALL I IGNORECASE M MULTILINE Match NOFLAG Pattern S compile error escape findall finditer fullmatch match "
+        "search split sub",
+        "json": "JSONDecodeError dumps loads",
+        "math": "acos acosh asin asinh atan atan2 atanh cbrt ceil comb copysign cos cosh degrees dist e erf erfc exp exp2 expm1 fabs "
+        "factorial floor "
+        "fmod frexp fsum gamma gcd hypot inf isclose isfinite isinf isnan isqrt lcm ldexp lgamma log log10 log1p log2 modf nan "
+        "nextafter perm pi "
+        "pow prod radians remainder sin sinh sqrt tan tanh tau trunc ulp",
+        "datetime": "date datetime time timedelta timezone",
+        "time": "asctime ctime gmtime localtime mktime monotonic monotonic_ns perf_counter perf_counter_ns strftime strptime time time_ns",
+        "random": "Random betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate paretovariate "
+        "randbytes randint random randrange sample seed shuffle triangular uniform vonmisesvariate weibullvariate",
+        "itertools": "accumulate chain combinations combinations_with_replacement compress count cycle dropwhile filterfalse groupby "
+        "islice pairwise "
+        "permutations product repeat starmap takewhile tee zip_longest",
+        "functools": "partial reduce",
+        "collections": "Counter defaultdict deque namedtuple",
+        "decimal": "Decimal DecimalException DivisionByZero Inexact InvalidOperation Overflow ROUND_05UP ROUND_CEILING ROUND_DOWN "
+        "ROUND_FLOOR "
+        "ROUND_HALF_DOWN ROUND_HALF_EVEN ROUND_HALF_UP ROUND_UP Underflow",
+        "hashlib": "blake2b blake2s md5 new sha1 sha224 sha256 sha384 sha3_224 sha3_256 sha3_384 sha3_512 sha512 shake_128 shake_256",
+        "base64": "a85decode a85encode b16decode b16encode b32decode b32encode b32hexdecode b32hexencode b64decode b64encode b85decode "
+        "b85encode "
+        "standard_b64decode standard_b64encode urlsafe_b64decode urlsafe_b64encode",
+        "copy": "copy deepcopy",
+        "typing": "Annotated Any Callable ClassVar Dict Final FrozenSet Generator Iterable Iterator List Literal Mapping Never NoReturn "
+        "Optional "
+        "Sequence Set Tuple Type Union",
+        "csv": "DictReader DictWriter Error QUOTE_ALL QUOTE_MINIMAL QUOTE_NONE QUOTE_NONNUMERIC reader writer",
+        "bisect": "bisect bisect_left bisect_right insort insort_left insort_right",
+        "unicodedata": "category combining is_normalized lookup name normalize",
+        "tomllib": "TOMLDecodeError loads",
+        "binascii": "Error a2b_base64 a2b_hex b2a_base64 b2a_hex crc32 hexlify unhexlify",
+    }.items()
+}
+# What Monty 1.4.0 lacks and the sandbox supplies: pure functions and constants only, since each call is one of the host's.
+SUPPLIED: dict[str, frozenset[str]] = {
+    name: words(members)
+    for name, members in {
+        "statistics": "StatisticsError fmean geometric_mean harmonic_mean mean median median_high median_low mode multimode pstdev "
+        "pvariance "
+        "quantiles stdev variance",
+        "string": "ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation whitespace",
+        "textwrap": "dedent fill indent shorten wrap",
+    }.items()
+}
+MODULES |= SUPPLIED
+
+CAPABILITIES: dict[str, frozenset[str]] = {
+    "files": words("fileinput glob io pathlib shutil tempfile open"),
+    "network": words(
+        "aiohttp ftplib http httpx imaplib poplib requests smtplib socket socketserver ssl telnetlib urllib urllib3 websockets xmlrpc zmq"
+    ),
+}
+"""modules and builtins that a granted capability opens; nothing in the sandbox offers one yet"""
+
+_IMPORT_HINTS: dict[str, str] = {
+    "dataclasses": "Use a dict, or collections.namedtuple.",
+    "enum": "Use plain strings or numbers.",
+    "abc": "Objects of the image have no classes; leave it out.",
+    "asyncio": "Send messages with plain calls; the daemon awaits them.",
+    "logging": "Return what is worth knowing, or keep it in a slot.",
+    "operator": "Use a lambda: key=lambda pair: pair[1].",
+    "heapq": "Use sorted(...), or bisect.insort on a local list.",
+    "uuid": "Use hashlib.sha256(text.encode()).hexdigest(), or a counter slot.",
+    "secrets": "Use random.",
+    "contextlib": "Use try and except.",
+    "traceback": "Use str(error).",
+    "__future__": "Leave it out; annotations are not evaluated.",
+}
+
+
+def import_hint(module: str) -> str:
+    """What to do instead of importing a module."""
+    return _IMPORT_HINTS.get(module.partition(".")[0], f"Do without it. A method may import {', '.join(sorted(MODULES))}.")
+
+
+# --- containers
+MUTATORS = words(
+    "append extend insert pop remove clear sort reverse update setdefault popitem add discard appendleft popleft extendleft "
+    "rotate subtract difference_update intersection_update symmetric_difference_update move_to_end"
+)
+PARTIAL = words("extend sort update extendleft subtract difference_update intersection_update symmetric_difference_update")
+"""mutators that may have changed something when they raise"""
+TAKERS = words("pop popitem popleft setdefault")
+"""mutators that answer an element"""
+KEYED = words("setdefault pop get remove discard")
+"""methods whose first argument is a key, or is only compared"""
+VIEWS = words("items values keys copy elements most_common union intersection difference symmetric_difference")
+VALUE_METHODS = frozenset(
+    name for kind in (str, bytes, int, float, list, tuple, dict, set) for name in dir(kind) if not name.startswith("_")
+) | words(
+    "most_common elements isoformat strftime total_seconds date time timestamp group groups groupdict span hexdigest "
+    "digest weekday quantize"
+)
+"""methods of plain values: a call of one on anything but self is not counted as a send"""
+MUTATING_FUNCTIONS = frozenset({("random", "shuffle"), ("bisect", "insort"), ("bisect", "insort_left"), ("bisect", "insort_right")})
+"""functions of modules that change their first argument in place"""
+ENDLESS = frozenset({"count", "cycle", "repeat"})
+"""functions of itertools whose iterators end only where they are told to"""
+
+KIND_METHODS: dict[str, frozenset[str]] = {
+    "str": words(
+        "capitalize casefold center count endswith expandtabs find index isalnum isalpha isascii isdecimal isdigit isidentifier "
+        "islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition removeprefix removesuffix replace "
+        "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill"
+    ),
+    "dict": words("fromkeys get items keys values"),
+    "list": words("count index"),
+    "set": words("difference intersection isdisjoint issubset issuperset symmetric_difference union"),
+    "frozenset": words("difference intersection isdisjoint issubset issuperset symmetric_difference union"),
+    "bytes": frozenset({"fromhex", "decode"}),
+    "float": frozenset({"fromhex", "is_integer"}),
+    "int": frozenset(),
+    "tuple": frozenset({"count", "index"}),
+}
+"""what may be taken from a builtin type itself: `key=str.lower`, `dict.fromkeys(names)`"""
