@@ -46,13 +46,15 @@ def _tree(text: str) -> list[tuple[str, str]]:
 
 def verbs() -> str:
     """One section a verb: what it does, its arguments and options."""
+    import importlib
+    import pkgutil
+
     import typer
 
-    import batos.cli.audit
-    import batos.cli.daemon
-    import batos.cli.missions
-    import batos.cli.objects
-    import batos.cli.upkeep  # noqa: F401
+    import batos.cli
+
+    for module in pkgutil.iter_modules(batos.cli.__path__):
+        importlib.import_module(f"batos.cli.{module.name}")  # its verbs register with the application
     from batos.cli.app import app
 
     group = typer.main.get_command(app)
