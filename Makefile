@@ -75,7 +75,8 @@ bench: install
 	    $(bin)/python bench/kernel.py --missions 2000 --concurrency 50 --dir "$$dir/50" $(ARGS) && \
 	    $(bin)/python bench/objects.py && \
 	    $(bin)/python bench/growth.py && \
-	    $(bin)/python bench/image.py --dir "$$dir"
+	    $(bin)/python bench/image.py --dir "$$dir" && \
+	    $(bin)/python bench/sandbox.py --json
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
