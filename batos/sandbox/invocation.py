@@ -318,7 +318,7 @@ class Invocation:
             if not 0 < size <= 65_536:
                 raise PermissionError("not available in a method")
             return self.activity.derived("random", self.path, size)
-        now = self.activity.now
+        now = self.activity.now.astimezone(datetime.UTC)
         if name in ("date.today", "datetime.today"):
             return now.date() if name == "date.today" else now.replace(tzinfo=None)
         if name == "datetime.now":

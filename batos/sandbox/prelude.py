@@ -264,6 +264,8 @@ def _b_x_from_bytes(o, data, byteorder='big', signed=False):
     return n - (1 << (8 * len(data))) if signed and data and data[0] > 127 else n
 def _b_x_format_map(o, values):
     return o.format(**values)
+def _b_x_utcnow(o):
+    return o.now()
 def _b_x_isidentifier(o):
     return o.replace('_', 'a').isalnum() and not o[:1].isdigit() and o != ''
 def _b_iadd(a, b):

@@ -393,5 +393,5 @@ def with_needs(names: set[str]) -> list[str]:
     return [text for name, text in FUNCTIONS.items() if name in wanted]
 
 
-METHODS = frozenset({"bit_length", "translate", "to_bytes", "format_map", "isidentifier", "maketrans", "from_bytes"})
+METHODS = frozenset({"bit_length", "translate", "to_bytes", "format_map", "isidentifier", "maketrans", "from_bytes", "utcnow"})
 """Methods of builtin types that the interpreter lacks; the prelude has `_b_x_<name>`."""

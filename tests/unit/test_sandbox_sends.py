@@ -275,7 +275,7 @@ async def test_data_intents_and_special_values_cross(sandbox: Sandbox) -> None:
 async def test_the_same_seed_and_clock_give_the_same_run(sandbox: Sandbox) -> None:
     source = (
         "def m(self):\n    import random, datetime, time, uuid\n    return [random.random(), random.randint(1, 99), str(uuid.uuid4()), "
-        "datetime.datetime.now().isoformat(), datetime.date.today().isoformat(), time.time(), datetime.datetime.now(datetime.timezone.utc).isoformat(), self.inner()]\n"
+        "datetime.datetime.utcnow().isoformat(), datetime.date.today().isoformat(), time.time(), datetime.datetime.now(datetime.timezone.utc).isoformat(), self.inner()]\n"
     )
     target = obj(source, "def inner(self):\n    import random\n    return random.random()\n")
     runs = [await call(Sends(sandbox), target, "m") for _ in range(3)]
