@@ -76,7 +76,8 @@ bench: install
 	    $(bin)/python bench/objects.py && \
 	    $(bin)/python bench/guardian.py && \
 	    $(bin)/python bench/growth.py && \
-	    $(bin)/python bench/image.py --dir "$$dir"
+	    $(bin)/python bench/image.py --dir "$$dir" && \
+	    $(bin)/python bench/sandbox.py --json
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py

@@ -75,6 +75,26 @@ class Settings(BaseModel):
     upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
 
+    # --- generated methods
+    method_bytes: int = Field(16 * 1024, ge=256, le=MIB, description="longest source of a method")
+    sandbox_parallel: int = Field(8, ge=1, le=256, description="chains of sends between methods under way at the same time")
+    sandbox_depth: int = Field(16, ge=1, le=64, description="sends from method to method inside one another; each holds a worker")
+    sandbox_ready: int = Field(6, ge=0, le=64, description="workers kept loaded with methods that were used last")
+    sandbox_time_s: float = Field(2.0, gt=0, le=600, description="computing time of one method, waiting not counted")
+    sandbox_total_s: float = Field(60, gt=0, le=86400, description="computing time of all methods of one attempt at a mission")
+    sandbox_memory: int = Field(32 * MIB, ge=8 * MIB, le=512 * MIB, description="memory of one method")
+    sandbox_recursion: int = Field(800, ge=50, le=10_000, description="calls inside one another within one method")
+    sandbox_host_calls: int = Field(10_000, ge=10, le=10_000_000, description="reads, sends and the like of one method")
+    sandbox_sends: int = Field(2000, ge=1, le=10_000_000, description="sends by the methods of one attempt at a mission")
+    sandbox_nodes: int = Field(
+        50_000,
+        ge=100,
+        le=10_000_000,
+        description="values that pass between method and image at a time; a container counts as 8",
+    )
+    sandbox_text_bytes: int = Field(8 * MIB, ge=1024, le=256 * MIB, description="text that passes between method and image at a time")
+    sandbox_start_s: float = Field(5, gt=0, le=60, description="time for a worker to come free or start")
+
     # --- the wire
     message_bytes: int = Field(MIB, ge=1024, le=64 * MIB, description="largest message, all frames together")
     message_depth: int = Field(32, ge=2, le=512, description="nesting of the JSON in a message")

@@ -6,7 +6,6 @@ Each check looks for itself, changes nothing, and answers with a `Check`. Only t
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import importlib.metadata
 import os
 import platform
@@ -37,8 +36,6 @@ DEPENDENCIES = (
 """Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""
 
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
-_LANDLOCK_CREATE_RULESET, _LANDLOCK_VERSION = 444, 1
-_SECCOMP_ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +239,15 @@ def sandbox() -> Check:
 
 
 def walls() -> Check:
-    """Which of the kernel's second walls around the sandbox there are."""
-    abi = landlock_abi()
-    seccomp = _SECCOMP_ACTIONS.exists()
-    found = f"landlock {f'ABI {abi}' if abi else 'missing'}, seccomp {'there' if seccomp else 'missing'}"
-    if abi and seccomp:
+    """Which of the kernel's walls a worker of the sandbox can put up around itself: tried, in a process of its own."""
+    from batos.sandbox.walls import standing
+
+    stand = standing()
+    found = ", ".join(f"{wall} {'stands' if stands else 'missing'}" for wall, stands in stand.items())
+    if all(stand.values()):
         return Check("second wall", "ok", found)
     remedy = "the sandbox's own limits still hold; for the second wall use Linux 5.13 or newer with landlock and seccomp switched on"
     return Check("second wall", "warn", found, remedy)
-
-
-def landlock_abi() -> int:
-    """The version of landlock in this kernel; 0 where there is none."""
-    if sys.platform != "linux":
-        return 0
-    libc = ctypes.CDLL(None, use_errno=True)
-    return max(0, int(libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_LANDLOCK_VERSION))))
 
 
 # --- Ollama and its models

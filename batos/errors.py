@@ -23,6 +23,11 @@
     │   └── QualityRefused         nothing fit to be an answer came out
     ├── MethodRefused              a generated method did not pass; see `cause`, and the failure ledger for its source
     │   └── CovenantViolationError  a way out of it leaves writes without `self._p_changed = True` after them
+    ├── MethodError                a generated method is at fault, or what it was told to do
+    │   ├── MethodUnsupported      its source holds what the sandbox cannot run; line, column and a hint
+    │   ├── MethodFailed           it raised an exception; see `type` and `trace`
+    │   └── SandboxLimit           it met a limit; see `limit`
+    ├── SandboxFailed              the sandbox is at fault: no worker, or a worker died
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
     ├── ProvisioningFailed         a model could be neither found, pulled nor created
     ├── OllamaUnavailable          no Ollama answers and none could be started
@@ -44,7 +49,7 @@ swallows them (as trio's Cancelled):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -182,6 +187,55 @@ class CovenantViolationError(MethodRefused):
     """A method that writes can be left without `self._p_changed = True` as the last thing it did."""
 
     code = "covenant_violation"
+
+
+class MethodError(BatosError):
+    """A generated method could not do its work. Nothing that it wrote is kept."""
+
+    code = "method"
+    exit_code = 1
+
+
+class MethodUnsupported(MethodError):
+    """The source holds what the sandbox cannot run. Lines count from 1, columns from 0."""
+
+    code = "method_unsupported"
+
+    def __init__(self, hint: str, *, line: int, column: int) -> None:
+        super().__init__(f"line {line}: {hint}", line=line, column=column)
+        self.hint, self.line, self.column = hint, line, column
+
+
+class MethodFailed(MethodError):
+    """The method raised an exception that it did not handle.
+
+    `type` names a builtin exception, `text` is its message, `trace` says where: `selector`, line of its source, innermost last.
+    """
+
+    code = "method_failed"
+
+    def __init__(self, selector: str, type: str, text: str, trace: Sequence[tuple[str, int]] = ()) -> None:
+        where = f", line {trace[-1][1]}" if trace else ""
+        super().__init__(f"{selector}{where}: {type}: {text}", type=type, trace=[f"{name}:{line}" for name, line in trace])
+        self.type, self.text, self.trace = type, text, tuple(trace)
+
+
+class SandboxLimit(MethodError):
+    """The method met a limit: time, memory, recursion, depth, sends, host_calls or result. It cannot be caught by methods."""
+
+    code = "sandbox_limit"
+
+    def __init__(self, message: str, *, limit: str) -> None:
+        super().__init__(message, limit=limit)
+        self.limit = limit
+
+
+class SandboxFailed(BatosError):
+    """No fault of the method's: no worker could be had, or it died. Nothing that the method wrote is kept."""
+
+    code = "sandbox_failed"
+    exit_code = 1
+    retryable = True
 
 
 class InferenceFailed(BatosError):

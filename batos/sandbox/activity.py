@@ -1,0 +1,58 @@
+"""What the methods of one attempt at a mission share: how a message is sent, what may be written, clock, seed and budgets."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from batos.objects import UvmObject
+
+_NEW = b"\0" * 8  # the serial of an object that was never stored
+
+
+class Sender(Protocol):
+    """How a method's messages reach their receivers: `batos.mind.messages` in the daemon."""
+
+    def __call__(
+        self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
+    ) -> Awaitable[Any]:
+        """Send a message and answer what it answers.
+
+        :param start: objects to look the selector up in, in order and with what they inherit, in place of `obj`; the receiver
+            stays `obj` (a resend).
+        """
+
+
+@dataclass(eq=False)
+class Activity:
+    """One attempt at a mission, as the sandbox sees it. Made anew for every attempt; the same seed and clock give the same run.
+
+    :param send: for every message that a method sends.
+    :param seed: what `random` starts from; the mission's id will do.
+    :param now: the instant at which all clocks in methods stand.
+    :param writable: objects whose slots methods may write besides their own receiver's. Objects made in the same transaction
+        always are.
+    """
+
+    send: Sender
+    seed: str
+    now: datetime.datetime
+    writable: set[int] = field(default_factory=set)
+    sends: int = 0
+    seconds: float = 0.0
+    started: dict[str, int] = field(default_factory=dict)
+
+    def grant(self, obj: UvmObject) -> None:
+        """Let the methods of this activity write the slots of `obj`, which must stay alive as long as the activity does."""
+        self.writable.add(id(obj))
+
+    def may_write(self, obj: UvmObject, receiver: UvmObject) -> bool:
+        """Its own slots, those of an object that this transaction made, those granted."""
+        return obj is receiver or obj._p_jar is None or obj._p_serial == _NEW or id(obj) in self.writable
+
+    def derived(self, purpose: str, path: str, size: int) -> bytes:
+        """Bytes that follow from the seed, a purpose and a place in the run, and from nothing else."""
+        return hashlib.shake_256(f"{purpose}\0{self.seed}\0{path}".encode("utf-8", "surrogatepass")).digest(size)

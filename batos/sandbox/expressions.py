@@ -1,0 +1,257 @@
+"""Expressions rewritten: loads, calls and sends, comprehensions."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from batos.sandbox import scopes, supply
+from batos.sandbox.names import Names, call, ref
+from batos.sandbox.prelude import ERRORS
+from batos.sandbox.refusals import refuse, reserved
+
+_LAZY = {"any", "all", "next"}
+_EAGER = {"sum", "list", "tuple", "set", "dict", "sorted", "min", "max", "frozenset", "len", "any", "all", "enumerate", "bytes"}
+_BUILTIN_TYPES = {"str", "list", "dict", "set", "int", "float", "bytes", "tuple", "frozenset"}
+_CLASS_METHODS = {"fromkeys", "fromhex"}
+_BUILTIN_METHODS = {name for kind in (str, list, dict, set, int, float, bytes) for name in dir(kind) if name[0] != "_"} - {"real", "imag"}
+_SHADOWED = {"map": "_b_map", "filter": "_b_filter", "getattr": "_b_getattr", "hasattr": "_b_hasattr", "setattr": "_b_set",
+             "delattr": "_b_del", "callable": "_b_callable", "bytes": "_b_bytes", "bytearray": "_b_bytes", "print": "_b_print"}  # fmt: skip
+_WITH_KEY = {"sorted": "_b_sorted", "min": "_b_min", "max": "_b_max"}
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+class Expressions(Names):
+    """The half of the rewriter that is about expressions."""
+
+    def visit_Await(self, node: ast.Await) -> Any:
+        return self.visit(node.value)
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if isinstance(node.ctx, ast.Load) and node.id not in self.bound:
+            if node.id in _SHADOWED and node.id not in ("bytes", "bytearray"):
+                return ref(_SHADOWED[node.id])
+            if node.id in _WITH_KEY:
+                return ref(_WITH_KEY[node.id])
+            if self._module(node) in supply.MODULES:
+                refuse(node, f"module {node.id!r} cannot be a value in a method: call its functions by name")
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        module = self._module(node.value)
+        if module is not None:
+            reserved(node, node.attr)
+            return self._member(node, module, node.attr) or node
+        if node.attr == "__name__":
+            inner = node.value
+            typed = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "type" and len(inner.args) == 1
+            if typed:
+                return call("_b_name", self.visit(inner.args[0]))  # type: ignore[attr-defined]
+            if isinstance(inner, ast.Attribute) and inner.attr == "__class__":
+                return call("_b_name", self.visit(inner.value))
+        if node.attr == "__class__":
+            return call("type", self.visit(node.value))
+        reserved(node, node.attr)
+        if isinstance(node.value, ast.Name) and node.value.id in _BUILTIN_TYPES - self.bound and node.attr in _BUILTIN_METHODS:
+            return self._unbound(node)
+        if self._super(node.value):
+            refuse(node, "`super()` answers messages only: call it, `super().name(…)`")
+        return self.load(self.visit(node.value), node.attr)
+
+    @staticmethod
+    def _unbound(node: ast.Attribute) -> ast.expr:
+        if node.attr in _CLASS_METHODS:
+            return node
+        call = ast.Call(
+            ast.Attribute(ref("_b_o"), node.attr, ast.Load()),
+            [ast.Starred(ref("_b_a"), ast.Load())],
+            [ast.keyword(None, ref("_b_k"))],
+        )
+        arguments = ast.arguments([], [ast.arg("_b_o")], ast.arg("_b_a"), [], [], ast.arg("_b_k"), [])
+        return ast.Lambda(arguments, call)
+
+    def load(self, value: ast.expr, name: str) -> ast.expr:
+        """`value.name` where the value may be an object, or anything else."""
+        if name.startswith("_"):
+            text = f"def @(o):\n    return _b_get(o, {name!r})"
+        elif name in _BUILTIN_METHODS:
+            text = (
+                f"def @(o):\n    if type(o) is _b_U:\n        return _b_get(o, {name!r})\n    if type(o) in _b_builtin:\n"
+                f"        return lambda *a, **k: o.{name}(*a, **k)\n    return o.{name}"
+            )
+        else:
+            text = f"def @(o):\n    return o.{name} if type(o) is not _b_U else _b_get(o, {name!r})"
+        return ast.Call(self.helper("load " + name, text), [value], [])
+
+    @staticmethod
+    def _super(node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        function = node.func
+        if isinstance(function, ast.Attribute) and self._module(function.value) is None:
+            return self._send(node, function)
+        if isinstance(function, ast.Name) and function.id not in self.bound:
+            return self._call_of(node, function)
+        return self.generic_visit(node)
+
+    def _call_of(self, node: ast.Call, function: ast.Name) -> ast.expr:
+        name = function.id
+        generator = node.args[0] if node.args and isinstance(node.args[0], ast.GeneratorExp) else None
+        if name in _LAZY and generator is not None:
+            lazy = self._lazily(node, name, generator)
+            if lazy is not None:
+                return lazy
+        keyed = any(keyword.arg == "key" or keyword.arg is None for keyword in node.keywords)
+        if name in _WITH_KEY and not keyed:
+            new: ast.expr = function
+        elif name in ("bytes", "bytearray"):
+            new = ref("_b_bytes")
+        else:
+            new = self.visit(function)
+        whole = generator if name in _EAGER else None  # consumed at once: the interpreter's list will do
+        node.args = [self._inside(arg) if arg is whole else self.visit(arg) for arg in node.args]
+        node.keywords = [self.visit(keyword) for keyword in node.keywords]
+        node.func = new
+        if name in ERRORS and node.args and (len(node.args) > 1 or not _is_text(node.args[0])):
+            node.args = [ast.Call(ref("_b_text"), node.args, [])]  # the interpreter's exceptions take one text
+        return node
+
+    def _inside(self, node: ast.expr) -> Any:
+        """A comprehension, lambda and the like: no statement can go before it from inside."""
+        outer, self.hoisted = self.hoisted, None
+        new = self.generic_visit(node)
+        self.hoisted = outer
+        return new
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        return self._inside(node)
+
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        return self._inside(node)
+
+    def visit_SetComp(self, node: ast.SetComp) -> Any:
+        return self._inside(node)
+
+    def visit_DictComp(self, node: ast.DictComp) -> Any:
+        return self._inside(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
+        # The interpreter makes a list of it: an iterator over the list is consumed once, as a generator is.
+        new = self._inside(node)
+        return call("iter", ast.ListComp(new.elt, new.generators))
+
+    def _lazily(self, node: ast.Call, name: str, generator: ast.GeneratorExp) -> ast.expr | None:
+        """`any(…)`, `all(…)`, `next(…)` over a generator expression stop where the answer is known: as a loop in a function
+        that stands before the statement."""
+        if self.hoisted is None or any(isinstance(part, ast.NamedExpr) for part in ast.walk(generator)):
+            return None
+        found, end = self.fresh(), {"any": ast.Constant(False), "all": ast.Constant(True), "next": ast.Constant(None)}[name]
+        outer, self.hoisted = self.hoisted, None
+        value = self.visit(generator.elt)
+        if name == "next":
+            body: ast.stmt = ast.Return(ast.List([value], ast.Load()))
+        elif name == "any":
+            body = ast.If(value, [ast.Return(ast.Constant(True))], [])
+        else:
+            body = ast.If(value, [ast.Pass()], [ast.Return(ast.Constant(False))])
+        for part in reversed(generator.generators):
+            for test in reversed(part.ifs):
+                body = ast.If(self.visit(test), [body], [])
+            body = ast.For(part.target, self.visit(part.iter), [body], [])
+        self.hoisted = outer
+        arguments = ast.arguments([], [], None, [], [], None, [])
+        function = ast.FunctionDef(found, arguments, [body, ast.Return(end)], [], None)
+        if "type_params" in ast.FunctionDef._fields:
+            function.type_params = []  # type: ignore[attr-defined]
+        self.hoisted.append(function)
+        if name == "next":
+            return call("_b_first", call(found), *[self.visit(arg) for arg in node.args[1:]])
+        return call(found)
+
+    def _send(self, node: ast.Call, function: ast.Attribute) -> ast.expr:
+        receiver, name = function.value, function.attr
+        if self._super(receiver):
+            return self._above(name, node)
+        if name == "resend" and isinstance(receiver, ast.Name) and receiver.id == self.receiver:
+            return self._resend(node)
+        reserved(function, name)
+        if self._is_unbound(receiver, name) and node.args and not isinstance(node.args[0], ast.Starred):
+            receiver, node.args = node.args[0], node.args[1:]  # str.upper(x) is x.upper()
+        certain = scopes.is_built_in(receiver) or (isinstance(receiver, ast.Name) and receiver.id in self.built_in)
+        joins = name == "join" and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp)
+        value = self.visit(receiver)
+        args = [self._inside(node.args[0])] if joins else [self.visit(arg) for arg in node.args]
+        keywords = [self.visit(keyword) for keyword in node.keywords]
+        sorts = name == "sort" and bool(keywords)
+        if certain and not sorts and name not in supply.METHODS and not name.startswith("_"):
+            return ast.Call(ast.Attribute(value, name, ast.Load()), args, keywords)
+        return self._through_helper(name, value, args, keywords, sorts)
+
+    def _is_unbound(self, receiver: ast.expr, name: str) -> bool:
+        is_type = isinstance(receiver, ast.Name) and receiver.id in _BUILTIN_TYPES - self.bound
+        return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - supply.METHODS
+
+    def _through_helper(self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], sorts: bool) -> ast.expr:
+        plain = not any(isinstance(arg, ast.Starred) for arg in args) and all(keyword.arg is not None for keyword in keywords)
+        if not plain:
+            call = "*a, **k"
+            text = (
+                f"def @(o, *a, **k):\n    return {self._local(name, sorts)}({call}) if type(o) is not _b_U else _b_send(o, {name!r}, a, k)"
+            )
+            return ast.Call(self.helper(f"call {name} *", text), [value, *args], keywords)
+        positional = [f"a{i}" for i in range(len(args))]
+        named = [f"{keyword.arg}=k{i}" for i, keyword in enumerate(keywords)]
+        items = ", ".join(f"{keyword.arg!r}: k{i}" for i, keyword in enumerate(keywords))
+        parameters = ", ".join(["o", *positional, *[f"k{i}" for i in range(len(keywords))]])
+        inner = ", ".join([*positional, *named])
+        local = self._local(name, sorts) + f"({inner})" if not (sorts or name in supply.METHODS) else self._local(name, sorts, inner)
+        tuple_ = "(" + "".join(f"{a}, " for a in positional) + ")"
+        text = f"def @({parameters}):\n    return {local} if type(o) is not _b_U else _b_send(o, {name!r}, {tuple_}, {{{items}}})"
+        if name.startswith("_"):
+            text = f"def @({parameters}):\n    return _b_send(o, {name!r}, {tuple_}, {{{items}}})"
+        key = f"call {name} {len(args)} {' '.join(str(keyword.arg) for keyword in keywords)}"
+        return ast.Call(self.helper(key, text), [value, *args, *[keyword.value for keyword in keywords]], [])
+
+    @staticmethod
+    def _local(name: str, sorts: bool, inner: str | None = None) -> str:
+        if name.startswith("_"):
+            return "_b_send"
+        if sorts or name in supply.METHODS:
+            function = "_b_sort" if sorts else f"_b_x_{name}"
+            return (
+                f"{function}(o, {inner})"
+                if inner
+                else f"{function}(o)"
+                if inner is not None
+                else f"(lambda *b, **c: {function}(o, *b, **c))"
+            )
+        return f"o.{name}"
+
+    def _above(self, name: str, node: ast.Call) -> ast.expr:
+        args: list[ast.expr] = [self.visit(arg) for arg in node.args]
+        return self._send_above(ast.Constant(name), args, node)
+
+    def _resend(self, node: ast.Call) -> ast.expr:
+        if not node.args or isinstance(node.args[0], ast.Starred):
+            refuse(node, "`self.resend('selector', …)` takes the selector first")
+        first, *rest = [self.visit(arg) for arg in node.args]
+        return self._send_above(first, rest, node)
+
+    def _send_above(self, name: ast.expr, args: list[ast.expr], node: ast.Call) -> ast.expr:
+        keywords = [self.visit(keyword) for keyword in node.keywords]
+        keys: list[ast.expr | None] = [ast.Constant(k.arg) if k.arg is not None else None for k in keywords]
+        given = ast.Dict(keys, [keyword.value for keyword in keywords])
+        return call("_b_send", ref(self.receiver), name, ast.List(args, ast.Load()), given, ast.Constant(True))
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            left, right = node.left, node.comparators[0]
+            if not isinstance(left, ast.Constant) and not isinstance(right, ast.Constant):
+                same = call("_b_is", left, right)
+                return same if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), same)
+        return node

@@ -1,0 +1,380 @@
+"""One run of one method: the worker is driven by hand, on the loop's thread, in the mission's own transaction.
+
+The worker computes until it needs something: a slot, a send, the clock. It stands still while the host finds the answer, which
+may take an inference; then it goes on. Signals, cancellation, conflicts of the database and limits never go back into the
+worker: they end the run, and everything it wrote is undone.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import datetime
+import inspect
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from transaction.interfaces import TransientError
+from ZODB.POSException import POSError
+
+from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
+from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
+from batos.sandbox.activity import Activity
+from batos.sandbox.membrane import Handle, Handles, Membrane, TooLarge, unchanged
+from batos.sandbox.programs import Loaded, host_error
+from batos.sandbox.workers import Session
+from batos.sandbox.writing import Journal, check_name
+
+if TYPE_CHECKING:
+    from batos.sandbox import Sandbox
+
+BUILT_IN = ("_clone_persistent_", "clone", "derive")
+"""Messages that every object understands, without a slot."""
+FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit)
+"""Errors that a method must not catch: the mission's transaction, or its budget, is gone."""
+_SENT_ALONG = 2000  # nodes of a slot that are sent along before the method asks; more wait to be asked for
+
+current: contextvars.ContextVar[Invocation | None] = contextvars.ContextVar("batos_method", default=None)
+"""The run on whose behalf host code is working: a send in it is one level deeper."""
+
+
+class Stale(Exception):
+    """A slot was changed by another message of the same mission since this run read it."""
+
+
+class Invocation:
+    """One run. `run` answers the method's value, checked, or raises."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        loaded: Loaded,
+        obj: UvmObject,
+        method: Method,
+        holder: UvmObject | None,
+        activity: Activity,
+        outer: Invocation | None,
+    ) -> None:
+        self.sandbox, self.loaded, self.obj, self.method, self.activity, self.outer = sandbox, loaded, obj, method, activity, outer
+        self._holder = holder
+        self.depth: int = 1 if outer is None else outer.depth + 1
+        self.started: dict[str, int] = {}
+        self.path = self._path()
+        self.journal = Journal()
+        settings = sandbox.settings
+        self.handles = Handles(activity.derived("handles", self.path, 32))
+        self.membrane = Membrane(self.handles, nodes=settings.sandbox_nodes, text=settings.sandbox_text_bytes)
+        self._given: dict[tuple[int, str], tuple[UvmObject, str, Any]] = {}
+        self._errors: dict[tuple[str, str], BatosError] = {}
+        self.acted = False
+
+    def _path(self) -> str:
+        counts = self.activity.started if self.outer is None else self.outer.started
+        selector = self.method.selector
+        counts[selector] = counts.get(selector, 0) + 1
+        return f"{self.outer.path if self.outer else ''}/{selector}:{counts[selector]}"
+
+    async def run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run the method in a worker that has it loaded, write what it wrote, and answer its value.
+
+        :raises MethodFailed: for an exception of the method's own. Other errors: see the module.
+        """
+        token = current.set(self)
+        try:
+            value = await self._run(session, args, kwargs)
+        except (TransientError, POSError):
+            raise  # the transaction is lost as a whole, and takes no more changes
+        except BaseException:
+            self.journal.undo()
+            raise
+        finally:
+            current.reset(token)
+        if self.outer is not None:
+            self.outer.journal.adopt(self.journal)
+        return value
+
+    async def _run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        from pydantic_monty import CollectString, MontyComplete, MontyError
+
+        try:
+            given = [self.handles.give(self.obj), self.membrane.inward(tuple(args)), self.membrane.inward(dict(kwargs)), self._known()]
+        except (TypeError, ValueError) as e:
+            raise MethodFailed(self.method.selector, type(e).__name__, str(e)) from e
+        code = f"_b_run({self.loaded.program.selector}, _b_given)"
+        try:
+            snapshot = await self._timed(session.monty.feed_start(code, inputs={"_b_given": given}, print_callback=CollectString(_OUTPUT)))
+            calls = 0
+            while not isinstance(snapshot, MontyComplete):
+                calls += 1
+                if calls > self.sandbox.settings.sandbox_host_calls:
+                    raise self._limit("host_calls", f"more than {calls - 1} reads, sends and the like")
+                snapshot = await self._timed(await self._step(snapshot))
+        except MontyError as e:
+            raise self._failure(e) from e
+        return self._ended(snapshot.output)
+
+    async def _timed(self, work: Any) -> Any:
+        begun = time.perf_counter()
+        try:
+            return await work
+        finally:
+            self.activity.seconds += time.perf_counter() - begun
+            if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
+                raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
+
+    def _ended(self, output: Any) -> Any:
+        if type(output) is not list or len(output) != 2:
+            raise MethodFailed(self.method.selector, "TypeError", "no value came out of the sandbox")
+        try:
+            value = self.membrane.outward(output[0])
+            self._write(output[1])
+        except TooLarge as e:
+            raise self._limit("result", str(e)) from e
+        except Stale:
+            raise
+        except (TypeError, ValueError, AttributeError, PermissionError) as e:
+            raise MethodFailed(self.method.selector, type(e).__name__, str(e)) from e
+        return value
+
+    # --- what is sent along, and what changed since
+
+    def _known(self) -> dict[str, Any]:
+        """Slots that the method's text reads of its receiver, as far as they are small: it need not ask for them."""
+        known = {}
+        small = Membrane(self.handles, nodes=_SENT_ALONG, text=64 * _SENT_ALONG)
+        for name in self.loaded.program.reads:
+            held = find(self.obj, name) if name not in BUILT_IN else None
+            if held is None or isinstance(held[1], Method | Intent | Primitive):
+                continue
+            try:
+                known[name] = self._give(self.obj, name, small.inward(held[1]))
+            except (TypeError, ValueError):
+                continue  # it gets the reason if it asks
+        return known
+
+    def _give(self, obj: UvmObject, name: str, plain: Any) -> Any:
+        self._given[id(obj), name] = (obj, name, plain)
+        return plain
+
+    def _refreshed(self) -> list[list[Any]]:
+        """What this run was given and is not so any more: `[object, slot, value]`, or `[object, slot]` for one that is gone."""
+        changed: list[list[Any]] = []
+        for key, (obj, name, plain) in list(self._given.items()):
+            held = find(obj, name)
+            if held is not None and unchanged(held[1], plain):
+                continue
+            if held is None or isinstance(held[1], Method | Intent | Primitive):
+                del self._given[key]
+                changed.append([self.handles.give(obj), name])
+            else:
+                changed.append([self.handles.give(obj), name, self._give(obj, name, self.membrane.inward(held[1]))])
+        return changed
+
+    def _write(self, changes: Any) -> None:
+        """Write what the sandbox says the method wrote; it may say anything."""
+        if type(changes) is not list:
+            raise TypeError("changes are a list")
+        for change in changes:
+            if type(change) is not list or len(change) != 3:
+                raise TypeError("a change is an object, a slot and a value")
+            obj = self._object(change[0])
+            name = check_name(change[1])
+            if not self.activity.may_write(obj, self.obj):
+                raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
+            self._fresh(obj, name)
+            self.journal.write(obj, name, self._give(obj, name, self.membrane.outward(change[2])))
+
+    def _fresh(self, obj: UvmObject, name: str) -> None:
+        given = self._given.get((id(obj), name))
+        if given is not None:
+            held = find(obj, name)
+            if held is None or not unchanged(held[1], given[2]):
+                raise Stale(name)
+
+    def _object(self, value: Any) -> UvmObject:
+        obj = self.membrane.outward(value)
+        if not isinstance(obj, UvmObject):
+            raise TypeError(f"a {type(obj).__name__} has no slots")
+        return obj
+
+    # --- what the worker asks for
+
+    async def _step(self, snapshot: Any) -> Any:
+        """The next turn of the worker, as an awaitable, once its question has an answer."""
+        from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot
+
+        if isinstance(snapshot, AsyncNameLookupSnapshot):
+            return await self._lookup(snapshot)
+        if not isinstance(snapshot, AsyncFunctionSnapshot):
+            raise self._limit("host_calls", "a future that nobody resolves")
+        try:
+            return snapshot.resume({"return_value": await self._answer(snapshot)})
+        except (*FATAL, Stale):
+            raise
+        except Exception as e:
+            kind, text = self._told(e)
+            return snapshot.resume({"exc_type": kind, "message": text})  # type: ignore[typeddict-item]  # one of those it takes
+
+    async def _lookup(self, snapshot: Any) -> Any:
+        # Only text that went round the rewriter asks this way, patterns for one; a name that nobody bound comes here too.
+        if snapshot.object_id is None:
+            return snapshot.resume()
+        try:
+            kind, value = await self._read(self.handles.get(snapshot.object_id), snapshot.variable_name)
+        except (*FATAL, Stale):
+            raise
+        except Exception:
+            return snapshot.resume()
+        return snapshot.resume(value=value) if kind == 0 else snapshot.resume()
+
+    async def _answer(self, snapshot: Any) -> Any:
+        name, args = snapshot.function_name, snapshot.args
+        if snapshot.is_os_function:
+            return self._system(str(name), args)
+        if snapshot.object_id is not None:
+            return (
+                await self._settled(self._call, self.handles.get(snapshot.object_id), name, list(args), dict(snapshot.kwargs), [], False)
+            )[1]
+        if name == "_b_read" and len(args) == 2:
+            return list(await self._read(self.handles.get(args[0]), args[1]))
+        if name == "_b_call" and len(args) == 6:
+            return await self._settled(self._call, self.handles.get(args[0]), *args[1:])
+        if name == "_b_drop" and len(args) == 4:
+            return await self._settled(self._drop, self.handles.get(args[0]), *args[1:])
+        if name == "import":
+            raise ModuleNotFoundError("no such module in a method")
+        raise NameError(f"name {str(name)[:100]!r} is not defined")
+
+    async def _settled(self, work: Any, *args: Any) -> list[Any]:
+        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too."""
+        try:
+            value = [True, self.membrane.inward(await work(*args))]
+        except (*FATAL, Stale):
+            raise
+        except Exception as e:
+            if not self._given:
+                raise
+            value = [False, list(self._told(e))]
+        return [*value, self._refreshed()]
+
+    async def _read(self, target: Handle, name: Any) -> tuple[int, Any]:
+        """`(0, value)` for data, `(1, None)` for what answers messages."""
+        obj = target.obj
+        held = find(obj, check_name(name))
+        if held is None:
+            parent = obj._slots.get(f"{name}*")
+            if isinstance(parent, UvmObject):
+                return 0, self.handles.give(parent, self.obj if obj is self.obj else None)
+            if name in BUILT_IN:
+                return 1, None
+            if find(obj, "_doesNotUnderstand_") is not None:
+                return 0, self.membrane.inward(await self._sent(obj, "_doesNotUnderstand_", [name], {}, ()))
+            raise MessageNotUnderstood(obj, name)
+        if isinstance(held[1], Method | Intent | Primitive):
+            return 1, None
+        return 0, self._give(obj, name, self.membrane.inward(held[1]))
+
+    async def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Any:
+        self._write(changes)
+        check_name(selector)
+        arguments, named = self.membrane.outward(args), self.membrane.outward(kwargs)
+        if type(arguments) is not list or type(named) is not dict or not all(type(key) is str for key in named):
+            raise TypeError("arguments are a list, and a dict by name")
+        start: tuple[UvmObject, ...] = ()
+        obj = target.obj
+        if target.receiver is not None:
+            obj, start = target.receiver, (obj,)
+        elif above is True:
+            if obj is not self.obj:
+                raise PermissionError("only a method's own receiver can be resent to")
+            start = parents_of(self.holder())
+            if not start:
+                raise MessageNotUnderstood(obj, selector)
+        return await self._sent(obj, selector, arguments, named, start)
+
+    async def _sent(self, obj: UvmObject, selector: str, args: list[Any], kwargs: dict[str, Any], start: tuple[UvmObject, ...]) -> Any:
+        self.activity.sends += 1
+        self.acted = True
+        if self.activity.sends > self.sandbox.settings.sandbox_sends:
+            raise self._limit("sends", f"more than {self.sandbox.settings.sandbox_sends} sends by the methods of one mission")
+        answer = await self.activity.send(obj, selector, args, kwargs, start=start)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _drop(self, target: Handle, name: Any, changes: Any, written: Any) -> None:
+        self._write(changes)
+        obj = target.obj
+        if not self.activity.may_write(obj, self.obj):
+            raise PermissionError("a slot of another object is deleted by that object's own methods: send it a message")
+        if written is True and check_name(name) not in obj._slots:
+            return  # written and deleted again before it got here
+        self.journal.delete(obj, name)
+        self._given.pop((id(obj), name), None)
+        self.acted = True
+
+    def _system(self, name: str, args: Sequence[Any]) -> Any:
+        """Clock and randomness: those of the mission."""
+        if "urandom" in name:
+            size = args[0] if args and isinstance(args[0], int) else 0
+            if not 0 < size <= 65_536:
+                raise PermissionError("not available in a method")
+            return self.activity.derived("random", self.path, size)
+        now = self.activity.now.astimezone(datetime.UTC)
+        if name in ("date.today", "datetime.today"):
+            return now.date() if name == "date.today" else now.replace(tzinfo=None)
+        if name == "datetime.now":
+            zone = args[0] if args and isinstance(args[0], datetime.tzinfo) else None
+            return now.astimezone(zone) if zone is not None else now.replace(tzinfo=None)
+        if name.startswith("time."):
+            return now.timestamp()
+        raise PermissionError("not available in a method")
+
+    # --- errors
+
+    def holder(self) -> UvmObject:
+        """The object whose slot holds the method that runs; where it is not in a slot, the receiver."""
+        if self._holder is None:
+            held = find(self.obj, self.method.selector)
+            self._holder = held[0] if held is not None and held[1] is self.method else self.obj
+        return self._holder
+
+    def _told(self, error: Exception) -> tuple[str, str]:
+        """An error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it pass."""
+        kind, text = host_error(error)
+        if isinstance(error, BatosError):
+            self._errors[kind, text] = error
+        return kind, text
+
+    def _limit(self, limit: str, text: str) -> SandboxLimit:
+        return SandboxLimit(f"{self.method.selector}: {text}; the limit is a setting of the sandbox", limit=limit)
+
+    def _failure(self, error: Exception) -> BaseException:
+        from pydantic_monty import MontyCrashedError, MontyRuntimeError
+
+        if isinstance(error, MontyCrashedError):
+            if error.timed_out:
+                return self._limit("time", f"no end after {self.sandbox.settings.sandbox_time_s:g} s; the worker was killed")
+            return SandboxFailed(f"{self.method.selector}: the worker died ({error}); it is replaced")
+        if not isinstance(error, MontyRuntimeError):
+            return MethodFailed(self.method.selector, "TypeError", str(error)[:1000])
+        inner = error.exception()
+        kind, text = type(inner).__name__, str(inner.args[0]) if inner.args else ""
+        for exception, start, limit in _LIMITS:
+            if kind == exception and text.startswith(start):
+                return self._limit(limit, text)
+        kind, text = host_error(inner)
+        known = self._errors.get((kind, text))
+        if known is not None and not isinstance(known, MethodFailed | MessageNotUnderstood):
+            return known
+        trace = [(self.method.selector, line) for line in self.loaded.lines(error)]
+        if isinstance(known, MethodFailed):
+            trace += known.trace
+        return MethodFailed(self.method.selector, kind, text[:_TEXT], trace)
+
+
+_OUTPUT = 64 * 1024  # bytes that code may print which went round the rewriter; print() itself does nothing
+_TEXT = 2000  # characters of an exception's message that are kept
+_LIMITS = (
+    ("MemoryError", "memory limit exceeded", "memory"),
+    ("MemoryError", "the worker exceeded its memory limit", "memory"),
+    ("TimeoutError", "feed time limit exceeded", "time"),
+)

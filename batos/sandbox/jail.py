@@ -1,0 +1,172 @@
+"""The second wall: what a worker of the sandbox may ask of the kernel. Stands alone: only the standard library.
+
+    python -IS jail.py [--without WALL]… [--read PATH]… BINARY [ARGUMENT]…
+    python -IS jail.py --probe
+
+The first form locks the process up and becomes BINARY. Walls that this kernel lacks are left out; the second form says which
+stand, as JSON. Sources: prctl(2), setrlimit(2), landlock(7), seccomp(2) and the kernel's tables of system calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import resource
+import struct
+import sys
+from collections.abc import Callable
+
+WALLS = ("no_new_privs", "rlimits", "landlock", "seccomp")
+LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo")
+
+_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_FILTER = 22, 38, 2
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # the same number on every architecture
+_EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
+_LIMITS = (
+    (resource.RLIMIT_AS, 1 << 30),  # the interpreter's own limit on memory comes long before
+    (resource.RLIMIT_FSIZE, 0),
+    (resource.RLIMIT_CORE, 0),
+    (resource.RLIMIT_NOFILE, 64),
+)
+
+# What the worker may ask for: memory, threads of its own, its pipes, clocks, and reading what landlock lets it see.
+# name: (number on x86_64, number on aarch64); 0: not there.
+_ALLOWED = {
+    "read": (0, 63), "write": (1, 64), "close": (3, 57), "fstat": (5, 80), "poll": (7, 0), "lseek": (8, 62), "mmap": (9, 222),
+    "mprotect": (10, 226), "munmap": (11, 215), "brk": (12, 214), "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139), "pread64": (17, 67), "readv": (19, 65), "writev": (20, 66), "access": (21, 0), "sched_yield": (24, 124),
+    "mremap": (25, 216), "mincore": (27, 232), "madvise": (28, 233), "dup": (32, 23), "nanosleep": (35, 101), "getpid": (39, 172),
+    "exit": (60, 93), "uname": (63, 160), "fcntl": (72, 25), "getcwd": (79, 17), "readlink": (89, 0), "gettimeofday": (96, 169),
+    "getrusage": (98, 165), "sysinfo": (99, 179), "getuid": (102, 174), "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177),
+    "sigaltstack": (131, 132), "prctl": (157, 167), "arch_prctl": (158, 0), "gettid": (186, 178), "futex": (202, 98),
+    "sched_getaffinity": (204, 123), "getdents64": (217, 61), "set_tid_address": (218, 96), "restart_syscall": (219, 128),
+    "clock_gettime": (228, 113), "clock_getres": (229, 114), "clock_nanosleep": (230, 115), "exit_group": (231, 94),
+    "epoll_wait": (232, 0), "epoll_ctl": (233, 21), "newfstatat": (262, 79), "readlinkat": (267, 78), "faccessat": (269, 48),
+    "ppoll": (271, 73), "set_robust_list": (273, 99), "epoll_pwait": (281, 22), "eventfd2": (290, 19), "epoll_create1": (291, 20),
+    "prlimit64": (302, 261), "getrandom": (318, 278), "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293),
+    "execve": (59, 221),  # this launcher's own last call; afterwards landlock leaves one file to run
+}  # fmt: skip
+_OPENAT, _CLONE, _CLONE3, _TGKILL, _AUDIT = (257, 56), (56, 220), 435, (234, 131), (0xC000003E, 0xC00000B7)
+_MACHINES = {"x86_64": 0, "aarch64": 1}
+_CLONE_THREAD, _ENOSYS, _EPERM = 0x10000, 38, 1
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
+
+
+class Missing(Exception):
+    """This kernel, or this machine, does not have the wall."""
+
+
+def no_new_privs(libc: ctypes.CDLL) -> None:
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise Missing
+
+
+def rlimits() -> None:
+    for limit, value in _LIMITS:
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
+
+
+def landlock(libc: ctypes.CDLL, binary: str, readable: tuple[str, ...]) -> None:
+    """Nothing of the file system but the binary and the libraries, read-only; no TCP; no signals out."""
+    abi = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+    if abi < 1:
+        raise Missing
+    files = (1 << 13) - 1
+    for since, bit in ((2, 13), (3, 14), (5, 15)):
+        files |= (1 << bit) if abi >= since else 0
+    attributes = struct.pack("Q", files)
+    if abi >= 4:
+        attributes += struct.pack("Q", 3)  # bind and connect
+    if abi >= 6:
+        attributes += struct.pack("Q", 3)  # abstract unix sockets, signals
+    ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, len(attributes), 0)
+    if ruleset < 0:
+        raise Missing
+    for path in (binary, *LIBRARIES, *readable):
+        try:
+            fd = os.open(path, os.O_PATH)
+        except OSError:
+            continue
+        rights = _EXECUTE | _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0)
+        added = libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", rights, fd), 0)
+        os.close(fd)
+        if added != 0:
+            raise Missing
+    if libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) != 0:
+        raise Missing
+    os.close(ruleset)
+
+
+def seccomp(libc: ctypes.CDLL) -> None:
+    """Everything not allowed is refused with EPERM."""
+    code = program()
+    held = ctypes.create_string_buffer(code, len(code))
+    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_FILTER, struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(held)), 0, 0) != 0:
+        raise Missing
+
+
+def program() -> bytes:
+    """The filter, for this machine (classic BPF over struct seccomp_data: number at 0, architecture at 4, arguments from 16)."""
+    machine = _MACHINES.get(platform.machine())
+    if machine is None:
+        raise Missing
+
+    def step(code: int, yes: int, no: int, value: int) -> bytes:
+        return struct.pack("HBBI", code, yes, no, value)
+
+    def when(number: int, *steps: bytes) -> list[bytes]:
+        return [step(_EQUAL, 0, len(steps), number), *steps]
+
+    allow, refuse = step(_RETURN, 0, 0, _ALLOW), step(_RETURN, 0, 0, _ERRNO | _EPERM)
+    steps = [step(_LOAD, 0, 0, 4), step(_EQUAL, 1, 0, _AUDIT[machine]), step(_RETURN, 0, 0, _KILL), step(_LOAD, 0, 0, 0)]
+    for numbers in _ALLOWED.values():
+        if numbers[machine] or numbers is _ALLOWED["read"]:
+            steps += when(numbers[machine], allow)
+    steps += when(_CLONE3, step(_RETURN, 0, 0, _ERRNO | _ENOSYS))  # its flags lie in memory, out of reach; libc goes back to clone
+    steps += when(_CLONE[machine], step(_LOAD, 0, 0, 16), step(_ANY_BIT, 0, 1, _CLONE_THREAD), allow, refuse)
+    writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+    steps += when(_OPENAT[machine], step(_LOAD, 0, 0, 32), step(_ANY_BIT, 1, 0, writing), allow, refuse)
+    steps += when(_TGKILL[machine], step(_LOAD, 0, 0, 16), step(_EQUAL, 0, 1, os.getpid()), allow, refuse)  # abort() of its own
+    return b"".join([*steps, refuse])
+
+
+def lock_up(binary: str, readable: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> dict[str, bool]:
+    """Put up every wall that can be had, in this process, for good; which of them stand."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    build: dict[str, Callable[[], None]] = {
+        "no_new_privs": lambda: no_new_privs(libc),
+        "rlimits": rlimits,
+        "landlock": lambda: landlock(libc, binary, readable),
+        "seccomp": lambda: seccomp(libc),
+    }
+    stand = {}
+    for wall in WALLS:
+        try:
+            if wall in without:
+                raise Missing
+            build[wall]()
+            stand[wall] = True
+        except (Missing, OSError, ValueError):
+            stand[wall] = False
+    return stand
+
+
+def main(words: list[str]) -> None:
+    if words == ["--probe"]:
+        print(json.dumps(lock_up(sys.executable)))
+        return
+    options: dict[str, list[str]] = {"--without": [], "--read": []}
+    while words and words[0] in options:
+        options[words[0]].append(words[1])
+        words = words[2:]
+    lock_up(words[0], tuple(options["--read"]), tuple(options["--without"]))
+    os.execve(words[0], words, {})  # noqa: S606  no shell, and an empty environment
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,244 @@
+"""Values on their way between image and sandbox. An object goes in as a handle; only a handle that went in comes back as an object.
+
+Everything that comes out is checked: bounded in nodes and bytes (forty nested pairs of one list are 2**40 nodes), of plain types,
+without cycles. Nothing is ever taken from the attributes of what comes back: the sandbox can forge those.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import functools
+import hashlib
+import re
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from persistent.list import PersistentList
+from persistent.mapping import PersistentMapping
+
+from batos.objects import Intent, Method, Primitive, SlotSet, UvmObject
+
+if TYPE_CHECKING:
+    from pydantic_monty import ClassInstance
+
+_SCALARS = frozenset(
+    {
+        type(None), bool, int, float, complex, str, bytes,
+        datetime.datetime, datetime.date, datetime.time, datetime.timedelta, datetime.timezone, decimal.Decimal,
+    }
+)  # fmt: skip
+_LISTS = (list, PersistentList)
+_DICTS = (dict, PersistentMapping)
+_SETS = (set, SlotSet)
+_DEPTH = 64
+_INT_BITS = 14_000  # an int that can still be printed: 4300 digits, the limit of CPython
+_NO_VALUE = re.compile(r"<(function '.*' at 0x[0-9a-f]+|module '[\w.]+')>")
+"""How functions and modules arrive, for the client turns them into text."""
+
+
+class TooLarge(ValueError):
+    """More nodes or bytes than may pass at a time."""
+
+
+class Handle:
+    """What a handle in the sandbox stands for. With a receiver it is a parent that a method named as its own receiver's:
+    messages to it are resends, the receiver stays."""
+
+    __slots__ = ("obj", "receiver")
+
+    def __init__(self, obj: UvmObject, receiver: UvmObject | None) -> None:
+        self.obj, self.receiver = obj, receiver
+
+
+Handle.__name__ = "UvmObject"  # as messages of the interpreter call it
+
+
+class Handles:
+    """The objects that one run of a method was given, and the handles by which it names them."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._reference, self._kind = _wrappers()
+        self._by_id: dict[uuid.UUID, Handle] = {}
+        self._refs: dict[tuple[int, int], ClassInstance] = {}
+
+    def give(self, obj: UvmObject, receiver: UvmObject | None = None) -> ClassInstance:
+        """The handle of an object, granted from now on."""
+        ref = self._refs.get((id(obj), id(receiver)))
+        if ref is None:
+            digest = hashlib.blake2b(len(self._by_id).to_bytes(8, "big"), key=self._key, digest_size=16).digest()
+            handle = Handle(obj, receiver)
+            ref = self._refs[id(obj), id(receiver)] = self._reference(handle, id=uuid.UUID(bytes=digest), class_type=self._kind)
+            self._by_id[ref.id] = handle
+        return ref
+
+    def get(self, value: object) -> Handle:
+        """What a handle stands for: `value` is what the client made of it, or its id.
+
+        :raises PermissionError: for anything that was not granted.
+        """
+        if type(value) is Handle and (id(value.obj), id(value.receiver)) in self._refs:
+            return value
+        held = self._by_id.get(value) if isinstance(value, uuid.UUID) else None
+        if held is None:
+            raise PermissionError("that is no object of this method's")
+        return held
+
+
+@functools.cache
+def _wrappers() -> tuple[Any, Any]:
+    """The client's wrapper of an object, and of its class, with nothing exposed and nothing to work out at each crossing."""
+    import pydantic_monty as client  # late: starting a daemon that runs no method does not pay for it
+
+    class Reference(client.ClassInstance):
+        def __post_init__(self) -> None:
+            pass  # there are no policies to make sense of
+
+        def is_dataclass(self) -> bool:
+            return False
+
+        def get_eager_attrs(self) -> dict[str, Any]:
+            return {"_oid": self.id.hex}
+
+    class Kind(client.ClassType):
+        def is_dataclass(self) -> bool:
+            return False
+
+    return Reference, Kind(Handle, id=_CLASS)
+
+
+_CLASS = uuid.UUID("6f3f7a52-8f0e-5f0b-9a63-5d6b1f6f2c11")  # what `type(self)` is, in every worker
+
+
+class Membrane:
+    """Conversion both ways for one run of a method."""
+
+    def __init__(self, handles: Handles, *, nodes: int, text: int) -> None:
+        self.handles, self._nodes, self._text = handles, nodes, text
+
+    def inward(self, value: Any) -> Any:
+        """An image value as the sandbox gets it.
+
+        :raises TypeError: for what may not go in.
+        :raises TooLarge: past the limits.
+        """
+        return self._in(value, _Budget(self._nodes, self._text), 0)
+
+    def _in(self, value: Any, budget: _Budget, depth: int) -> Any:
+        kind = type(value)
+        budget.spend(value, kind)
+        if kind in _SCALARS:
+            return value
+        if isinstance(value, UvmObject):
+            return self.handles.give(value)
+        if depth > _DEPTH:
+            raise TooLarge(f"containers nested deeper than {_DEPTH}")
+        if isinstance(value, _LISTS):
+            return [item if type(item) in _FREE else self._in(item, budget, depth + 1) for item in budget.count(value)]
+        if isinstance(value, _DICTS):
+            return {self._in(key, budget, depth + 1): self._in(item, budget, depth + 1) for key, item in value.items()}
+        if isinstance(value, tuple):
+            return tuple([self._in(item, budget, depth + 1) for item in value])
+        if isinstance(value, _SETS):
+            return {self._in(item, budget, depth + 1) for item in value}
+        if kind is frozenset:
+            return frozenset([self._in(item, budget, depth + 1) for item in value])
+        if isinstance(value, Intent | Primitive):
+            return value.text
+        if isinstance(value, Method):
+            return f"<method {value.selector}>"
+        if kind is uuid.UUID:
+            return str(value)
+        raise TypeError(f"a {kind.__name__} may not enter a method")
+
+    def outward(self, value: Any) -> Any:
+        """A value of the sandbox as the image gets it: new, plain, without sharing.
+
+        :raises TypeError: for what may not leave.
+        :raises PermissionError: for an object that was not granted.
+        :raises TooLarge: past the limits.
+        """
+        return self._out(value, _Budget(self._nodes, self._text), 0)
+
+    def _out(self, value: Any, budget: _Budget, depth: int) -> Any:
+        kind = type(value)
+        budget.spend(value, kind)
+        if kind in _SCALARS:
+            return self._scalar(value, kind)
+        if depth > _DEPTH:
+            raise TooLarge(f"containers nested deeper than {_DEPTH}")
+        if kind is list:
+            return [item if type(item) in _FREE else self._out(item, budget, depth + 1) for item in budget.count(value)]
+        if kind is dict:
+            return {self._out(key, budget, depth + 1): self._out(item, budget, depth + 1) for key, item in value.items()}
+        if isinstance(value, tuple):  # a named tuple too
+            return tuple([self._out(item, budget, depth + 1) for item in value])
+        if kind is set or kind is frozenset:
+            return kind([self._out(item, budget, depth + 1) for item in value])
+        if kind is Handle:
+            return self.handles.get(value).obj
+        raise TypeError(f"a {kind.__name__} may not leave a method; use plain values, containers of them, and objects")
+
+    @staticmethod
+    def _scalar(value: Any, kind: type) -> Any:
+        if kind is int and value.bit_length() > _INT_BITS:
+            raise TooLarge(f"an int of {value.bit_length()} bits")
+        if kind is str and value[:1] == "<" and _NO_VALUE.fullmatch(value):
+            raise TypeError("a function or module may not leave a method; use plain values, containers of them, and objects")
+        return value
+
+
+_FREE = frozenset({type(None), bool, float})
+"""Types whose values need no check but being counted."""
+
+
+_CONTAINER = 8
+"""Values that a container counts as, for a persistent one costs that much more to make and to compare."""
+
+
+class _Budget:
+    __slots__ = ("nodes", "text")
+
+    def __init__(self, nodes: int, text: int) -> None:
+        self.nodes, self.text = nodes, text
+
+    def spend(self, value: Any, kind: type) -> None:
+        if kind is str or kind is bytes:
+            self.nodes -= 1
+            self.text -= len(value)
+        else:
+            self.nodes -= 1 if kind in _SCALARS else _CONTAINER
+        if self.nodes < 0 or self.text < 0:
+            raise TooLarge("more data than may pass between a method and the image at a time")
+
+    def count(self, values: Any) -> Any:
+        """The items of a list, those of `_FREE` types counted here in one go."""
+        self.nodes -= sum(type(item) in _FREE for item in values)
+        if self.nodes < 0:
+            raise TooLarge("more data than may pass between a method and the image at a time")
+        return values
+
+
+def unchanged(stored: Any, given: Any) -> bool:
+    """Whether a value of the image still is what `inward` made of it, to the types and the order of keys."""
+    kind = type(given)
+    if kind in _SCALARS:
+        if isinstance(stored, Intent | Primitive):
+            return bool(given == stored.text)
+        return type(stored) is kind and bool(stored == given or stored != stored)
+    if isinstance(stored, PersistentList | PersistentMapping):
+        stored = stored.data  # their own ways of iterating are slow
+    if kind is list:
+        return isinstance(stored, list) and len(stored) == len(given) and all(map(unchanged, stored, given))
+    if kind is dict:
+        if not isinstance(stored, dict) or len(stored) != len(given):
+            return False
+        return all(unchanged(a, b) for a, b in zip(stored, given, strict=True)) and all(map(unchanged, stored.values(), given.values()))
+    if kind is tuple:
+        return isinstance(stored, tuple) and len(stored) == len(given) and all(map(unchanged, stored, given))
+    if kind is set:
+        return isinstance(stored, _SETS) and len(stored) == len(given) and all(item in given for item in stored)
+    if isinstance(stored, UvmObject):
+        return given is stored if isinstance(given, UvmObject) else getattr(getattr(given, "value", None), "obj", None) is stored
+    return type(stored) is kind and bool(stored == given)

@@ -1,0 +1,281 @@
+"""The part of the membrane that runs in the sandbox: text for its interpreter, put before every method.
+
+A unit of work over slots: what was read is cached, what was written is kept back until a message is sent or the method ends,
+and containers are *loans* whose changes in place are found by comparing their `repr` (native, exact about types and order).
+It is there for right results, not for safety: a method may get at every name here, and the host believes none of it.
+
+Host functions (see `invocation.py`): `_b_read(o, name)` answers `[kind, value]`, `_b_call(o, selector, args, kwargs, changes,
+above)` and `_b_drop(o, name, changes, written)` answer `[ok, value or [type, message], refreshed]`. A change is `[o, name, value]`.
+"""
+
+ERRORS = [
+    "ArithmeticError",
+    "OverflowError",
+    "ZeroDivisionError",
+    "LookupError",
+    "IndexError",
+    "KeyError",
+    "RuntimeError",
+    "NotImplementedError",
+    "RecursionError",
+    "AttributeError",
+    "NameError",
+    "ValueError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "OSError",
+    "FileNotFoundError",
+    "PermissionError",
+    "AssertionError",
+    "TimeoutError",
+    "TypeError",
+    "StopIteration",
+    "UnicodeDecodeError",
+    "Exception",
+]
+"""Exceptions that pass between host and sandbox as they are; others become the nearest of them."""
+
+PRELUDE = r"""
+_b_U = None
+_b_cache = {}
+_b_loans = {}
+_b_dirty = {}
+_b_plain_types = (int, str, float, bool, type(None), bytes, complex)
+_b_builtin = (list, dict, set, str, tuple, int, float, bytes, frozenset, bool)
+_b_errors = {@errors@}
+_b_sorted0, _b_min0, _b_max0, _b_map0, _b_filter0, _b_getattr0, _b_hasattr0 = sorted, min, max, map, filter, getattr, hasattr
+def _b_keep(k, o, n, v):
+    _b_cache[k] = v
+    t = type(v)
+    if t is list or t is dict or t is set:
+        _b_loans[k] = [o, n, v, repr(v)]
+    elif k in _b_loans:
+        _b_loans.pop(k)
+def _b_get(o, n):
+    k = (o._oid, n)
+    if k in _b_cache:
+        return _b_cache[k]
+    kind, v = _b_read(o, n)
+    if kind == 1:
+        return lambda *a, **kw: _b_send(o, n, a, kw)
+    _b_keep(k, o, n, v)
+    return v
+def _b_set(o, n, v):
+    if type(o) is not _b_U:
+        return setattr(o, n, v)
+    k = (o._oid, n)
+    _b_cache[k] = v
+    _b_dirty[k] = [o, n]
+    if k in _b_loans:
+        _b_loans.pop(k)
+def _b_changes():
+    for k in _b_loans:
+        x = _b_loans[k]
+        if repr(x[2]) != x[3]:
+            _b_dirty[k] = [x[0], x[1]]
+    found = []
+    for k in _b_dirty:
+        o, n = _b_dirty[k]
+        v = _b_cache[k]
+        _b_check(v, 0)
+        found.append([o, n, v])
+    return found
+def _b_sync(answer, sent):
+    for o, n, v in sent:
+        _b_keep((o._oid, n), o, n, v)
+    _b_dirty.clear()
+    for x in answer[2]:
+        k = (x[0]._oid, x[1])
+        if len(x) == 2:
+            _b_cache.pop(k, None)
+            _b_loans.pop(k, None)
+        else:
+            old = _b_cache.get(k)
+            _b_keep(k, x[0], x[1], old if _b_merge(old, x[2]) else x[2])
+    if answer[0]:
+        return answer[1]
+    raise _b_errors.get(answer[1][0], RuntimeError)(answer[1][1])
+def _b_merge(old, new):
+    t = type(new)
+    if t is not type(old):
+        return False
+    if t is list:
+        both = zip(old, new)
+        old[:] = [a if _b_merge(a, b) else b for a, b in both] + new[len(old):]
+        return True
+    if t is dict:
+        items = [(k, old[k] if k in old and _b_merge(old[k], new[k]) else new[k]) for k in new]
+        old.clear()
+        old.update(items)
+        return True
+    if t is set:
+        old.clear()
+        old.update(new)
+        return True
+    return False
+def _b_send(o, n, a, kw, above=False):
+    sent = _b_changes()
+    _b_check(a, 0)
+    _b_check(kw, 0)
+    return _b_sync(_b_call(o, n, list(a), kw, sent, above), sent)
+def _b_del(o, n):
+    if type(o) is not _b_U:
+        return delattr(o, n)
+    k = (o._oid, n)
+    written = k in _b_dirty
+    for held in (_b_dirty, _b_loans, _b_cache):
+        held.pop(k, None)
+    sent = _b_changes()
+    return _b_sync(_b_drop(o, n, sent, written), sent)
+def _b_check(v, depth):
+    t = type(v)
+    if t in _b_plain_types or t is _b_U:
+        return
+    if depth > 60:
+        raise ValueError('containers nested deeper than 60')
+    if t is list or t is tuple or t is set or t is frozenset:
+        for x in [x for x in v if type(x) not in _b_plain_types]:
+            _b_check(x, depth + 1)
+    elif t is dict:
+        for x in [x for x in v.values() if type(x) not in _b_plain_types]:
+            _b_check(x, depth + 1)
+        for x in [x for x in v if type(x) not in _b_plain_types]:
+            _b_check(x, depth + 1)
+    elif t.__name__ in ('function', 'builtin_function_or_method', 'module', 'type', 'method', 'Pattern', 'Match', 're.Match', 're.Pattern'):
+        raise TypeError('a ' + t.__name__ + ' may not leave a method; use plain values, containers of them, and objects')
+    elif t.__name__ in _b_lazy:
+        raise TypeError('a ' + t.__name__ + ' may not leave a method inside another value; make a list of it')
+_b_lazy = ('range', 'dict_keys', 'dict_values', 'dict_items', 'list_iterator', 'tuple_iterator', 'str_iterator', 'dict_keyiterator',
+    'dict_valueiterator', 'dict_itemiterator', 'set_iterator', 'range_iterator', 'count', 'cycle', 'repeat', 'iterator')
+def _b_result(v):
+    if type(v).__name__ in _b_lazy and type(v).__name__ not in ('count', 'cycle', 'repeat'):
+        v = list(v)
+    _b_check(v, 0)
+    return v
+def _b_run(f, given):
+    global _b_U
+    o, a, kw, known = given
+    _b_U = type(o)
+    oid = o._oid
+    for n in known:
+        _b_keep((oid, n), o, n, known[n])
+    r = _b_result(f(o, *a, **kw))
+    return [r, _b_changes()]
+def _b_is(a, b):
+    return a is b or (type(a) is _b_U and type(b) is _b_U and a._oid == b._oid)
+def _b_getattr(o, n, *default):
+    if type(o) is not _b_U:
+        return _b_getattr0(o, n, *default)
+    if default:
+        try:
+            return _b_get(o, n)
+        except AttributeError:
+            return default[0]
+    return _b_get(o, n)
+def _b_hasattr(o, n):
+    if type(o) is not _b_U:
+        return _b_hasattr0(o, n)
+    try:
+        _b_get(o, n)
+    except AttributeError:
+        return False
+    return True
+def _b_callable(f):
+    return type(f).__name__ in ('function', 'builtin_function_or_method', 'type', 'method', 'functools.partial', 'partial')
+def _b_name(o):
+    return 'UvmObject' if type(o) is _b_U else type(o).__name__
+def _b_sort(o, key=None, reverse=False):
+    o[:] = _b_sorted(o, key=key, reverse=reverse)
+def _b_sorted(it, *, key=None, reverse=False):
+    xs = list(it)
+    if key is None:
+        xs.sort(reverse=reverse)
+        return xs
+    ks = [key(x) for x in xs]
+    ix = list(range(len(xs)))
+    ix.sort(key=lambda i: ks[i], reverse=reverse)
+    return [xs[i] for i in ix]
+def _b_best(name, a, key, kw, better):
+    xs = list(a[0]) if len(a) == 1 else list(a)
+    if not xs:
+        if 'default' in kw:
+            return kw['default']
+        raise ValueError(name + '() iterable argument is empty')
+    found, at = xs[0], key(xs[0]) if key else xs[0]
+    for x in xs[1:]:
+        k = key(x) if key else x
+        if better(k, at):
+            found, at = x, k
+    return found
+def _b_max(*a, key=None, **kw):
+    return _b_best('max', a, key, kw, lambda x, y: x > y)
+def _b_min(*a, key=None, **kw):
+    return _b_best('min', a, key, kw, lambda x, y: x < y)
+def _b_map(f, *its):
+    if len(its) == 1:
+        return iter([f(x) for x in its[0]])
+    return iter([f(*t) for t in zip(*its)])
+def _b_filter(f, it):
+    return iter([x for x in it if (f(x) if f else x)])
+def _b_first(found, *default):
+    if found:
+        return found[0]
+    if default:
+        return default[0]
+    raise StopIteration
+def _b_delitem(o, k):
+    o.pop(k)
+def _b_delslice(o, a, b, c):
+    gone = list(range(len(o)))[a:b:c]
+    o[:] = [o[i] for i in range(len(o)) if i not in gone]
+def _b_bytes(*a):
+    if len(a) == 1 and type(a[0]) not in (str, int, bytes):
+        return bytes.fromhex(''.join(['%02x' % x for x in a[0]]))
+    return bytes(*a)
+def _b_x_bit_length(o):
+    return len(bin(abs(o))) - 2 if o else 0
+def _b_x_translate(o, table):
+    parts = []
+    for c in o:
+        x = table.get(ord(c), c) if type(table) is dict else c
+        if x is not None:
+            parts.append(chr(x) if type(x) is int else x)
+    return ''.join(parts)
+def _b_x_maketrans(o, a, b=None, drop=''):
+    if b is None:
+        return {(ord(k) if type(k) is str else k): a[k] for k in a}
+    table = {ord(x): ord(y) for x, y in zip(a, b)}
+    table.update({ord(c): None for c in drop})
+    return table
+def _b_x_to_bytes(o, length=1, byteorder='big', signed=False):
+    if length > 100000:
+        raise OverflowError('too many bytes')
+    if signed and o < 0:
+        o += 1 << (8 * length)
+    if o < 0 or o >> (8 * length):
+        raise OverflowError('int too big to convert')
+    found = bytes.fromhex(('%0' + str(2 * length) + 'x') % o) if length else b''
+    return found if byteorder == 'big' else found[::-1]
+def _b_x_from_bytes(o, data, byteorder='big', signed=False):
+    data = _b_bytes(data)
+    if byteorder != 'big':
+        data = data[::-1]
+    n = int(data.hex() or '0', 16)
+    return n - (1 << (8 * len(data))) if signed and data and data[0] > 127 else n
+def _b_x_format_map(o, values):
+    return o.format(**values)
+def _b_x_utcnow(o):
+    return o.now()
+def _b_x_isidentifier(o):
+    return o.replace('_', 'a').isalnum() and not o[:1].isdigit() and o != ''
+def _b_iadd(a, b):
+    if type(a) is list and type(b) is not list:
+        a.extend(b)
+    else:
+        a += b
+    return a
+def _b_text(*a):
+    return a[0] if len(a) == 1 and type(a[0]) is str else str(a[0]) if len(a) == 1 else str(a)
+def _b_print(*a, **kw):
+    pass
+""".replace("@errors@", ", ".join(f"{name!r}: {name}" for name in ERRORS))

@@ -1,0 +1,160 @@
+"""A method made ready to run: rewritten, compiled by the sandbox's interpreter, checked by its type checker, kept as an image."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import collections
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from batos.errors import BatosError, MethodFailed, MethodUnsupported, SandboxFailed
+from batos.sandbox import supply
+from batos.sandbox.prelude import ERRORS, PRELUDE
+from batos.sandbox.rewrite import Program, rewrite
+from batos.sandbox.workers import Workers
+
+_KEPT = 512  # programs kept; one is some 30 KB
+_PRELUDE_LINES = PRELUDE.count("\n") + 1
+
+STUB = """
+from typing import Any
+class UvmObject:
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+    def __delattr__(self, name: str) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+"""
+"""What the type checker is told besides its own stubs: `self` has every slot."""
+
+_CERTAIN = frozenset(
+    [
+        "unresolved-reference",
+        "unresolved-attribute",
+        "call-non-callable",
+        "missing-argument",
+        "unknown-argument",
+        "too-many-positional-arguments",
+        "unsupported-operator",
+        "not-iterable",
+    ]
+)
+"""Rules of the type checker whose findings fail at run time; others are matters of taste in annotations."""
+_BUILTINS = frozenset(dir(builtins))  # the checker knows fewer than there are; `refusals` knows which may not be used
+_DIAGNOSTIC = re.compile(r"^main\.py:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A program with the image of a worker that holds it."""
+
+    program: Program
+    image: bytes
+    key: str
+
+    def lines(self, error: Any) -> list[int]:
+        """The lines of the method's source that an error of the interpreter passed through, innermost last."""
+        return _lines(self.program, error)
+
+
+class Programs:
+    """Programs by source text, made when they are first needed."""
+
+    def __init__(self, workers: Workers, *, limit: int) -> None:
+        self._workers, self._limit = workers, limit
+        self._known: collections.OrderedDict[str, Loaded] = collections.OrderedDict()
+
+    async def get(self, source: str) -> Loaded:
+        """The program of a source.
+
+        :raises MethodUnsupported: if the sandbox cannot run it.
+        :raises SandboxFailed: if there is no worker to compile it.
+        """
+        found = self._known.get(source)
+        if found is None:
+            found = self._known[source] = Loaded(*await self._compiled(source), source)
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(source)
+        return found
+
+    async def _compiled(self, source: str) -> tuple[Program, bytes]:
+        from pydantic_monty import CollectString, MontyCrashedError, MontyError
+
+        program = rewrite(source, limit=self._limit)
+        session = await self._workers.session()
+        try:
+            answer = await session.monty.feed_start(PRELUDE + "\n" + program.text, print_callback=CollectString(1024))
+            if hasattr(answer, "resume"):  # a default value that asks the host for something
+                raise MethodUnsupported("default values of parameters are literals", line=1, column=0)
+            return program, bytes(await session.monty.dump())
+        except MontyCrashedError as e:
+            raise SandboxFailed(f"the worker that compiled {program.selector!r} died: {e}") from e
+        except MontyError as e:
+            line = (_lines(program, e) or [1])[-1]
+            raise MethodUnsupported(f"the sandbox cannot run this: {e}", line=line, column=0) from None
+        finally:
+            await session.leave()
+
+    async def type_check(self, source: str) -> list[tuple[int, int, str]]:
+        """What the type checker is certain about: line, column and text, of the source as it was written."""
+        from pydantic_monty import MontyCrashedError, MontyError, MontyTypingError
+
+        session = await self._workers.session(type_check=True, type_check_stubs=STUB, type_check_format="concise")
+        try:
+            await session.monty.feed_start(_annotated(source))
+        except MontyTypingError as e:
+            return _certain(e.display(), source)
+        except MontyCrashedError as e:
+            raise SandboxFailed(f"the type checker's worker died: {e}") from e
+        except MontyError:
+            return []  # no complaint of the checker's; the rewritten text is what has to compile
+        finally:
+            await session.leave()
+        return []
+
+
+def _annotated(source: str) -> str:
+    """The source with its receiver declared a UvmObject."""
+    method = ast.parse(source).body[0]
+    assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+    receiver = (method.args.posonlyargs + method.args.args)[0]
+    if receiver.annotation is not None:
+        return source
+    lines = source.splitlines(keepends=True)
+    line = lines[receiver.lineno - 1].encode()
+    at = receiver.end_col_offset or 0
+    lines[receiver.lineno - 1] = (line[:at] + b": UvmObject" + line[at:]).decode()
+    return "".join(lines)
+
+
+def _certain(text: str, source: str) -> list[tuple[int, int, str]]:
+    shift = len(": UvmObject")
+    found = []
+    for line, column, rule, what in _DIAGNOSTIC.findall(text):
+        supplied = any(f"`{name}`" in what for name in supply.METHODS)
+        supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)
+        if rule in _CERTAIN and "None" not in what and not supplied:
+            first = int(line) == 1 and int(column) > source.find("self")
+            found.append((int(line), max(0, int(column) - 1 - (shift if first else 0)), what))
+    return found
+
+
+def _lines(program: Program, error: Any) -> list[int]:
+    known = [program.lines.get(frame.line - _PRELUDE_LINES) for frame in error.traceback()] if hasattr(error, "traceback") else []
+    return [line for line in known if line is not None]
+
+
+def host_error(error: BaseException) -> tuple[str, str]:
+    """Name and message of the builtin exception that stands for an error on the other side."""
+    if isinstance(error, MethodFailed):
+        return error.type, error.text
+    text = error.message if isinstance(error, BatosError) else str(error.args[0]) if error.args else ""
+    for cls in type(error).__mro__:
+        if cls.__module__ == "builtins" and cls.__name__ in ERRORS:
+            if cls is Exception and isinstance(error, BatosError):
+                break
+            return cls.__name__, text
+    return "RuntimeError", text

@@ -1,0 +1,115 @@
+"""The sandbox: where generated methods run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from batos.config import Settings
+from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
+from batos.objects import Method, UvmObject
+from batos.sandbox.activity import Activity
+from batos.sandbox.invocation import Invocation, Stale, current
+from batos.sandbox.programs import Programs
+from batos.sandbox.workers import Workers
+
+_RERUNS = 5  # of a method that met another's change and had done nothing yet
+
+
+class Sandbox:
+    """Runs methods in jailed workers. Start it once; it serves every mission.
+
+    sandbox = Sandbox(settings)
+    await sandbox.start()
+    value = await sandbox.run(obj, method, args, kwargs, activity=activity)
+    await sandbox.close()
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.workers = Workers(settings)
+        self.programs = Programs(self.workers, limit=settings.method_bytes)
+
+    @property
+    def walls(self) -> dict[str, bool]:
+        """Which walls stand around the workers: `no_new_privs`, `rlimits`, `landlock`, `seccomp`."""
+        return dict(self.workers.walls)
+
+    async def start(self) -> None:
+        """Start the workers.
+
+        :raises SandboxFailed: if none runs.
+        """
+        await self.workers.start()
+
+    async def close(self) -> None:
+        """End the workers. It takes a tenth of a second: the interpreter must not exit sooner (docs/decisions.md)."""
+        await self.workers.close()
+
+    async def __aenter__(self) -> Sandbox:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def compile(self, source: str) -> None:
+        """Whether a source can run at all: rewriting, the interpreter's compiler, its type checker.
+
+        :raises MethodUnsupported: with the first finding by line, and a hint that a model can use.
+        """
+        await self.programs.get(source)
+        found = sorted(await self.programs.type_check(source))
+        if found:
+            line, column, text = found[0]
+            raise MethodUnsupported(text, line=line, column=column)
+
+    async def run(
+        self,
+        obj: UvmObject,
+        method: Method,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        activity: Activity,
+        holder: UvmObject | None = None,
+    ) -> Any:
+        """Send `method` to `obj`, inside the transaction that `obj` belongs to, and answer its value.
+
+        Slots are written when the method ends or sends; one that raises leaves nothing written, by itself or by methods that it
+        sent to.
+
+        :param holder: the object in whose slot the method was found, for resends; found again if left out.
+        :raises MethodUnsupported: if the sandbox cannot run it.
+        :raises MethodFailed: if it raises.
+        :raises SandboxLimit: if it meets a limit.
+        :raises SandboxFailed: if there is no worker, or it dies.
+
+        What host code raised in answer to a send, a signal or a conflict, comes out as it is.
+        """
+        loaded = await self.programs.get(method.source)
+        outer = current.get()
+        if outer is not None and outer.activity is not activity:
+            outer = None
+        if outer is not None and outer.depth >= self.settings.sandbox_depth:
+            depth = self.settings.sandbox_depth
+            raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
+        async with self._room(outer):
+            for _ in range(_RERUNS):
+                invocation = Invocation(self, loaded, obj, method, holder, activity, outer)
+                try:
+                    async with self.workers.lease(loaded.key, loaded.image) as session:
+                        return await invocation.run(session, args, kwargs or {})
+                except Stale:
+                    if invocation.acted:
+                        break
+        raise SandboxFailed(f"{method.selector}: another message of the same mission changed what it read; send again")
+
+    @contextlib.asynccontextmanager
+    async def _room(self, outer: Invocation | None) -> AsyncIterator[None]:
+        if outer is not None:
+            yield
+        else:
+            async with self.workers.chain():
+                yield

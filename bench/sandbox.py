@@ -1,0 +1,179 @@
+"""What a generated method costs beside a plain call, and what the client's protocol makes it cost at least.
+
+Medians, in milliseconds. "warm" is the latency of a call whose worker waits loaded, as it does a millisecond after the last
+call; "at once" is the same in an unbroken row of calls. Ends with one JSON line.
+
+    python bench/sandbox.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import datetime
+import json
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from batos.config import Settings
+from batos.errors import BatosError
+from batos.objects import Method, UvmObject
+from batos.sandbox import Activity, Sandbox
+
+PURE = "def twice(self, n):\n    return n * 2\n"
+READ_WRITE = "def bump(self, by):\n    self.count = self.count + by\n    self._p_changed = True\n    return self.count\n"
+NESTED = "def outer(self, n):\n    return self.twice(n)\n"
+ATTACKS = (
+    "def m(self):\n    while True:\n        pass\n",
+    "def m(self):\n    x = []\n    while True:\n        x = [x, x]\n",
+    "def m(self):\n    x = 3\n    for i in range(40):\n        x = x * x\n    return x\n",
+    "def m(self):\n    return list(range(300_000))\n",
+    "def m(self):\n    return [{'k' + str(i): i} for i in range(30_000)]\n",
+    "def m(self):\n    self.see([str(i) for i in range(100_000)])\n",
+    "def m(self):\n    a = ['x']\n    for i in range(40):\n        a = [a, a]\n    return a\n",
+    "def m(self):\n    return 'x' * 20_000_000\n",
+    "def m(self):\n    for i in range(20_000):\n        hasattr(self, 'no' + str(i))\n",
+    "def m(self):\n    self.rows = [[i] for i in range(5_000)]\n    for i in range(30):\n        self.twin()\n",
+)
+
+
+class Plain:
+    """What `self` is in a plain call."""
+
+    count = 0
+
+    def twice(self, n: int) -> int:
+        return n * 2
+
+
+class Sends:
+    """Sends to methods in slots, and nothing else."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.activity = Activity(self, "bench", datetime.datetime.now(datetime.UTC))
+
+    async def __call__(
+        self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()
+    ) -> Any:
+        held = getattr(obj, selector) if selector in obj._slots else None
+        return await self.sandbox.run(obj, held, args, kwargs, activity=self.activity) if isinstance(held, Method) else held
+
+
+async def timed(rounds: int, work: Callable[[], Awaitable[Any]], between: Callable[[], Awaitable[Any]] | None) -> float:
+    times = []
+    for _ in range(rounds):
+        if between is not None:
+            await between()
+        begun = time.perf_counter()
+        await work()
+        times.append(time.perf_counter() - begun)
+    return round(statistics.median(times) * 1e3, 4)
+
+
+def plain_call(rounds: int) -> float:
+    plain, times = Plain(), []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        plain.twice(2)
+        times.append(time.perf_counter() - begun)
+    return round(statistics.median(times) * 1e3, 6)
+
+
+async def floors(sandbox: Sandbox, rounds: int) -> dict[str, float]:
+    """What the client costs for nothing at all: a checkout, a feed of `1`, one answer to a host call."""
+    from pydantic_monty import MontyComplete
+
+    async def checkout_and_feed() -> None:
+        session = await sandbox.workers.session()
+        await session.monty.feed_start("1")
+        await session.leave()
+
+    session = await sandbox.workers.session()
+    found = {
+        "floor_checkout_and_feed_ms": await timed(rounds, checkout_and_feed, None),
+        "floor_feed_ms": await timed(rounds, lambda: session.monty.feed_start("1"), None),
+    }
+    snapshot, times = await session.monty.feed_start(f"for i in range({rounds}): f(i)"), []
+    while not isinstance(snapshot, MontyComplete):
+        begun = time.perf_counter()
+        snapshot = await snapshot.resume({"return_value": 1})
+        times.append(time.perf_counter() - begun)
+    await session.leave()
+    return {**found, "floor_host_call_ms": round(statistics.median(times) * 1e3, 4)}
+
+
+async def stall(settings: Settings) -> float:
+    """The longest time for which the loop did not run while methods did their worst, in milliseconds."""
+    worst = 0.0
+
+    async def beat() -> None:
+        nonlocal worst
+        last = time.perf_counter()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            worst, last = max(worst, now - last - 0.001), now
+
+    async with Sandbox(settings.model_copy(update={"sandbox_time_s": 0.5})) as sandbox:
+        heart = asyncio.ensure_future(beat())
+        for source in ATTACKS:
+            sends = Sends(sandbox)
+            obj = UvmObject(see=1, twin=Method("twin", "def twin(self):\n    self.rows.append(1)\n"))
+            with contextlib.suppress(BatosError):  # that it is stopped is the tests' matter; here it is for how long it was felt
+                await sandbox.run(obj, Method("m", source), activity=sends.activity)
+        heart.cancel()
+    return round(worst * 1e3, 1)
+
+
+def audit(rounds: int) -> dict[str, float]:
+    """What the guardian takes for a method, where there is one."""
+    try:
+        from batos.guardian import PersistenceGuardian
+    except ImportError:
+        return {}
+    guardian, times = PersistenceGuardian(), []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        guardian.audit(READ_WRITE, "bump")
+        times.append(time.perf_counter() - begun)
+    return {"guardian_audit_ms": round(statistics.median(times) * 1e3, 4)}
+
+
+async def measured(rounds: int) -> dict[str, Any]:
+    settings = Settings(sandbox_sends=10**7, sandbox_total_s=10_000)
+    line: dict[str, Any] = {"rounds": rounds, "plain_call_ms": plain_call(rounds), **audit(rounds)}
+    async with Sandbox(settings) as sandbox:
+        line["walls"] = sandbox.walls
+        line |= await floors(sandbox, rounds)
+        slots = {m.selector: m for m in (Method(s[4:].partition("(")[0], s) for s in (PURE, READ_WRITE, NESTED))}
+        obj, sends = UvmObject(count=0, **slots), Sends(sandbox)
+        for name, selector in (("no_host_call", "twice"), ("read_and_write", "bump"), ("nested_send", "outer")):
+
+            async def run(method: Method = slots[selector]) -> Any:
+                return await sandbox.run(obj, method, [2], activity=sends.activity)
+
+            await timed(20, run, sandbox.workers.idle)
+            line[f"{name}_warm_ms"] = await timed(rounds, run, sandbox.workers.idle)
+            line[f"{name}_at_once_ms"] = await timed(rounds, run, None)
+    line["stall_under_attack_ms"] = await stall(Settings())
+    return line
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--json", action="store_true", help="print nothing but the JSON line")
+    args = parser.parse_args()
+    line = asyncio.run(measured(args.rounds))
+    if not args.json:
+        for name, value in line.items():
+            print(f"{name:32} {value}")
+    print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main()

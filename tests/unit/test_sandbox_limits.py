@@ -1,0 +1,222 @@
+"""Limits one by one, killed workers, cancelled missions, and a loop that never waits."""
+
+# ruff: noqa: E501  the sources of methods
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from sandbox_support import Heartbeat, Sends, call, obj, settings, slots
+
+from batos.errors import MethodFailed, SandboxFailed, SandboxLimit
+from batos.objects import UvmObject
+from batos.sandbox import Sandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MIB = 1024 * 1024
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
+    small = settings(sandbox_time_s=0.3, sandbox_memory=32 * MIB, sandbox_host_calls=100, sandbox_nodes=10_000, sandbox_text_bytes=MIB)
+    async with Sandbox(small) as running:
+        yield running
+
+
+def body(text: str) -> str:
+    return f"def m(self):\n    self.n = 1\n    {text}\n"
+
+
+PAST = {
+    "while True: pass": {"time"},
+    "x = [i for i in range(10 ** 9)]": {"memory"},
+    "x = 'x' * 10 ** 10": {"memory"},
+    "x = 3\n    for i in range(40): x = x * x": {"memory", "time"},
+    "for i in range(200): hasattr(self, 'nothing' + str(i))": {"host_calls"},
+    "return list(range(20_000))": {"result"},
+    "return 'x' * (2 * 1024 * 1024)": {"result"},
+    "self.xs = list(range(20_000))": {"result"},
+    "a = ['x']\n    for i in range(40): a = [a, a]\n    return a": {"time", "memory", "result"},
+}
+
+
+@pytest.mark.parametrize("text", PAST)
+async def test_each_limit_is_named_and_cannot_be_caught(sandbox: Sandbox, text: str) -> None:
+    target = obj(body(f"try:\n        {text.replace(chr(10), chr(10) + '    ')}\n    except Exception:\n        self.n = 2"), n=0)
+    async with Heartbeat() as heart:
+        with pytest.raises(SandboxLimit) as caught:
+            await call(Sends(sandbox), target, "m")
+    assert caught.value.limit in PAST[text]
+    assert slots(target) == {"n": 0}
+    assert heart.gap < 0.1
+    assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
+
+
+async def test_just_below_the_limits_a_method_runs(sandbox: Sandbox) -> None:
+    target = obj(
+        "def m(self):\n    for i in range(90):\n        hasattr(self, 'n' + str(i))\n    self.xs = list(range(4000))\n    return 'x' * 900_000\n"
+    )
+    assert len(await call(Sends(sandbox), target, "m")) == 900_000
+    assert len(target.xs) == 4000
+
+
+async def test_recursion_is_an_error_that_a_method_may_catch(sandbox: Sandbox) -> None:
+    target = obj(
+        "def m(self):\n    def f(n):\n        return f(n + 1)\n    try:\n        f(0)\n    except RecursionError:\n        return 'deep'\n"
+    )
+    assert await call(Sends(sandbox), target, "m") == "deep"
+
+
+async def test_the_time_of_a_mission_is_limited() -> None:
+    async with Sandbox(settings(sandbox_total_s=0.2)) as sandbox:
+        sends = Sends(sandbox)
+        target = obj("def m(self):\n    x = 0\n    for i in range(10 ** 5):\n        x += i\n    return x\n")
+        sends.activity.seconds = 0.1999
+        with pytest.raises(SandboxLimit) as caught:
+            await call(sends, target, "m")
+        assert caught.value.limit == "time"
+
+
+async def test_arguments_past_the_limits_do_not_enter(sandbox: Sandbox) -> None:
+    target = obj("def m(self, x=None):\n    return len(self.xs)\n", xs=list(range(20_000)))
+    with pytest.raises(MethodFailed, match="more data"):
+        await call(Sends(sandbox), target, "m", list(range(20_000)))
+    with pytest.raises(MethodFailed, match="more data"):
+        await call(Sends(sandbox), target, "m")
+
+
+COMPUTES = "def computes(self):\n    self.n = 1\n    self.begin()\n    while True:\n        pass\n"
+
+
+def pids(sandbox: Sandbox) -> list[int]:
+    children = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "pid=,comm="], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in children.splitlines() if line.split()[1] == "monty"]
+
+
+async def test_a_worker_killed_while_it_computes_or_waits_is_replaced(sandbox: Sandbox) -> None:
+    async def kill(o: UvmObject) -> int:
+        for pid in pids(sandbox):
+            os.kill(pid, signal.SIGKILL)
+        return 1
+
+    target = obj("def waits(self):\n    self.n = 1\n    return self.kill()\n", COMPUTES, n=0)
+    with pytest.raises(SandboxFailed, match="died"):
+        await call(Sends(sandbox, kill=kill), target, "waits")
+    begun = asyncio.Event()
+    running = asyncio.ensure_future(call(Sends(sandbox, begin=lambda o: begun.set()), target, "computes"))
+    await begun.wait()
+    await kill(target)
+    with pytest.raises((SandboxFailed, SandboxLimit)):
+        await running
+    await kill(target)  # idle ones, and those made ready
+    for _ in range(3):
+        try:
+            assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
+            break
+        except SandboxFailed:
+            continue
+    else:
+        pytest.fail("no worker came back")
+    assert slots(target) == {"n": 0}
+
+
+async def test_a_stopped_worker_is_killed(sandbox: Sandbox) -> None:
+    begun = asyncio.Event()
+    running = asyncio.ensure_future(call(Sends(sandbox, begin=lambda o: begun.set()), obj(COMPUTES), "computes"))
+    await begun.wait()
+    for pid in pids(sandbox):
+        os.kill(pid, signal.SIGSTOP)
+    with pytest.raises((SandboxLimit, SandboxFailed)):
+        await running
+    for pid in pids(sandbox):
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("selector", ["computes", "waits"])
+async def test_a_cancelled_mission_frees_its_workers(sandbox: Sandbox, selector: str) -> None:
+    waiting = asyncio.Event()
+
+    async def wait(o: UvmObject) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    target = obj(
+        COMPUTES,
+        "def waits(self):\n    self.n = 1\n    self.inner()\n",
+        "def inner(self):\n    self.n = 2\n    self.wait()\n",
+        n=0,
+    )
+    for _ in range(3):
+        waiting.clear()
+        running = asyncio.ensure_future(call(Sends(sandbox, wait=wait, begin=lambda o: waiting.set()), target, selector))
+        await waiting.wait()
+        running.cancel()
+        begun = time.perf_counter()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert time.perf_counter() - begun < 0.2
+        assert slots(target) == {"n": 0}
+    assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
+
+
+EXIT = """
+import asyncio
+from batos.config import Settings
+from batos.objects import Method, UvmObject
+from batos.sandbox import Activity, Sandbox
+import datetime
+async def main():
+    async with Sandbox(Settings()) as sandbox:
+        activity = Activity(None, "s", datetime.datetime.now(datetime.UTC))
+        print(await sandbox.run(UvmObject(), Method("m", "def m(self):\\n    return 42\\n"), activity=activity))
+asyncio.run(main())
+"""
+
+
+async def test_the_interpreter_exits_clean_after_close() -> None:
+    async def once() -> None:
+        child = await asyncio.create_subprocess_exec(sys.executable, "-c", EXIT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert (*await child.communicate(), child.returncode) == (b"42\n", b"", 0)
+
+    for _ in range(5):
+        await asyncio.gather(*(once() for _ in range(4)))
+
+
+async def test_a_closed_sandbox_says_so(sandbox: Sandbox) -> None:
+    other = Sandbox(settings())
+    with pytest.raises(SandboxFailed, match="not running"):
+        await call(Sends(other), obj("def m(self):\n    return 1\n"), "m")
+    await other.start()
+    await other.start()
+    await other.close()
+    await other.close()
+
+
+async def test_no_run_sees_another_runs_globals(sandbox: Sandbox) -> None:
+    target = obj("def m(self, known=[]):\n    known.append(1)\n    import random\n    random.seed(1)\n    return len(known)\n")
+    assert [await call(Sends(sandbox), target, "m") for _ in range(4)] == [1, 1, 1, 1]
+
+
+async def test_the_worker_has_no_environment_and_no_files(sandbox: Sandbox) -> None:
+    seen: list[tuple[bytes, list[str]]] = []
+
+    async def look(o: UvmObject) -> None:
+        for pid in pids(sandbox):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError), open(f"/proc/{pid}/environ", "rb") as f:
+                seen.append((f.read(), [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]))
+
+    await call(Sends(sandbox, look=look), obj("def m(self):\n    self.look()\n"), "m")
+    assert seen
+    for environment, files in seen:
+        assert environment == b""
+        assert all(name.startswith(("pipe:", "socket:", "/dev/null", "anon_inode:")) for name in files), files

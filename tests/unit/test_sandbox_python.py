@@ -1,0 +1,161 @@
+"""What methods may be written in: the same source in the sandbox and in CPython, and refusals with hints."""
+
+# ruff: noqa: E501  the sources of methods
+
+from __future__ import annotations
+
+import copy
+import inspect
+import types
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sandbox_cases import CASES
+from sandbox_support import Sends, corpus, method, obj, settings, slots, stored
+
+from batos.errors import MethodError, MethodFailed, MethodUnsupported
+from batos.objects import Method, UvmObject
+from batos.sandbox import Sandbox, unsupported
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(settings()) as running:
+        yield running
+
+
+class Plain:
+    """What `self` is in CPython."""
+
+
+async def in_cpython(source: str, args: list[Any], state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    space: dict[str, Any] = {}
+    exec(source, space)
+    receiver = Plain()
+    receiver.__dict__.update(copy.deepcopy(state))
+    try:
+        value = space["m"](receiver, *copy.deepcopy(args))
+        if inspect.isawaitable(value):
+            value = await value
+    except Exception as e:
+        return ("raised", type(e).__name__), state  # a method that raises leaves nothing written: the one difference, and meant
+    if isinstance(value, (types.GeneratorType, type({}.keys()))):
+        value = list(value)
+    receiver.__dict__.pop("_p_changed", None)
+    return value, receiver.__dict__
+
+
+async def in_sandbox(sandbox: Sandbox, source: str, args: list[Any], state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    target = obj(**copy.deepcopy(state))
+    try:
+        value = await sandbox.run(target, method(source), args, activity=Sends(sandbox).activity)
+    except MethodFailed as e:
+        value = ("raised", e.type)
+    return value, slots(target)
+
+
+@pytest.mark.parametrize(("source", "args", "state"), CASES, ids=range(len(CASES)))
+async def test_a_method_does_what_it_does_in_cpython(sandbox: Sandbox, source: str, args: list[Any], state: dict[str, Any]) -> None:
+    expected = await in_cpython(source, args, state)
+    got = await in_sandbox(sandbox, source, args, state)
+    assert repr(got[0]) == repr(expected[0])
+    assert got[1] == expected[1]
+    assert [type(v) for v in got[1].values()] == [type(v) for v in expected[1].values()]
+
+
+REFUSED = {
+    "def m(self):\n    import os\n    return os.getcwd()\n": (2, "no module 'os'"),
+    "def m(self):\n    from statistics import nope\n": (2, "has only: fmean"),
+    "def m(self):\n    class E(Exception):\n        pass\n": (2, "builtin exceptions"),
+    "def m(self):\n    x = yield 1\n": (2, "collect results in a list"),
+    "def m(self):\n    while True:\n        yield 1\n": (2, "without an end"),
+    "async def m(self):\n    async for x in self.xs:\n        pass\n": (2, "plain `for`"),
+    "def m(self):\n    return eval('1')\n": (2, "by name"),
+    "def m(self):\n    return open('/etc/passwd').read()\n": (2, "no files"),
+    "def m(self):\n    global x\n    x = 1\n": (2, "slots of self"),
+    "def m(self):\n    self._p_jar = None\n": (2, "reserved name"),
+    "def m(self):\n    return self.__dict__\n": (2, "reserved name"),
+    "def m(self):\n    self._p_changed = False\n": (2, "Covenant"),
+    "def m(self):\n    import json\n    json.dumps = len\n": (3, "cannot be changed"),
+    "def m(self):\n    _b_changes()\n": (2, "reserved name"),
+    "def m():\n    pass\n": (1, "the receiver"),
+    "x = 1\n": (1, "one `def`"),
+    "def m(self):\n    break\n": (2, "outside loop"),
+    "def m(self:\n": (1, "no Python"),
+    "def m(self):\n    return " + "(" * 250 + ")" * 250: (2, "no Python"),
+    "def m(self):\n    return self" + ".a" * 3000: (1, "simpler"),
+    "def m(self):\n    return '" + "x" * 20_000 + "'": (1, "longer than"),
+    "@staticmethod\ndef m(self):\n    pass\n": (2, "decorators"),
+    "def m(self):\n    return super().title\n": (2, "messages only"),
+    "def m(self):\n    [0 for self.x in (1, 2)]\n": (2, "local name"),
+}
+
+
+@pytest.mark.parametrize("source", REFUSED, ids=range(len(REFUSED)))
+async def test_what_cannot_run_is_refused_with_line_and_hint(sandbox: Sandbox, source: str) -> None:
+    line, hint = REFUSED[source]
+    with pytest.raises(MethodUnsupported) as caught:
+        await sandbox.compile(source)
+    assert caught.value.line == line
+    assert hint in caught.value.hint
+    assert any(hint in text for _, _, text in unsupported(source, limit=16 * 1024))
+
+
+TYPED = {
+    "def m(self):\n    x = 1\n    return nothing_like_this(x)\n": 3,
+    "def m(self, text: str):\n    return text.uper()\n": 2,
+    "def m(self):\n    def f(a):\n        return a\n    return f(1, 2)\n": 4,
+}
+
+
+@pytest.mark.parametrize("source", TYPED, ids=range(len(TYPED)))
+async def test_the_type_check_names_lines_of_the_source_as_it_was_written(sandbox: Sandbox, source: str) -> None:
+    with pytest.raises(MethodUnsupported) as caught:
+        await sandbox.compile(source)
+    assert caught.value.line == TYPED[source]
+
+
+@pytest.mark.parametrize(("source", "args", "state"), CASES, ids=range(len(CASES)))
+async def test_the_type_check_refuses_nothing_that_runs(sandbox: Sandbox, source: str, args: list[Any], state: dict[str, Any]) -> None:
+    value, _ = await in_sandbox(sandbox, source, args, state)
+    if not (isinstance(value, tuple) and value[:1] == ("raised",)):
+        assert await sandbox.programs.type_check(source) == []
+
+
+async def test_an_error_names_the_line_of_the_source(sandbox: Sandbox) -> None:
+    source = "def m(self, xs):\n    '''Doc.'''\n    # comment\n\n    total = [x\n             for x in xs]\n    del total[0]\n\n    return total[5]\n"
+    with pytest.raises(MethodFailed) as caught:
+        await sandbox.run(obj(), method(source), [[1, 2]], activity=Sends(sandbox).activity)
+    assert (caught.value.type, caught.value.trace) == ("IndexError", (("m", 9),))
+
+
+def built(value: Any) -> Any:
+    return (
+        UvmObject(**{name: built(held) for name, held in value["$uvm"].items()}) if isinstance(value, dict) and "$uvm" in value else value
+    )
+
+
+@pytest.mark.skipif(not corpus(), reason="no corpus: CORPUS names its methods.jsonl")
+@pytest.mark.parametrize("row", corpus(), ids=lambda row: row["id"])
+async def test_the_corpus(sandbox: Sandbox, row: dict[str, Any]) -> None:
+    target = obj(**{name: built(held) for name, held in (row.get("slots") or {}).items()})
+    before = {name: slots(held) for name, held in target._slots.items() if isinstance(held, UvmObject)}
+    sends = Sends(sandbox, unit_price=lambda o, n: o.base - n // 10, note=lambda o, text: o.notes.append(text))
+    with stored(target):
+        await judged(sandbox, row, target, sends)
+        assert {name: slots(held) for name, held in target._slots.items() if isinstance(held, UvmObject)} == before
+
+
+async def judged(sandbox: Sandbox, row: dict[str, Any], target: UvmObject, sends: Sends) -> None:
+    try:
+        value = await sandbox.run(target, Method(row["selector"], row["source"]), row.get("args") or [], activity=sends.activity)
+    except MethodError:
+        if row["expect"] == "accept":
+            raise
+    else:
+        assert row["expect"] != "accept" or value == row["result"]
+        target.__getstate__()  # it can be stored
