@@ -63,6 +63,14 @@ class Settings(BaseModel):
     num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
     partial_s: float = Field(2.0, gt=0, le=3600, description="time after which what has come of an unfinished answer is kept")
     partial_tokens: int = Field(32, ge=1, le=100_000, description="tokens after which it is kept, if that is sooner")
+    memory_budget_bytes: int = Field(6_900_000_000, ge=MIB, le=2**50, description="memory for models; the least recently used make room")
+    group_missions: int = Field(
+        64, ge=1, le=4096, description="missions of which those on a loaded model may go first: 2, 4, 8 ...; 1: as they came"
+    )
+    group_wait_s: float = Field(120, ge=0, le=86400, description="longest time for which others on a loaded model go first; 0: none")
+    preload_idle_s: float = Field(
+        1.0, ge=0, le=86400, description="pause of inferences after which the likely next model is loaded; 0: never"
+    )
     provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled or created at the same time")
     provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
 
