@@ -76,7 +76,7 @@ bench: install models ollama
 	    $(bin)/python bench/objects.py && \
 	    $(bin)/python bench/growth.py && \
 	    $(bin)/python bench/image.py --dir "$$dir" && \
-	    $(bin)/python bench/bridge.py --missions 24 --rounds 24 --json --dir "$$dir"
+	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
