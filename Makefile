@@ -1,7 +1,7 @@
 # install  virtual environment with BAT OS in it        ollama  an Ollama: found on PATH, or built
 # models   the weights of the embedded profile          run     all of these, then the daemon in the foreground
 # test     every test, on a real Ollama                 check   style, types, layers
-# bench    what a mission costs                         crash   only the tests that kill the daemon
+# bench    what missions and inferences cost    crash   only the tests that kill the daemon
 # docs     the generated tables in docs/                clean   remove what was built; var/ and its image stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
@@ -69,7 +69,7 @@ check: install-dev
 	$(bin)/lint-imports
 
 # On a RAM disk where there is one: the cost of the code, not of the disk.
-bench: install
+bench: install models ollama
 	@dir=$$(mktemp -d -p "$$([ -w /dev/shm ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")") && trap 'rm -rf "$$dir"' EXIT && \
 	    $(bin)/python bench/kernel.py --missions 1000 --concurrency 1 --dir "$$dir/1" $(ARGS) && \
 	    $(bin)/python bench/kernel.py --missions 2000 --concurrency 50 --dir "$$dir/50" $(ARGS) && \
@@ -77,7 +77,8 @@ bench: install
 	    $(bin)/python bench/guardian.py && \
 	    $(bin)/python bench/growth.py && \
 	    $(bin)/python bench/image.py --dir "$$dir" && \
-	    $(bin)/python bench/sandbox.py --json
+	    $(bin)/python bench/sandbox.py --json && \
+	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py

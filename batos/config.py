@@ -63,6 +63,14 @@ class Settings(BaseModel):
     num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
     partial_s: float = Field(2.0, gt=0, le=3600, description="time after which what has come of an unfinished answer is kept")
     partial_tokens: int = Field(32, ge=1, le=100_000, description="tokens after which it is kept, if that is sooner")
+    memory_budget_bytes: int = Field(6_900_000_000, ge=MIB, le=2**50, description="memory for models; the least recently used make room")
+    group_missions: int = Field(
+        64, ge=1, le=4096, description="missions of which those on a loaded model may go first: 2, 4, 8 ...; 1: as they came"
+    )
+    group_wait_s: float = Field(120, ge=0, le=86400, description="longest time for which others on a loaded model go first; 0: none")
+    preload_idle_s: float = Field(
+        1.0, ge=0, le=86400, description="pause of inferences after which the likely next model is loaded; 0: never"
+    )
     provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled or created at the same time")
     provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
 
@@ -76,7 +84,12 @@ class Settings(BaseModel):
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
 
     # --- generated methods
-    method_bytes: int = Field(16 * 1024, ge=256, le=MIB, description="longest source of a method")
+    method_bytes: int = Field(16 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
+    method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")
+    method_depth: int = Field(60, ge=10, le=90, description="nesting of a method's syntax tree")
+    method_name_chars: int = Field(64, ge=8, le=1000, description="longest name in a method, in characters")
+    method_value: int = Field(10_000_000, ge=1000, le=2**40, description="largest length, range or bit count that a method may spell out")
+    audit_steps: int = Field(50_000, ge=1000, le=10_000_000, description="steps of the effect analysis of one method")
     sandbox_parallel: int = Field(8, ge=1, le=256, description="chains of sends between methods under way at the same time")
     sandbox_depth: int = Field(16, ge=1, le=64, description="sends from method to method inside one another; each holds a worker")
     sandbox_ready: int = Field(6, ge=0, le=64, description="workers kept loaded with methods that were used last")
@@ -109,14 +122,6 @@ class Settings(BaseModel):
     ping_s: float = Field(15, ge=0.1, le=600, description="pause between two pings of a connection")
     silence_s: float = Field(60, ge=0.1, le=3600, description="silence after a ping by which a connection counts as dead")
     linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")
-
-    # --- generated methods: what the guardian lets pass
-    method_bytes: int = Field(16 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
-    method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")
-    method_depth: int = Field(60, ge=10, le=90, description="nesting of a method's syntax tree")
-    method_name_chars: int = Field(64, ge=8, le=1000, description="longest name in a method, in characters")
-    method_value: int = Field(10_000_000, ge=1000, le=2**40, description="largest length, range or bit count that a method may spell out")
-    audit_steps: int = Field(50_000, ge=1000, le=10_000_000, description="steps of the effect analysis of one method")
 
     # --- looking after itself
     autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")

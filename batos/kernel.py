@@ -25,6 +25,7 @@ from batos import logs
 from batos.autotelic.heartbeat import Heartbeat
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.ready import ReadyInference
+from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
@@ -36,8 +37,10 @@ from batos.image.upkeep import Upkeep
 from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
+from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.fractal import shares
 from batos.mind.incarnation import incarnate
+from batos.mind.queue import Grouping
 from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
@@ -48,6 +51,7 @@ from batos.wire.listener import Listener
 if TYPE_CHECKING:
     from batos.autotelic.metrics import Metrics
     from batos.bridge.provision import Provisioner
+    from batos.bridge.residency import Residency
 
 log = structlog.get_logger("batos")
 
@@ -71,6 +75,7 @@ class Kernel:
         self._ollama: Callable[[], dict[str, Any]] = dict
         self._models_settled = asyncio.Event()
         self._models: Callable[[], list[dict[str, Any]]] = list
+        self._residency: Residency | None = None
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
 
@@ -107,12 +112,13 @@ class Kernel:
         )
         self._stack.push_async_callback(self.image.close)
         self.walk = Walk(self.image.db)
+        grouping = None
         if inference is None:
-            inference = await self._connect_ollama()
+            inference, grouping = await self._connect_ollama()
         if settings.metrics:
             inference = self._count(inference)
         self._look_after_image()
-        self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop)
+        self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
         resumed = await self.scheduler.recover()
         if listen:
             desk = Desk(
@@ -139,9 +145,10 @@ class Kernel:
         if settings.autotelic == "on":
             self._beat()
 
-    async def _connect_ollama(self) -> Inference:
+    async def _connect_ollama(self) -> tuple[Inference, Grouping]:
         from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
         from batos.bridge.provision import Provisioner
+        from batos.bridge.residency import Residency, ResidentInference
         from batos.bridge.service import OllamaService
 
         settings = self.settings
@@ -152,18 +159,46 @@ class Kernel:
         client = connect(host)
         self._stack.push_async_callback(client.close)
         provisioner = Provisioner(client, self.profile, modelfiles_folder(settings.modelfiles), settings.provision_concurrency)
-        self._models = lambda: [status.to_wire() for status in provisioner.status()]
-        self._background(self._provision(provisioner), "provisioning")
+        fairness = Fairness(settings.group_missions, settings.group_wait_s)
+        residency = self._residency = Residency(client, settings.memory_budget_bytes, self._options, fairness)
+        self._stack.push_async_callback(residency.close)
         inference = OllamaInference(host, settings.inference_concurrency, self.profile.options)
         self._stack.push_async_callback(inference.close)
-        return ReadyInference(inference, ready=provisioner.ready, heal=provisioner.heal)
+        self._models = lambda: [{**status.to_wire(), **residency.about(status.name)} for status in provisioner.status()]
+        self._background(self._provision(provisioner, residency), "provisioning")
+        grouping = self._grouping(residency, fairness)
+        return ReadyInference(ResidentInference(inference, residency), ready=provisioner.ready, heal=provisioner.heal), grouping
 
-    async def _provision(self, provisioner: Provisioner) -> None:
+    def _grouping(self, residency: Residency, fairness: Fairness) -> Grouping:
+        """How missions are grouped by model, and what is preloaded in a pause."""
+        from batos.bridge.preload import Expected, Preloader
+
+        foresight, route = Foresight(), self._host()["route"]
+        for persona in self.image.read(recent_personas):
+            if persona in self.router.personas:
+                foresight.note(persona)
+
+        def expected() -> Expected:
+            return Expected(self.scheduler.queue.models(self.settings.group_missions), [self._model_of(p) for p in foresight.likely()])
+
+        if self.settings.preload_idle_s:
+            residency.preloader = Preloader(residency, self.settings.preload_idle_s, expected)
+        return Grouping(
+            fairness,
+            persona_of=lambda record: None if record["message"] else route(record).persona,
+            model_of=self._model_of,
+            load_of=residency.load_of,
+            conflict=residency.gate.conflict,
+            began=foresight.note,
+        )
+
+    async def _provision(self, provisioner: Provisioner, residency: Residency) -> None:
         """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
         while True:
             if not all(status.ready for status in provisioner.status()):
                 await provisioner.ensure(lambda step: log.debug("provisioning", **dataclasses.asdict(step)))
                 self._models_settled.set()
+                await residency.learn_all([self._model_of(persona) for persona in self.router.personas])
             await asyncio.sleep(self.settings.provision_retry_s)
 
     def _count(self, inference: Inference) -> Inference:
@@ -186,16 +221,25 @@ class Kernel:
 
     def _host(self) -> dict[str, Any]:
         """What every attempt is given, whoever infers for it."""
-        settings, profile, router = self.settings, self.profile, self.router
-        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict}
+        router = self.router
         return {
             "image": self.image,
-            "settings": settings,
-            "models": profile.model_of,
-            "options": {**profile.options, **{name: value for name, value in own.items() if value}},
-            "share_out": lambda brief: shares(brief, lambda sentence: router.route(sentence).scores, settings.voices_limit),
+            "settings": self.settings,
+            "models": self.profile.model_of,
+            "options": self._options,
+            "share_out": lambda brief: shares(brief, lambda sentence: router.route(sentence).scores, self.settings.voices_limit),
             "route": lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
         }
+
+    def _model_of(self, persona: str) -> str:
+        """The model of a persona as the image has it now."""
+        return self.profile.model_of(self.image.read(lambda root: str(root["lobby"]._slots[persona].model)))
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """Ollama's options of every chat."""
+        own = {"num_ctx": self.settings.num_ctx, "num_predict": self.settings.num_predict}
+        return {**self.profile.options, **{name: value for name, value in own.items() if value}}
 
     def _look_after_image(self) -> None:
         """Upkeep and the count of costs; both are off the image before it is closed."""
@@ -279,10 +323,13 @@ class Kernel:
             "upkeep": self.upkeep.facts(),
             "integrity": {"checked": self.walk.checked, "rounds": self.walk.rounds, "damaged": self.walk.damaged},
             "ollama": self._ollama(),
+            "residency": self._residency.facts() if self._residency is not None else {},
             "models": self._models(),
         }
 
     async def _describe_models(self) -> dict[str, Any]:
+        if self._residency is not None:
+            await self._residency.refresh()
         return {"profile": self.settings.profile, "models": self._models()}
 
     async def models_settled(self) -> None:

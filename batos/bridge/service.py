@@ -14,8 +14,6 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import IO, Literal
 
@@ -40,18 +38,6 @@ STOP_S = 5.0
 LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside at the start
 LOG_TAIL = 600  # characters of it that an error shows
 NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one that runs"
-
-
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """A model in memory; sizes in bytes."""
-
-    name: str
-    digest: str
-    size: int
-    size_vram: int
-    context: int
-    expires_at: datetime | None
 
 
 def find_binary(settings: Settings) -> Path | None:
@@ -158,24 +144,6 @@ class OllamaService:
             self._claim.close()
             self._claim = None
         self._state = "stopped"
-
-    async def resident(self) -> list[Resident]:
-        """The models in the server's memory.
-
-        :raises OllamaUnavailable: where it does not answer.
-        """
-        import httpx
-        from ollama import ResponseError
-
-        async with connect(self._host) as client:
-            try:
-                listed = await client.ps()
-            except (ConnectionError, httpx.HTTPError, ResponseError, ValueError) as e:
-                raise OllamaUnavailable(f"Ollama at {self._host} does not say what is in memory: {e}") from e
-        return [
-            Resident(m.name or m.model or "", m.digest or "", int(m.size or 0), int(m.size_vram or 0), m.context_length or 0, m.expires_at)
-            for m in listed.models
-        ]
 
     # --- the child
 

@@ -70,12 +70,25 @@ def models(connect: Connect = None, as_json: Json = False) -> None:
         output.document(reply)
         return
     listed = reply.get("models", [])
-    output.rows(
-        ("model", "state", "about"), ((m.get("name"), m.get("state"), one_line(m.get("detail") or "", 200)) for m in listed), MODEL_STYLES
-    )
+    columns = ("model", "state", "memory", "size", "last used", "loads", "about")
+    output.rows(columns, (_model(m) for m in listed), MODEL_STYLES)
     for model in listed:
         if model.get("remedy"):
             output.say(f"\n{model['name']}: {model['remedy']}", "yellow")
+
+
+def _model(facts: dict[str, Any]) -> tuple[Any, ...]:
+    """A model's row; where nothing is known of its memory yet, those cells are empty."""
+    known = "resident" in facts
+    return (
+        facts.get("name"),
+        facts.get("state"),
+        ("resident" if facts["resident"] else "–") if known else "",
+        f"{'' if facts['measured'] else '~'}{size(facts['bytes'])}" if known else "",
+        _moment(facts["last_used"]) if known and facts["last_used"] else "",
+        facts["loads"] if known else "",
+        one_line(facts.get("detail") or "", 200),
+    )
 
 
 def _about(target: str, connect: str | None, op: str, *more: Any) -> dict[str, Any]:

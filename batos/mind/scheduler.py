@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from batos.bridge.turns import session
 from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, InvalidInput, MissionCancelled
 from batos.image import ledger
@@ -23,6 +23,7 @@ from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
+from batos.mind.queue import Entry, Grouping, MissionQueue
 from batos.mind.thinking import NeedAnswer, Thinking
 
 log = structlog.get_logger("batos.mind")
@@ -39,15 +40,17 @@ class Scheduler:
         settings: Settings,
         thinking: Callable[[Record], Thinking],
         on_signal: Callable[[BaseException], None],
+        grouping: Grouping | None = None,
     ) -> None:
         """
         :param thinking: makes the host's side of an attempt from a mission's record.
         :param on_signal: hears of signals (a failed storage) that came up in a mission's task.
+        :param grouping: how missions are grouped by model; None: they are not.
         """
         self._image, self._events, self._settings = image, events, settings
         self._thinking, self._on_signal = thinking, on_signal
         self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
-        self._queue: list[tuple[tuple[bool, int, int], Record]] = []
+        self.queue = MissionQueue(grouping)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Thinking] = {}
         self._held = Held(image)
@@ -86,10 +89,10 @@ class Scheduler:
             raise Busy("the daemon is stopping; send the mission again when it is back")
         begin = (
             not self._held.waits_for(options.get("context"))
-            and not self._queue
+            and not self.queue
             and len(self._running) + self._reserved < self._settings.concurrent_missions
         )
-        waiting = len(self._queue) + self._accepting - self._reserved
+        waiting = len(self.queue) + self._accepting - self._reserved
         if not begin and waiting >= self._settings.queue_limit and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit queue_limit is {self._settings.queue_limit}; try again later")
         self._reserved += begin
@@ -108,7 +111,9 @@ class Scheduler:
 
     async def _enqueue(self, record: Record, begun: bool) -> None:
         if begun and not self._stopping:
-            self._start(record, counted=True)
+            entry = self.queue.entry(record)
+            self.queue.began(entry)
+            self._start(entry, counted=True)
             return
         self._push(record)
         if begun:  # the daemon began to stop meanwhile
@@ -126,12 +131,7 @@ class Scheduler:
 
     def _take(self, id: str) -> Record | None:
         """Take a mission out of the queue, or from those that are held back."""
-        for i, (_, queued) in enumerate(self._queue):
-            if queued["id"] == id:
-                del self._queue[i]
-                heapq.heapify(self._queue)
-                return queued
-        return self._held.take(id)
+        return self.queue.remove(id) or self._held.take(id)
 
     def _expired(self, task: asyncio.Task[bool]) -> None:
         self._expiring.discard(task)
@@ -145,7 +145,7 @@ class Scheduler:
             left = record["accepted"] + record["deadline_s"] - time.time()
             asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
         if not self._held.holds(record):
-            heapq.heappush(self._queue, ((record["origin"] == "system", -record["priority"], record["number"]), record))
+            self.queue.push(record)
 
     def _again(self, record: Record) -> None:
         """Queue a mission again whose attempt was interrupted, or hold it back, as the ledger says now."""
@@ -153,15 +153,15 @@ class Scheduler:
         self._dispatch()
 
     def _dispatch(self) -> None:
-        while self._queue and not self._stopping and len(self._running) + self._reserved < self._settings.concurrent_missions:
-            self._start(heapq.heappop(self._queue)[1], counted=False)
+        while self.queue and not self._stopping and len(self._running) + self._reserved < self._settings.concurrent_missions:
+            self._start(self.queue.pop(), counted=False)
 
     # --- being thought
 
-    def _start(self, record: Record, *, counted: bool) -> None:
-        id = record["id"]
-        self._live[id] = self._thinking(record)
-        task = asyncio.create_task(self._run(record, self._live[id], counted), name=f"mission {id}")
+    def _start(self, entry: Entry, *, counted: bool) -> None:
+        id = entry.record["id"]
+        self._live[id] = self._thinking(entry.record)
+        task = asyncio.create_task(self._run(entry, self._live[id], counted), name=f"mission {id}")
         self._running[id] = task
         task.add_done_callback(lambda task: self._ended(id, task))
 
@@ -187,13 +187,13 @@ class Scheduler:
         self._notice_quiet()
 
     def _notice_quiet(self) -> None:
-        if not (self._running or self._queue or self._accepting):
+        if not (self._running or self.queue or self._accepting):
             self._quiet.set()
 
-    async def _run(self, record: Record, attempt: Thinking, counted: bool) -> None:
-        id = record["id"]
+    async def _run(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
+        record, id = entry.record, entry.record["id"]
         try:
-            await self._try(record, attempt, counted)
+            await self._try(entry, attempt, counted)
         except NeedAnswer as need:
             await self._image.system(ledger.ask, id, need.question, need.occurrence, mission=id)
             log.info("needs_input", mission=id, question=need.question[:200])
@@ -225,15 +225,17 @@ class Scheduler:
                 attempt.publish("needs_input", **question)
             self._again(record)
 
-    async def _try(self, record: Record, attempt: Thinking, counted: bool) -> None:
-        id, settings = record["id"], self._settings
+    async def _try(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
+        record, settings = entry.record, self._settings
+        id = record["id"]
         while True:
             try:
                 if not counted:
                     record["attempts"] = await self._image.system(ledger.begin_attempt, id, settings.mission_attempts, mission=id)
                 counted = False
                 async with self._deadline(record):
-                    result = await self._attempts.run(attempt)
+                    with session(entry.ticket):  # its turn at the models ends with the attempt
+                        result = await self._attempts.run(attempt)
             except BatosError as e:
                 error = e
             except BatosSignal:
@@ -312,8 +314,8 @@ class Scheduler:
             return {"state": attempt.live_state, "persona": attempt.persona or None, "why": attempt.why or None, "running": True}
         if (held := self._held.live(id)) is not None:
             return {"running": False, **held}
-        own = next((key for key, record in self._queue if record["id"] == id), None)
-        return {"running": False} if own is None else {"running": False, "place": 1 + sum(key < own for key, _ in self._queue)}
+        place = self.queue.place(id)
+        return {"running": False} if place is None else {"running": False, "place": place}
 
     def state(self, id: str) -> str | None:
         """The state of thought of a mission under way; PAUSED or NEEDS_INPUT for one that is held back."""
@@ -324,11 +326,11 @@ class Scheduler:
 
     def facts(self) -> Record:
         """What `info` says of missions."""
-        return {"running": len(self._running), "queued": len(self._queue), **self._held.facts(), **self.outcomes}
+        return {"running": len(self._running), "queued": len(self.queue), **self._held.facts(), **self.outcomes}
 
     async def quiet(self) -> None:
         """Return when no mission is under way or waits."""
-        while self._running or self._queue or self._accepting:
+        while self._running or self.queue or self._accepting:
             self._quiet.clear()
             await self._quiet.wait()
 

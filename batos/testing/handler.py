@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from batos.testing.scripted import ScriptedOllama
 
 TOKEN_NS = 1_000_000  # what a token claims to cost
+LOAD_NS = 400_000_000  # what loading claims to cost
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -65,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         serve = {
             "/api/version": self._version, "/api/tags": self._tags, "/api/ps": self._ps, "/api/show": self._show,
             "/api/create": self._create, "/api/pull": self._pull, "/api/copy": self._copy, "/api/delete": self._delete,
-            "/api/embed": self._embed,
+            "/api/embed": self._embed, "/api/generate": self._generate,
         }  # fmt: skip
         if self.path == "/api/chat":
             return self._chat(request, fault)
@@ -98,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         if not self._wait("held"):
             return None
-        self.owner.resident[name] = self.owner.models[name]
+        loaded = self.owner.runners.use(name, self.owner.models[name], request.get("options"))
         if not request.get("messages"):
             return self._json(200, _part(name, "", done=True, done_reason="load"))
         answer = self.owner.script.answer_for(request)
@@ -111,7 +112,8 @@ class Handler(BaseHTTPRequestHandler):
         tokens = tokens[:limit] if cut else tokens
         asked = sum(len(pieces(str(m.get("content", "")))) for m in request["messages"])
         end = _part(
-            name, "", done=True, done_reason="length" if cut else "stop", total_duration=len(tokens) * TOKEN_NS, load_duration=TOKEN_NS,
+            name, "", done=True, done_reason="length" if cut else "stop", total_duration=len(tokens) * TOKEN_NS,
+            load_duration=LOAD_NS if loaded else TOKEN_NS,
             prompt_eval_count=asked, prompt_eval_duration=TOKEN_NS, eval_count=len(tokens), eval_duration=len(tokens) * TOKEN_NS,
         )  # fmt: skip
         if fault is not None and fault.kind == "cut":
@@ -129,11 +131,25 @@ class Handler(BaseHTTPRequestHandler):
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         given = request.get("input", [])
         texts = [given] if isinstance(given, str) else given
-        self.owner.resident[name] = self.owner.models[name]
+        self.owner.runners.use(name, self.owner.models[name], request.get("options"))
         vectors = [embedding(str(t)) for t in texts]
         return self._json(
             200, {"model": name, "embeddings": vectors, "total_duration": 1, "load_duration": 1, "prompt_eval_count": len(texts)}
         )
+
+    def _generate(self, request: dict[str, Any]) -> None:
+        """Without a prompt only: loading, and unloading with `keep_alive` 0."""
+        name = tagged(str(request.get("model", "")))
+        if name not in self.owner.models:
+            return self._json(404, {"error": f"model '{request.get('model')}' not found"})
+        if request.get("keep_alive") == 0:
+            self.owner.runners.drop(self.owner.models[name])
+        elif self._wait("held"):
+            self.owner.runners.use(name, self.owner.models[name], request.get("options"))
+        else:
+            return None
+        reason = "unload" if request.get("keep_alive") == 0 else "load"
+        return self._json(200, {"model": name, "created_at": MADE_AT, "response": "", "done": True, "done_reason": reason})
 
     # --- models
 
@@ -141,11 +157,11 @@ class Handler(BaseHTTPRequestHandler):
         self._json(200, {"version": self.owner.version})
 
     def _tags(self, _: dict[str, Any]) -> None:
-        self._json(200, {"models": [_listed(n, m.digest) for n, m in self.owner.models.items()]})
+        self._json(200, {"models": [self._listed(n, m.digest) for n, m in self.owner.models.items()]})
 
     def _ps(self, _: dict[str, Any]) -> None:
         extra = {"size_vram": 0, "expires_at": "2036-01-01T00:00:00Z", "context_length": 2048}
-        self._json(200, {"models": [{**_listed(n, m.digest), **extra} for n, m in self.owner.resident.items()]})
+        self._json(200, {"models": [{**self._listed(n, m.digest), **extra} for n, m in self.owner.runners.listed().items()]})
 
     def _show(self, request: dict[str, Any]) -> None:
         model = self.owner.models.get(tagged(str(request.get("model", ""))))
@@ -181,8 +197,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _delete(self, request: dict[str, Any]) -> None:
         name = tagged(str(request["model"]))
-        self.owner.resident.pop(name, None)
-        if self.owner.models.pop(name, None) is None:
+        model = self.owner.models.pop(name, None)
+        if model is not None and name in self.owner.runners.listed():
+            self.owner.runners.drop(model)
+        if model is None:
             return self._json(404, {"error": f"model '{request['model']}' not found"})
         return self._empty(200)
 
@@ -193,6 +211,10 @@ class Handler(BaseHTTPRequestHandler):
             return self._json(400, {"error": f'digest mismatch, expected "{digest}", got "{actual}"'})
         self.owner.blobs[digest] = b""  # that it is there is all that counts
         return self._empty(201)
+
+    def _listed(self, name: str, digest: str) -> dict[str, Any]:
+        size = self.owner.runners.sizes.get(name, 1)
+        return {"name": name, "model": name, "modified_at": MADE_AT, "size": size, "digest": digest, "details": DETAILS}
 
     # --- bytes
 
@@ -256,7 +278,3 @@ class Handler(BaseHTTPRequestHandler):
 
 def _part(model: str, content: str, *, done: bool = False, **more: Any) -> dict[str, Any]:
     return {"model": model, "created_at": MADE_AT, "message": {"role": "assistant", "content": content}, "done": done, **more}
-
-
-def _listed(name: str, digest: str) -> dict[str, Any]:
-    return {"name": name, "model": name, "modified_at": MADE_AT, "size": 1, "digest": digest, "details": DETAILS}

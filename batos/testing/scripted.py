@@ -21,6 +21,7 @@ from typing import Any
 
 from batos.testing.handler import Handler
 from batos.testing.models import Model, base, tagged
+from batos.testing.runners import Runners
 from batos.testing.script import Answer, Fault, FaultKind, Script, When
 
 EMBEDDED = ("smollm2:embedded", "minilm:embedded", "robin:embedded", "brick:embedded", "babs:embedded", "alfred:embedded")
@@ -51,7 +52,7 @@ class ScriptedOllama:
         self.requests: list[Recorded] = []
         self.abandoned = 0
         self.connections: set[socket.socket] = set()
-        self.resident: dict[str, Model] = {}
+        self.runners = Runners()
         self._came = threading.Condition()
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None

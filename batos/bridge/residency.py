@@ -1,0 +1,372 @@
+"""Residency: which models are in Ollama's memory, what must leave before another comes, and what it all takes.
+
+Sizes are measured (`ps`) and held against a budget. A load that was never measured counts with the size of its files. What
+Ollama holds for others than BAT OS counts too, and is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from batos.bridge import modelfile
+from batos.bridge.client import CONNECT_S, tagged
+from batos.bridge.loads import Load
+from batos.bridge.turns import Fairness, Gate
+from batos.bridge.types import ChatReply, ChatRequest, Inference
+from batos.errors import ModelfileError
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient
+
+    from batos.bridge.preload import Preloader
+
+log = structlog.get_logger(__name__)
+
+TRUST_S = 30.0  # how long a load that was used is believed to be there still: Ollama keeps it for minutes
+UNLOAD_S = 10.0  # time for a model to leave the memory
+PRELOAD_S = 300.0  # time for one to come when nobody waits for it
+POLL_S = 0.02
+
+
+class Residency:
+    """The memory of one Ollama.
+
+    :param client: a client of that Ollama (`bridge.client.connect`).
+    :param budget: bytes that models may take.
+    :param options: those that inferences are sent with where they name no others.
+    """
+
+    def __init__(self, client: AsyncClient, budget: int, options: Mapping[str, Any], fairness: Fairness) -> None:
+        self._client, self._budget, self.options = client, budget, dict(options)
+        self._clock = fairness.clock
+        self.gate = Gate(fairness, self.fits, self._rest)
+        self._made: dict[str, modelfile.Modelfile | None] = {}  # by digest of the model
+        self._bytes: dict[str, int] = {}  # of a model's files, by its digest
+        self._known: dict[str, Load] = {}  # by name, with the options of every chat
+        self._files: dict[Load, int] = {}
+        self._measured: dict[Load, int] = {}
+        self._names: dict[Load, str] = {}
+        self._resident: dict[str, Load] = {}  # by weights
+        self._latest: dict[tuple[str, tuple[str, ...]], Load] = {}  # by weights and adapters
+        self._coming: set[Load] = set()  # asked for, and no inference on it has ended yet
+        self._foreign = 0
+        self._used: dict[Load, float] = {}
+        self._used_at: dict[Load, float] = {}
+        self._loads: Counter[Load] = Counter()
+        self._unloads = self._preloads = 0
+        self.preloader: Preloader | None = None
+        self._warned: set[Load] = set()
+        self._one_change = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """End what is under way on its own account."""
+        if self.preloader is not None:
+            await self.preloader.stop()
+        for task in list(self._tasks):
+            task.cancel()
+            await asyncio.wait([task])
+
+    # --- what is known
+
+    def load_of(self, model: str) -> Load | None:
+        """What is loaded for a model; None as long as that is not known."""
+        return self._known.get(tagged(model))
+
+    def size(self, load: Load) -> int:
+        """Bytes that a load takes: as measured, else the size of its files, else 0."""
+        return self._measured.get(load, self._files.get(load, 0))
+
+    def fits(self, loads: Set[Load]) -> bool:
+        """Whether these are within the budget together."""
+        return sum(map(self.size, loads)) <= self._budget
+
+    def is_resident(self, load: Load) -> bool:
+        """Whether a load is believed to be in memory."""
+        return self._resident.get(load.weights) == load
+
+    async def learn(self, model: str, digest: str, sent: Mapping[str, Any] | None = None) -> Load:
+        """What is loaded for a model by a request with these options; those of every chat if left out.
+
+        :param digest: the model's, as `Inference.digest` gives it.
+        """
+        if digest not in self._made:
+            await self._look_at(model, digest)
+        made = self._made.get(digest)
+        # Without a readable Modelfile a model is its own load: that is safe, and groups too little at worst.
+        usual = Load(digest) if made is None else Load.of(made, self.options)
+        load = usual if made is None or sent is None else Load.of(made, sent)
+        self._known[tagged(model)] = usual
+        for one in (usual, load):
+            self._names[one], self._files[one] = model, self._bytes.get(digest, 0)
+        return load
+
+    async def learn_all(self, models: Iterable[str]) -> None:
+        """Learn those of these models that Ollama has."""
+        wanted = {tagged(model) for model in models}
+        with self._tolerant("list the models"):
+            async with asyncio.timeout(CONNECT_S):
+                listed = await self._client.list()
+            for model in listed.models:
+                if model.model in wanted and model.digest:
+                    await self.learn(model.model, model.digest)
+
+    async def _look_at(self, model: str, digest: str) -> None:
+        with self._tolerant("look at a model", model=model):
+            async with asyncio.timeout(CONNECT_S):
+                text = (await self._client.show(model)).modelfile or ""
+                self._bytes = {m.digest: int(m.size or 0) for m in (await self._client.list()).models if m.digest}
+            try:
+                self._made[digest] = modelfile.parse(text)
+            except ModelfileError as e:
+                log.warning("unreadable Modelfile in Ollama", model=model, error=e.message)
+                self._made[digest] = None
+
+    # --- an inference
+
+    @contextlib.asynccontextmanager
+    async def turn(self, load: Load) -> AsyncIterator[None]:
+        """Wait for the turn of an inference on this load and make room for it; the block is the inference."""
+        if self.preloader is not None:
+            await self.preloader.give_way(load)
+        async with self.gate.turn(load):
+            loads = await self._prepare(load)
+            try:
+                yield
+            except BaseException:
+                self._used.pop(load, None)  # whether it is there is to be asked again
+                raise
+            finally:
+                self._coming.discard(load)
+            self._note_used(load)
+            if loads:
+                self._measure_later(load)
+
+    def _rest(self) -> None:
+        if self.preloader is not None:
+            self.preloader.rest()
+
+    def _note_used(self, load: Load) -> None:
+        self._used[load], self._used_at[load] = self._clock(), time.time()
+
+    async def _prepare(self, load: Load) -> bool:
+        """Make room for a load that is not in memory; whether it was not."""
+        if self.is_resident(load) and self._clock() - self._used.get(load, float("-inf")) < TRUST_S:
+            return False
+        async with self._one_change:
+            await self._refresh()
+            if self.is_resident(load):
+                self._note_used(load)
+                return False
+            await self._make_room(load)
+            self._coming.add(load)
+            self._came(load)
+            return True
+
+    def _came(self, load: Load) -> None:
+        self._resident[load.weights] = self._latest[load.weights, load.adapters] = load
+        self._used[load] = self._clock()
+        self._loads[load] += 1
+
+    async def _make_room(self, load: Load) -> None:
+        """Unload what was not used for longest, until the load fits; what is in use stays."""
+        if self.size(load) > self._budget and load not in self._warned:
+            self._warned.add(load)
+            log.warning(
+                "a model is larger than the memory budget; it is tried all the same",
+                model=self._names[load],
+                bytes=self.size(load),
+                memory_budget_bytes=self._budget,
+            )
+        victims, _ = self.victims(load, self.gate.in_use)
+        for victim in victims:
+            await self._unload(victim)
+
+    def victims(self, load: Load, kept: Set[Load]) -> tuple[list[Load], bool]:
+        """What would have to leave for a load, the least recently used first, and whether it fits then.
+
+        :param kept: what must not leave.
+        """
+        others = [other for weights, other in self._resident.items() if weights != load.weights]
+        needed = self.size(load) + sum(map(self.size, others)) + self._foreign
+        leaving = []
+        for other in sorted(others, key=lambda other: self._used.get(other, float("-inf"))):
+            if needed <= self._budget:
+                break
+            if other not in kept:
+                leaving.append(other)
+                needed -= self.size(other)
+        return leaving, needed <= self._budget
+
+    async def preload(self, load: Load, kept: Set[Load]) -> None:
+        """Load what is not needed yet. Cancelled, it may be there or not; that is asked before it is used.
+
+        :param kept: what must not be unloaded for it.
+        """
+        async with self._one_change:
+            await self._refresh()
+            victims, fits = self.victims(load, kept)
+            if self.is_resident(load) or not fits:
+                return
+            for victim in victims:
+                await self._unload(victim)
+            with self._tolerant("preload a model", model=self._names[load]):
+                self._resident.pop(load.weights, None)
+                async with asyncio.timeout(PRELOAD_S):
+                    await self._client.generate(self._names[load], options=dict(load.options))
+                self._came(load)
+                self._preloads += 1
+            await self._refresh()
+
+    async def _unload(self, load: Load) -> None:
+        """Have Ollama forget a load, and wait until its memory is free; not if somebody needs it again by now."""
+        if load in self.gate.in_use:
+            return
+        name, gone = self._names[load], False
+        with self._tolerant("unload a model", model=name):
+            async with asyncio.timeout(UNLOAD_S):
+                await self._client.generate(name, keep_alive=0)
+            gone = await self._wait_gone(load)
+        if gone:
+            self._unloads += 1
+            log.info("unloaded", model=name, bytes=self.size(load))
+        else:
+            log.warning("a model stays in memory", model=name, bytes=self.size(load))
+
+    async def _wait_gone(self, load: Load) -> bool:
+        """Whether a load leaves the memory within `UNLOAD_S`; False at once when somebody needs it again."""
+        until = asyncio.get_running_loop().time() + UNLOAD_S
+        while True:
+            await self._ask()
+            if not self.is_resident(load):
+                return True
+            if load in self.gate.in_use or asyncio.get_running_loop().time() > until:
+                return False
+            await asyncio.sleep(POLL_S)
+
+    def _measure_later(self, load: Load) -> None:
+        async def measure() -> None:
+            async with self._one_change:
+                await self._refresh()
+                await self._make_room(load)  # it may be larger than its files
+
+        task = asyncio.create_task(measure(), name="residency-measure")
+        self._tasks.add(task)
+        task.add_done_callback(self._measured_one)
+
+    def _measured_one(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            log.error("background_failed", part="residency", error=repr(failure))
+
+    # --- Ollama
+
+    async def refresh(self) -> None:
+        """Ask Ollama what is in memory."""
+        async with self._one_change:
+            await self._refresh()
+
+    async def _refresh(self) -> None:
+        with self._tolerant("ask what is in memory"):
+            await self._ask()
+
+    async def _ask(self) -> None:
+        async with asyncio.timeout(CONNECT_S):
+            listed = await self._client.ps()
+        there = {}
+        self._foreign = 0
+        for row in listed.models:
+            load = self._recognised(row.digest or "")
+            if load is None:
+                self._foreign += int(row.size or 0)
+                continue
+            there[load.weights] = load
+            self._measured[load] = int(row.size or 0)
+        # What is being loaded now is not listed yet, and what it throws out still is.
+        self._resident = there | {load.weights: load for load in self._coming}
+
+    def _recognised(self, digest: str) -> Load | None:
+        """The load of a model that Ollama lists; which options it was loaded with is not told."""
+        made = self._made.get(digest)
+        if made is None:
+            known = Load(digest)
+            return known if known in self._names else None
+        usual = Load.of(made, self.options)
+        return self._latest.get((usual.weights, usual.adapters), usual)
+
+    @contextlib.contextmanager
+    def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
+        """What fails here does not fail an inference: that one will meet the same Ollama and say what is wrong with it."""
+        import httpx
+        from ollama import ResponseError
+
+        try:
+            yield
+        except (
+            ResponseError,
+            ConnectionError,
+            httpx.HTTPError,
+            TimeoutError,
+            ValueError,
+            TypeError,
+        ) as e:  # the last two: an answer of the wrong form
+            log.warning("could not " + doing, error=str(e) or repr(e), **about)
+
+    # --- facts
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of the memory; sizes in bytes."""
+        return {
+            "budget": self._budget,
+            "bytes": sum(map(self.size, self._resident.values())),
+            "foreign_bytes": self._foreign,
+            "resident": sorted(self._names[load] for load in self._resident.values()),
+            "loads": self._loads.total(),
+            "unloads": self._unloads,
+            "preloads": self._preloads,
+            "waiting": self.gate.waiting,
+        }
+
+    def about(self, model: str) -> dict[str, Any]:
+        """What `models` says of one model: models that share weights and adapters share these facts."""
+        load = self.load_of(model)
+        if load is None:
+            return {}
+        return {
+            "resident": self.is_resident(load),
+            "bytes": self.size(load),
+            "measured": load in self._measured,
+            "last_used": self._used_at.get(load),
+            "loads": self._loads[load],
+        }
+
+
+class ResidentInference:
+    """An `Inference` in front of another one: each takes its turn, and room is made for its model."""
+
+    def __init__(self, inference: Inference, residency: Residency) -> None:
+        self._inference, self._residency = inference, residency
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        digest = await self._inference.digest(request.model)
+        load = await self._residency.learn(request.model, digest, {**self._residency.options, **dict(request.options)})
+        async with self._residency.turn(load):
+            return await self._inference.chat(request, deadline_s=deadline_s, on_text=on_text)
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        load = await self._residency.learn(model, await self._inference.digest(model), {})  # it is sent without options
+        async with self._residency.turn(load):
+            return await self._inference.embed(model, texts, deadline_s=deadline_s)
+
+    async def continues(self, model: str) -> bool:
+        return await self._inference.continues(model)
+
+    async def digest(self, model: str) -> str:
+        return await self._inference.digest(model)

@@ -1,0 +1,145 @@
+"""The missions that wait, and which of them goes next.
+
+User missions before the system's own, higher priorities before lower ones, then in the order of acceptance; but a mission
+whose model is loaded may go before earlier ones of its rank whose models are not, within the bound of `bridge.turns.Fairness`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from batos.bridge.loads import Load
+from batos.bridge.turns import Fairness, Ticket
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """What the queue needs to know in order to group missions by what Ollama has to load for them.
+
+    `persona_of` names the persona that a mission will have, None where that is not known yet, and `model_of` a persona's model;
+    `load_of` says what is loaded for a model, None where that is not known; `conflict` whether two loads throw each other out;
+    `began` hears of the persona of each mission that begins.
+    """
+
+    fairness: Fairness
+    persona_of: Callable[[Record], str | None]
+    model_of: Callable[[str], str]
+    load_of: Callable[[str], Load | None]
+    conflict: Callable[[Load, Load], bool]
+    began: Callable[[str], None] = lambda persona: None
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Entry:
+    """A mission that waits, or begins."""
+
+    order: tuple[bool, int, int]
+    record: Record = field(compare=False)
+    ticket: Ticket = field(compare=False)
+    persona: str | None = field(compare=False, default=None)
+    model: str | None = field(compare=False, default=None)
+
+
+class MissionQueue:
+    """The queue. Without a grouping, first come first served within a rank."""
+
+    def __init__(self, grouping: Grouping | None = None) -> None:
+        self._grouping = grouping
+        self._heap: list[Entry] = []
+        self._front: list[Entry] = []  # the block that the first of all is in, sorted
+        self._loaded: list[Load] = []  # what the missions begun last have loaded
+
+    def __len__(self) -> int:
+        return len(self._heap) + len(self._front)
+
+    def entry(self, record: Record) -> Entry:
+        """A mission with its place in the order; whether it waits is another matter."""
+        ticket = Ticket((record["origin"] == "system", -record["priority"]), record["number"])
+        persona = self._grouping.persona_of(record) if self._grouping is not None else None
+        model = self._grouping.model_of(persona) if self._grouping is not None and persona is not None else None
+        return Entry(ticket.order, record, ticket, persona, model)
+
+    def push(self, record: Record) -> None:
+        """Let a mission wait."""
+        heapq.heappush(self._heap, self.entry(record))
+
+    def pop(self) -> Entry:
+        """The mission that goes next, off the queue."""
+        self._fill_front()
+        entry = self._front.pop(self._choice())
+        self.began(entry)
+        return entry
+
+    def began(self, entry: Entry) -> None:
+        """Note that a mission begins, whether it had to wait or not."""
+        if self._grouping is None:
+            return
+        self._grouping.fairness.began(waiting=bool(self))
+        if entry.persona is not None:
+            self._grouping.began(entry.persona)
+        load = self._load(entry)
+        if load is not None and load not in self._loaded:
+            self._loaded = [other for other in self._loaded if not self._grouping.conflict(load, other)]
+            self._loaded.append(load)
+
+    def remove(self, id: str) -> Record | None:
+        """Take a mission off the queue; None where it does not wait."""
+        for part in (self._front, self._heap):
+            for i, entry in enumerate(part):
+                if entry.record["id"] == id:
+                    del part[i]
+                    heapq.heapify(self._heap)
+                    return entry.record
+        return None
+
+    def place(self, id: str) -> int | None:
+        """How many go before it and itself, if nobody overtakes; None where it does not wait."""
+        entries = [*self._front, *self._heap]
+        own = next((entry for entry in entries if entry.record["id"] == id), None)
+        return None if own is None else 1 + sum(entry < own for entry in entries)
+
+    def models(self, limit: int) -> list[str]:
+        """The models that the next missions need, in order, each once."""
+        nearest = itertools.chain(self._front, heapq.nsmallest(limit, self._heap))
+        return list(dict.fromkeys(entry.model for entry in itertools.islice(nearest, limit) if entry.model))
+
+    def _fill_front(self) -> None:
+        if self._front and self._heap and self._heap[0] < self._front[-1]:  # somebody came who goes before these
+            for entry in self._front:
+                heapq.heappush(self._heap, entry)
+            self._front = []
+        block = self._grouping.fairness.block if self._grouping is not None else 1
+        while self._heap and (not self._front or _together(self._front[0], self._heap[0], block)):
+            self._front.append(heapq.heappop(self._heap))
+
+    def _choice(self) -> int:
+        """Which of the front goes: the first whose model is loaded, if it may go before those in front of it; else the first."""
+        if self._grouping is None:
+            return 0
+        fairness = self._grouping.fairness
+        for i, entry in enumerate(self._front):
+            load = self._load(entry)
+            if load is None or load in self._loaded:
+                for earlier in self._front[:i]:
+                    fairness.passed(earlier.ticket)
+                return i
+            later = self._front[i + 1 : i + 2]
+            if later and not fairness.may_pass(later[0].ticket, entry.ticket):
+                break
+        return 0
+
+    def _load(self, entry: Entry) -> Load | None:
+        """What must be loaded for a mission; None where nothing is known to be."""
+        if entry.model is None or self._grouping is None:
+            return None
+        return self._grouping.load_of(entry.model) or Load(entry.model)
+
+
+def _together(first: Entry, other: Entry, block: int) -> bool:
+    return first.ticket.rank == other.ticket.rank and first.ticket.number // block == other.ticket.number // block
