@@ -28,7 +28,7 @@ from batos.bridge.ready import ReadyInference
 from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
-from batos.errors import ImageFailed
+from batos.errors import ImageFailed, ProvisioningFailed
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -69,6 +69,7 @@ class Kernel:
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self._ollama: Callable[[], dict[str, Any]] = dict
+        self._outage: Callable[[], str] = str
         self._models_settled = asyncio.Event()
         self._models: Callable[[], list[dict[str, Any]]] = list
         self.heartbeat: Heartbeat | None = None
@@ -140,7 +141,9 @@ class Kernel:
             self._beat()
 
     async def _connect_ollama(self) -> Inference:
+        from batos.bridge.breaker import Policy
         from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
+        from batos.bridge.hosts import Hosts
         from batos.bridge.provision import Provisioner
         from batos.bridge.service import OllamaService
 
@@ -148,15 +151,32 @@ class Kernel:
         service = OllamaService(settings)
         host = await service.start()
         self._stack.push_async_callback(service.stop)
-        self._ollama = lambda: {"host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts}
         client = connect(host)
         self._stack.push_async_callback(client.close)
         provisioner = Provisioner(client, self.profile, modelfiles_folder(settings.modelfiles), settings.provision_concurrency)
         self._models = lambda: [status.to_wire() for status in provisioner.status()]
         self._background(self._provision(provisioner), "provisioning")
-        inference = OllamaInference(host, settings.inference_concurrency, self.profile.options)
-        self._stack.push_async_callback(inference.close)
-        return ReadyInference(inference, ready=provisioner.ready, heal=provisioner.heal)
+        policy, places = Policy.of(settings), settings.inference_concurrency
+        hosts = Hosts(
+            [OllamaInference(at, places, self.profile.options, policy) for at in (host, *settings.ollama_hosts)],
+            wait_s=settings.outage_wait_s,
+            switch_s=settings.switch_wait_s,
+            look_s=settings.breaker_probe_s,
+        )
+        self._stack.push_async_callback(hosts.close)
+        self._outage = lambda: hosts.outage
+        self._ollama = lambda: {
+            "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts, "hosts": hosts.facts(),
+        }  # fmt: skip
+
+        async def ready(model: str) -> None:
+            try:
+                await provisioner.ready(model)
+            except ProvisioningFailed:
+                if not await hosts.beyond_first(model):
+                    raise
+
+        return ReadyInference(hosts, ready=ready, heal=provisioner.heal)
 
     async def _provision(self, provisioner: Provisioner) -> None:
         """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
@@ -173,7 +193,9 @@ class Kernel:
         return self.metrics.counted(inference)
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
-        return lambda mission: Thinking(mission, inference=inference, events=self.events, on_paid=self.costs.add, **self._host())
+        return lambda mission: Thinking(
+            mission, inference=inference, events=self.events, on_paid=self.costs.add, outage=self._outage, **self._host()
+        )
 
     def _replays(self, inference: Inference) -> Replays:
         return Replays(
@@ -187,12 +209,13 @@ class Kernel:
     def _host(self) -> dict[str, Any]:
         """What every attempt is given, whoever infers for it."""
         settings, profile, router = self.settings, self.profile, self.router
-        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict}
+        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict, "stop": list(settings.stop)}
+        think = {"on": {"think": True}, "off": {"think": False}}.get(settings.think, {})
         return {
             "image": self.image,
             "settings": settings,
             "models": profile.model_of,
-            "options": {**profile.options, **{name: value for name, value in own.items() if value}},
+            "options": {**profile.options, **{name: value for name, value in own.items() if value}, **think},
             "share_out": lambda brief: shares(brief, lambda sentence: router.route(sentence).scores, settings.voices_limit),
             "route": lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
         }
