@@ -6,6 +6,7 @@ A value comes from, first found first: a flag of the command line, `BATOS_<NAME>
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Iterable
@@ -56,9 +57,23 @@ class Settings(BaseModel):
 
     # --- inference
     ollama_host: str = Field("", description="address of an Ollama; empty: OLLAMA_HOST, else the default port, else a child of the daemon")
+    ollama_hosts: tuple[str, ...] = Field((), max_length=16, description="further Ollamas beside that one, used as they are")
     ollama_start_s: float = Field(60, gt=0, le=600, description="time for a started Ollama to answer")
     inference_deadline_s: float = Field(300, gt=0, le=86400, description="time for one inference")
-    inference_concurrency: int = Field(2, ge=1, le=64, description="inferences under way at the same time")
+    inference_concurrency: int = Field(2, ge=1, le=64, description="inferences under way at the same time on one Ollama")
+    inference_retries: int = Field(2, ge=0, le=20, description="times that a request is made again at once, if no token has come")
+    inference_backoff_s: float = Field(0.2, ge=0, le=60, description="pause before the first of these; doubled for each further one")
+    breaker_failures: int = Field(3, ge=1, le=1000, description="failures in a row after which an Ollama is left alone until it answers")
+    breaker_probe_s: float = Field(1.0, ge=0.01, le=600, description="pause between two questions whether it answers again")
+    outage_wait_s: float = Field(600, ge=0, le=7 * 86400, description="time that an inference waits while no Ollama answers")
+    switch_wait_s: float = Field(
+        30, ge=0, le=7 * 86400, description="the same while one answers whose model of that name has other weights"
+    )
+    structured_repairs: int = Field(2, ge=0, le=10, description="times that a model is asked again for an answer of the wrong form")
+    malformed_chars: int = Field(2000, ge=0, le=100_000, description="characters kept of each answer of the wrong form")
+    think: Literal["profile", "on", "off"] = Field("profile", description="whether models that can think before they answer")
+    thinking_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of a thought that the journal keeps")
+    stop: tuple[str, ...] = Field((), max_length=16, description="sequences that end an answer; empty: the profile's")
     num_ctx: int = Field(0, ge=0, le=131_072, description="context of an inference, in tokens; 0: the profile's")
     num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
     partial_s: float = Field(2.0, gt=0, le=3600, description="time after which what has come of an unfinished answer is kept")
@@ -146,10 +161,25 @@ class Settings(BaseModel):
     def _expand(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
-    @field_validator("listen", mode="before")
+    @field_validator("listen", "ollama_hosts", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _sequences(cls, value: Any) -> Any:
+        """A text is one sequence, or a JSON array of them: they may hold anything, line ends and commas too."""
+        if not isinstance(value, str):
+            return value
+        return json.loads(value) if value.startswith("[") else [value]
+
+    @field_validator("stop", mode="after")
+    @classmethod
+    def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if "" in value:
+            raise ValueError("an empty sequence would end every answer before it begins")
+        return value
 
     @property
     def image_uri(self) -> str:

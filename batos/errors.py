@@ -241,7 +241,8 @@ class SandboxFailed(BatosError):
 class InferenceFailed(BatosError):
     """One inference did not come to a good end.
 
-    `cause` is one of: unreachable, timeout, model_missing, malformed, truncated, server_error, refused, overlong.
+    `cause` is one of: unreachable, breaker, timeout, truncated, server_error, model_changed, model_missing, malformed, refused,
+    not_in_journal. The first six may pass: the attempt is made again.
     """
 
     code = "inference_failed"
@@ -251,7 +252,7 @@ class InferenceFailed(BatosError):
         super().__init__(message, cause=cause, **context)
         self.cause = cause
         if retryable is None:
-            retryable = cause in ("unreachable", "timeout", "truncated", "server_error")
+            retryable = cause in ("unreachable", "breaker", "timeout", "truncated", "server_error", "model_changed")
         self.may_retry = retryable
 
 

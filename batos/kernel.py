@@ -29,7 +29,7 @@ from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
-from batos.errors import ImageFailed
+from batos.errors import ImageFailed, ProvisioningFailed
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -73,6 +73,7 @@ class Kernel:
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self._ollama: Callable[[], dict[str, Any]] = dict
+        self._outage: Callable[[], str] = str
         self._models_settled = asyncio.Event()
         self._models: Callable[[], list[dict[str, Any]]] = list
         self._residency: Residency | None = None
@@ -146,7 +147,9 @@ class Kernel:
             self._beat()
 
     async def _connect_ollama(self) -> tuple[Inference, Grouping]:
+        from batos.bridge.breaker import Policy
         from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
+        from batos.bridge.hosts import Hosts
         from batos.bridge.provision import Provisioner
         from batos.bridge.residency import Residency, ResidentInference
         from batos.bridge.service import OllamaService
@@ -155,19 +158,36 @@ class Kernel:
         service = OllamaService(settings)
         host = await service.start()
         self._stack.push_async_callback(service.stop)
-        self._ollama = lambda: {"host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts}
         client = connect(host)
         self._stack.push_async_callback(client.close)
         provisioner = Provisioner(client, self.profile, modelfiles_folder(settings.modelfiles), settings.provision_concurrency)
+        policy, places = Policy.of(settings), settings.inference_concurrency
+        hosts = Hosts(
+            [OllamaInference(at, places, self.profile.options, policy) for at in (host, *settings.ollama_hosts)],
+            wait_s=settings.outage_wait_s,
+            switch_s=settings.switch_wait_s,
+            look_s=settings.breaker_probe_s,
+        )
+        self._stack.push_async_callback(hosts.close)
+        self._outage = lambda: hosts.outage
+        self._ollama = lambda: {
+            "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts, "hosts": hosts.facts(),
+        }  # fmt: skip
         fairness = Fairness(settings.group_missions, settings.group_wait_s)
         residency = self._residency = Residency(client, settings.memory_budget_bytes, self._options, fairness)
         self._stack.push_async_callback(residency.close)
-        inference = OllamaInference(host, settings.inference_concurrency, self.profile.options)
-        self._stack.push_async_callback(inference.close)
         self._models = lambda: [{**status.to_wire(), **residency.about(status.name)} for status in provisioner.status()]
         self._background(self._provision(provisioner, residency), "provisioning")
+
+        async def ready(model: str) -> None:
+            try:
+                await provisioner.ready(model)
+            except ProvisioningFailed:
+                if not await hosts.beyond_first(model):
+                    raise
+
         grouping = self._grouping(residency, fairness)
-        return ReadyInference(ResidentInference(inference, residency), ready=provisioner.ready, heal=provisioner.heal), grouping
+        return ReadyInference(ResidentInference(hosts, residency), ready=ready, heal=provisioner.heal), grouping
 
     def _grouping(self, residency: Residency, fairness: Fairness) -> Grouping:
         """How missions are grouped by model, and what is preloaded in a pause."""
@@ -208,7 +228,9 @@ class Kernel:
         return self.metrics.counted(inference)
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
-        return lambda mission: Thinking(mission, inference=inference, events=self.events, on_paid=self.costs.add, **self._host())
+        return lambda mission: Thinking(
+            mission, inference=inference, events=self.events, on_paid=self.costs.add, outage=self._outage, **self._host()
+        )
 
     def _replays(self, inference: Inference) -> Replays:
         return Replays(
@@ -222,11 +244,12 @@ class Kernel:
     def _host(self) -> dict[str, Any]:
         """What every attempt is given, whoever infers for it."""
         router = self.router
+        think = {"on": {"think": True}, "off": {"think": False}}.get(self.settings.think, {})
         return {
             "image": self.image,
             "settings": self.settings,
             "models": self.profile.model_of,
-            "options": self._options,
+            "options": {**self._options, **({"stop": list(self.settings.stop)} if self.settings.stop else {}), **think},
             "share_out": lambda brief: shares(brief, lambda sentence: router.route(sentence).scores, self.settings.voices_limit),
             "route": lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
         }

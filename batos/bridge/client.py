@@ -9,23 +9,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from batos.bridge.text import RunawayWatch, leaves_open, strip_fences
+from batos.bridge.breaker import Breaker, Policy
+from batos.bridge.failures import failures
+from batos.bridge.hearing import Hearing
+from batos.bridge.text import leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import ConfigError, InferenceFailed
 
 if TYPE_CHECKING:
     from ollama import AsyncClient, ChatResponse
 
-__all__ = ["OllamaInference", "connect", "strip_fences", "tagged"]
+__all__ = ["OllamaInference", "connect", "strip_fences", "tagged", "version_of"]
+
+T = TypeVar("T")
 
 CONNECT_S = 10.0
+PROBE_S = 3.0  # time for a server to say its version
 EMBED_BATCH = 32  # texts in one request: a cancelled or failed batch loses little
 DIGEST_TTL_S = 1.0  # how long a digest is believed without asking again
 DEFAULT_OPTIONS: Mapping[str, Any] = {"num_ctx": 2048, "num_predict": 160}
+DEAD = ("unreachable", "timeout", "truncated")  # causes that speak of the host; any other is an answer of a living one
+AT_ONCE = ("unreachable", "server_error")  # causes after which the same request may succeed a moment later
 _LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared with, never bound
 
 
@@ -42,7 +50,20 @@ def connect(host: str) -> AsyncClient:
         # A proxy named in the environment is never meant for the machine itself.
         return AsyncClient(host, timeout=httpx.Timeout(None, connect=CONNECT_S), trust_env=not bare.startswith(_LOOPBACK))
     except (ValueError, httpx.InvalidURL) as e:
-        raise ConfigError(f"setting 'ollama_host': {host!r} is no address ({e}); give host:port or a URL") from None
+        raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts': {host!r} is no address ({e}); give host:port or a URL") from None
+
+
+async def version_of(client: AsyncClient) -> str | None:
+    """The version of a client's Ollama; None where none answers within `PROBE_S`."""
+    import httpx
+
+    try:
+        async with asyncio.timeout(PROBE_S):
+            # AsyncClient has no call for the version; its address and connections are the ones to ask with.
+            reply = await client._client.get("/api/version")
+            return str(reply.raise_for_status().json()["version"])
+    except (TimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def tagged(name: str) -> str:
@@ -51,7 +72,10 @@ def tagged(name: str) -> str:
 
 
 class OllamaInference:
-    """`bridge.types.Inference` on a real Ollama.
+    """`bridge.types.Inference` on one Ollama.
+
+    A request that fails before its first token is made again at once, a few times; a host that goes on failing is left
+    alone until it answers (see `breaker`). What that does not mend is for the caller: another host, or a later attempt.
 
     :param host: address of the server.
     :param concurrency: chats and embeddings under way at the same time; the others wait their turn, and the deadline of
@@ -59,74 +83,75 @@ class OllamaInference:
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
     """
 
-    def __init__(self, host: str, concurrency: int = 2, defaults: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, host: str, concurrency: int = 2, defaults: Mapping[str, Any] | None = None, policy: Policy | None = None) -> None:
         self.host = host
+        self.under_way = 0
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
         self._defaults = {**DEFAULT_OPTIONS, **(defaults or {})}
+        self._policy = policy or Policy()
+        self.breaker = Breaker(host, self._answers, self._policy)
         self._digests: dict[str, str] = {}
         self._digests_at = float("-inf")
         self._open_ended: dict[str, bool] = {}
 
     async def close(self) -> None:
         """Close the connections."""
+        await self.breaker.stop()
         await self._client.close()  # type: ignore[no-untyped-call]
 
     async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
         """See `Inference.chat`."""
-        async with self._turns:
-            started = time.monotonic()
-            heard = RunawayWatch()
-            try:
-                async with asyncio.timeout(deadline_s):
+        with self._counted():
+            async with self._turns:
+                started = time.monotonic()
+                heard = Hearing(on_text)
+                async with self._within(deadline_s, request.model, lambda: f"{heard.length} characters had come", lambda: heard.parts > 0):
                     digest = await self.digest(request.model)
+                    if request.digest and digest != request.digest:
+                        raise InferenceFailed(
+                            f"{request.model} at {self.host} was made anew", cause="model_changed", model=request.model
+                        )  # fmt: skip
                     if request.begun and not await self.continues(request.model):
                         request = replace(request, begun="", begun_tokens=0)
-                    heard.feed(request.begun)
-                    done, kept, parts = await self._listen(request, heard, on_text)
-            except TimeoutError:
-                raise _too_late(request.model, self.host, deadline_s, f"{len(heard.text)} characters had come") from None
-        reply = ChatReply(text=kept, model=request.model, digest=digest, total_ms=(time.monotonic() - started) * 1e3)
+                    heard = Hearing(on_text, request.begun)
+                    done = await self._again(request.model, lambda: self._listen(request, heard), lambda: heard.parts > 0)
+        text, thinking = heard.answer()
+        reply = ChatReply(text=text, model=request.model, digest=digest, thinking=thinking, total_ms=(time.monotonic() - started) * 1e3)
         if done is None:  # cut: the server's own figures come with the last part only; a part is a token
-            return replace(reply, answer_tokens=parts, done_reason="cut")
+            return replace(reply, answer_tokens=heard.parts, done_reason="cut")
         return replace(
             reply,
             prompt_tokens=done.prompt_eval_count or 0,
             answer_tokens=done.eval_count or 0,
             load_ms=(done.load_duration or 0) / 1e6,
+            prompt_eval_ms=(done.prompt_eval_duration or 0) / 1e6,
+            eval_ms=(done.eval_duration or 0) / 1e6,
             done_reason=done.done_reason or "stop",
         )
 
-    async def _listen(
-        self, request: ChatRequest, heard: RunawayWatch, on_text: Callable[[str], None] | None
-    ) -> tuple[ChatResponse | None, str, int]:
-        """The last part (None where the answer was cut), the text, and how many parts came."""
-        parts = 0
+    async def _listen(self, request: ChatRequest, heard: Hearing) -> ChatResponse | None:
+        """Hear the answer to its end: its last part, or None where it was cut."""
         # aclosing: leaving the block for any reason closes the connection, which is what stops the generation.
-        async with contextlib.aclosing(self._parts(request)) as stream:
+        async with contextlib.aclosing(self._parts(request, heard)) as stream:
             async for part in stream:
-                parts += 1
-                piece = part.message.content or ""
-                if piece and on_text:
-                    on_text(piece)
-                kept = heard.feed(piece)
+                well = heard.hear(part.message.content or "", part.message.thinking or "")
                 if part.done:
-                    return part, heard.text, parts
-                if kept is not None:
-                    return None, kept, parts
+                    heard.end()
+                    return part
+                if not well:
+                    return None
         raise InferenceFailed(
-            f"the stream of {request.model} ended after {len(heard.text)} characters, before the model was done",
+            f"the stream of {request.model} ended after {heard.length} characters, before the model was done",
             cause="truncated",
             model=request.model,
         )
 
-    async def _parts(self, request: ChatRequest) -> AsyncGenerator[ChatResponse, None]:
-        begun = False
-        with self._failures(request.model, lambda: begun):
+    async def _parts(self, request: ChatRequest, heard: Hearing) -> AsyncGenerator[ChatResponse, None]:
+        with failures(self.host, request.model, lambda: heard.parts > 0):
             stream = cast("AsyncGenerator[ChatResponse, None]", await self._client.chat(**self._arguments(request)))
             async with contextlib.aclosing(stream):
                 async for part in stream:
-                    begun = True
                     yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
@@ -141,6 +166,7 @@ class OllamaInference:
             "model": request.model,
             "messages": messages,
             "stream": True,
+            "think": options.pop("think", None),  # an argument of its own to Ollama
             "format": request.schema,
             "options": options,
         }
@@ -149,13 +175,9 @@ class OllamaInference:
         """See `Inference.continues`: whether the model's template leaves a last message of the assistant open."""
         digest = await self.digest(model)
         if digest not in self._open_ended:
-            try:
-                async with asyncio.timeout(CONNECT_S):
-                    with self._failures(model):
-                        template = (await self._client.show(model)).template or ""
-            except TimeoutError:
-                raise _too_late(model, self.host, CONNECT_S, "asked for its template") from None
-            self._open_ended[digest] = leaves_open(template)
+            async with self._within(CONNECT_S, model, lambda: "asked for its template"):
+                shown = await self._request(model, lambda: self._client.show(model))
+            self._open_ended[digest] = leaves_open(shown.template or "")
         return self._open_ended[digest]
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
@@ -164,67 +186,103 @@ class OllamaInference:
         :param deadline_s: time for each batch of `EMBED_BATCH` texts.
         """
         vectors: list[list[float]] = []
-        for at in range(0, len(texts), EMBED_BATCH):
-            batch = list(texts[at : at + EMBED_BATCH])
-            async with self._turns:
-                try:
-                    async with asyncio.timeout(deadline_s):
-                        with self._failures(model):
-                            reply = await self._client.embed(model, batch)
-                except TimeoutError:
-                    raise _too_late(model, self.host, deadline_s, f"{len(batch)} texts to embed") from None
-            if len(reply.embeddings) != len(batch):
-                raise InferenceFailed(
-                    f"{model} answered {len(batch)} texts with {len(reply.embeddings)} vectors", cause="malformed", model=model
-                )
-            vectors.extend(list(v) for v in reply.embeddings)
+        with self._counted():
+            for at in range(0, len(texts), EMBED_BATCH):
+                vectors.extend(await self._embed_batch(model, list(texts[at : at + EMBED_BATCH]), deadline_s))
         return vectors
+
+    async def _embed_batch(self, model: str, batch: list[str], deadline_s: float) -> list[list[float]]:
+        async with self._turns, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
+            reply = await self._request(model, lambda: self._client.embed(model, batch))
+        if len(reply.embeddings) != len(batch):
+            raise InferenceFailed(
+                f"{model} answered {len(batch)} texts with {len(reply.embeddings)} vectors", cause="malformed", model=model
+            )
+        return [list(vector) for vector in reply.embeddings]
 
     async def digest(self, model: str) -> str:
         """See `Inference.digest`. A digest is believed for `DIGEST_TTL_S`, then asked for again."""
-        name = tagged(model)
-        if name not in self._digests or time.monotonic() - self._digests_at > DIGEST_TTL_S:
-            try:
-                async with asyncio.timeout(CONNECT_S):
-                    with self._failures(model):
-                        listed = await self._client.list()
-            except TimeoutError:
-                raise _too_late(model, self.host, CONNECT_S, "asked for its digest") from None
+        known = await self.digests(model)
+        if tagged(model) not in known:
+            raise InferenceFailed(f"Ollama at {self.host} has no model {model!r}", cause="model_missing", model=model)
+        return known[tagged(model)]
+
+    async def digests(self, model: str) -> Mapping[str, str]:
+        """The digests of the server's models, by name; asked for again after `DIGEST_TTL_S`, or where `model` is not among them.
+
+        :raises InferenceFailed: where the server does not say.
+        """
+        if tagged(model) not in self._digests or time.monotonic() - self._digests_at > DIGEST_TTL_S:
+            async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
+                listed = await self._request(model, self._client.list)
             self._digests = {m.model: m.digest for m in listed.models if m.model and m.digest}
             self._digests_at = time.monotonic()
-        if name not in self._digests:
-            raise InferenceFailed(f"Ollama at {self.host} has no model {model!r}", cause="model_missing", model=model)
-        return self._digests[name]
+        return self._digests
+
+    # --- time, faults, and how the host stands
+
+    @property
+    def models_seen(self) -> Mapping[str, str]:
+        """The digests of the server's models as they were last heard of, by name."""
+        return self._digests
+
+    async def _answers(self) -> bool:
+        return await version_of(self._client) is not None
 
     @contextlib.contextmanager
-    def _failures(self, model: str, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Turn what a request to the server raises into `InferenceFailed`; `begun`: whether a part of the answer has come."""
-        import httpx
-        from ollama import ResponseError
-
+    def _counted(self) -> Iterator[None]:
+        self.under_way += 1
         try:
             yield
-        except ResponseError as e:
-            if e.status_code == 404:
-                self._digests.clear()
-            raise InferenceFailed(f"Ollama at {self.host}, model {model}: {e.error}", cause=_cause(e), model=model) from e
-        except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as e:
-            raise InferenceFailed(f"no Ollama answers at {self.host}: {e}", cause="unreachable", model=model) from e
-        except httpx.HTTPError as e:
-            cause = "truncated" if begun() else "unreachable"
-            raise InferenceFailed(f"the connection to Ollama at {self.host} broke: {e!r}", cause=cause, model=model) from e
-        except (ValueError, TypeError, AttributeError) as e:
-            # json and pydantic raise ValueError; a line that is JSON but no object fails inside the client with the others.
-            raise InferenceFailed(f"Ollama at {self.host} sent what is no answer: {e}", cause="malformed", model=model) from e
+        finally:
+            self.under_way -= 1
 
+    @contextlib.asynccontextmanager
+    async def _within(
+        self, deadline_s: float, model: str, how_far: Callable[[], str], begun: Callable[[], bool] = lambda: False, cause: str = "timeout"
+    ) -> AsyncIterator[None]:
+        self.breaker.check(model)
+        try:
+            async with asyncio.timeout(deadline_s) as timer:
+                yield
+        except TimeoutError:
+            if not timer.expired():  # a fault of the listener's
+                raise
+            late = f"{model} at {self.host} was not done within {deadline_s:g} s ({how_far()})"
+            if not begun():
+                self.breaker.failed(late)
+            raise InferenceFailed(late, cause=cause, model=model) from None
 
-def _too_late(model: str, host: str, deadline_s: float, how_far: str) -> InferenceFailed:
-    return InferenceFailed(f"{model} at {host} was not done within {deadline_s:g} s ({how_far})", cause="timeout", model=model)
+    async def _request(self, model: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """A request with one answer."""
 
+        async def once() -> T:
+            with failures(self.host, model):
+                return await ask()
 
-def _cause(error: Any) -> str:
-    """The cause behind an error that Ollama itself reported; inside a stream it has no status (-1)."""
-    status = int(error.status_code)
-    if status == 404:
-        return "model_missing"
-    return "refused" if 400 <= status < 500 else "server_error"
+        return await self._again(model, once)
+
+    async def _again(self, model: str, ask: Callable[[], Awaitable[T]], begun: Callable[[], bool] = lambda: False) -> T:
+        """Ask, and ask again at once where that may help and nothing has come yet. The breaker hears how it went."""
+        pause = self._policy.inference_backoff_s
+        for left in range(self._policy.inference_retries, -1, -1):
+            try:
+                reply = await ask()
+            except InferenceFailed as e:
+                self._heard_of(e)
+                if begun() or e.cause not in AT_ONCE or not left or self.breaker.open:
+                    raise
+                await asyncio.sleep(pause)
+                pause *= 2
+            else:
+                self.breaker.answered()
+                return reply
+        raise AssertionError("the last try returns or raises")
+
+    def _heard_of(self, failure: InferenceFailed) -> None:
+        if failure.cause == "model_missing":
+            self._digests.clear()
+        if failure.cause in DEAD:
+            self.breaker.failed(failure.message)
+        else:
+            self.breaker.answered()

@@ -19,7 +19,7 @@ from typing import IO, Literal
 
 import structlog
 
-from batos.bridge.client import connect
+from batos.bridge.client import connect, version_of
 from batos.bridge.processes import Note, claim
 from batos.config import Settings
 from batos.errors import OllamaUnavailable
@@ -29,7 +29,6 @@ log = structlog.get_logger(__name__)
 State = Literal["stopped", "starting", "external", "running", "restarting"]
 
 DEFAULT_HOST = "127.0.0.1:11434"
-PROBE_S = 3.0  # time for a server to say its version
 POLL_S = 0.05  # between two questions whether a starting server answers
 BACKOFF_S, BACKOFF_LIMIT_S = 0.25, 30.0  # before the first restart, doubled up to the limit
 STEADY_S = 60.0  # a child that lived this long starts the backoff anew
@@ -50,17 +49,9 @@ def find_binary(settings: Settings) -> Path | None:
 
 
 async def version_at(host: str) -> str | None:
-    """The version of the Ollama at `host`; None where none answers within `PROBE_S`."""
-    import httpx
-
+    """The version of the Ollama at `host`; None where none answers in time."""
     async with connect(host) as client:
-        try:
-            async with asyncio.timeout(PROBE_S):
-                # AsyncClient has no call for the version; its address and connections are the ones to ask with.
-                reply = await client._client.get("/api/version")
-                return str(reply.raise_for_status().json()["version"])
-        except (TimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
-            return None
+        return await version_of(client)
 
 
 class OllamaService:

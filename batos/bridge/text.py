@@ -1,4 +1,4 @@
-"""What models do to their own output, and how it is put right: runaway loops and fenced code."""
+"""What models do to their own output, and how it is put right: runaway loops, fenced code, thoughts inside the answer."""
 
 from __future__ import annotations
 
@@ -69,6 +69,63 @@ def _repeats_at_end(text: str, period: int) -> int:
     while at >= 0 and text.startswith(unit, at):
         count, at = count + 1, at - period
     return count
+
+
+class ThoughtSplitter:
+    """Parts a stream of text into thought and answer, for models that write `<think>…</think>` before their answer.
+
+    Only a tag that begins the text counts, white space before it aside, as in Ollama's own parser (ollama/thinking/parser.go):
+    a text about such tags stays a text. A thought that is never closed is one to its end.
+    """
+
+    OPEN, CLOSE = "<think>", "</think>"
+
+    def __init__(self) -> None:
+        self._state = "undecided"
+        self._held = ""
+
+    def feed(self, piece: str) -> tuple[str, str]:
+        """Add a piece; what is known to be answer and what is known to be thought since the last one."""
+        thought = ""
+        self._held += piece
+        if self._state == "undecided":
+            solid = self._held.lstrip()
+            if solid != self.OPEN and self.OPEN.startswith(solid):
+                return "", ""
+            self._state = "answer"
+            if solid.startswith(self.OPEN):
+                self._state, self._held = "thought", solid[len(self.OPEN) :]
+        if self._state == "thought":
+            thought, closed, rest = self._held.partition(self.CLOSE)
+            if not closed:
+                kept = _begun_at_end(thought, self.CLOSE)
+                self._held = thought[len(thought) - kept :]
+                return "", thought[: len(thought) - kept]
+            self._state, self._held = "after", rest
+        if self._state == "after":
+            self._held = self._held.lstrip()
+            if not self._held:
+                return "", thought
+            self._state = "answer"
+        answer, self._held = self._held, ""
+        return answer, thought
+
+    def end(self) -> tuple[str, str]:
+        """Nothing more comes: what was held back, as `feed` answers it."""
+        held, self._held = self._held, ""
+        return ("", held) if self._state == "thought" else (held, "")
+
+
+def without_thought(text: str) -> tuple[str, str]:
+    """A whole text as answer and thought."""
+    splitter = ThoughtSplitter()
+    fed, rest = splitter.feed(text), splitter.end()
+    return fed[0] + rest[0], fed[1] + rest[1]
+
+
+def _begun_at_end(text: str, tag: str) -> int:
+    """How many characters at the end of `text` may be the beginning of `tag`."""
+    return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)
 
 
 def leaves_open(template: str) -> bool:

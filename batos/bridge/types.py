@@ -16,10 +16,12 @@ class ChatRequest:
     """One inference: everything that decides its answer.
 
     `schema` is a JSON schema that the answer must have the form of; `options` are Ollama's (`num_ctx`, `num_predict`,
-    `temperature`, `seed`, `stop` ...) as pairs sorted by name.
+    `temperature`, `seed`, `stop` ...) as pairs sorted by name; `think` among them says whether the model thinks before it answers.
 
     `begun` is the beginning of the answer, kept from an attempt that was interrupted, and `begun_tokens` what it took: the
     model goes on from there where its template can. It is no part of what the answer is keyed by.
+
+    `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
     """
 
     model: str
@@ -29,12 +31,15 @@ class ChatRequest:
     options: tuple[tuple[str, Any], ...] = ()
     begun: str = ""
     begun_tokens: int = 0
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """An answer with what it cost; `text` is the whole of it, what was begun before included. Times in milliseconds;
-    `digest` is that of the model that answered.
+    """An answer with what it cost; `text` is the whole of it, what was begun before included. `digest` is that of the model
+    that answered. `thinking` is what the model thought before, never part of `text`; its tokens count among the answer's.
+
+    Times in milliseconds, as Ollama gives them: loading the model, reading the prompt, writing; `total_ms` is what the caller waited.
 
     `done_reason` is Ollama's (`stop`: the model ended; `length`: `num_predict` ended it), or `cut` where the bridge ended a
     runaway generation.
@@ -48,6 +53,9 @@ class ChatReply:
     load_ms: float = 0.0
     total_ms: float = 0.0
     done_reason: str = "stop"
+    prompt_eval_ms: float = 0.0
+    eval_ms: float = 0.0
+    thinking: str = ""
 
 
 @runtime_checkable

@@ -41,8 +41,14 @@ class Inference(NamedTuple):
     at: float
     parts: bytes = b""
     """A short checksum of each of `PARTS`: it tells a replay what changed, where the key only tells that something did."""
+    # Fields are only ever added at the end: a record written before them has their defaults.
     label: str = ""
     """Who asked: the cycle's number, its state, its persona and the part of it, parted by spaces, `-` for none."""
+    prompt_eval_ms: float = 0.0
+    eval_ms: float = 0.0
+    seed: int | None = None
+    thinking: str = ""
+    """What the model thought before it answered; no longer than the setting `thinking_chars`."""
 
 
 class JournalEntry(Persistent):

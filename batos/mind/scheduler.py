@@ -24,6 +24,7 @@ from batos.mind.attempt import Attempts
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
 from batos.mind.queue import Entry, Grouping, MissionQueue
+from batos.mind.resting import Resting
 from batos.mind.thinking import NeedAnswer, Thinking
 
 log = structlog.get_logger("batos.mind")
@@ -57,6 +58,7 @@ class Scheduler:
         self._cancelled: set[str] = set()
         self._pausing: set[str] = set()
         self._reserved = self._accepting = 0
+        self._resting = Resting(self._places, self._dispatch)
         self._stopping = False
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -87,11 +89,7 @@ class Scheduler:
         """
         if self._stopping:
             raise Busy("the daemon is stopping; send the mission again when it is back")
-        begin = (
-            not self._held.waits_for(options.get("context"))
-            and not self.queue
-            and len(self._running) + self._reserved < self._settings.concurrent_missions
-        )
+        begin = not self._held.waits_for(options.get("context")) and not self.queue and self._places() > 0
         waiting = len(self.queue) + self._accepting - self._reserved
         if not begin and waiting >= self._settings.queue_limit and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit queue_limit is {self._settings.queue_limit}; try again later")
@@ -152,8 +150,12 @@ class Scheduler:
         self._push({**record, **self._image.read(_described, record["id"]), "resumed": True})
         self._dispatch()
 
+    def _places(self) -> int:
+        return self._settings.concurrent_missions - self._reserved - len(self._running) + len(self._resting)
+
     def _dispatch(self) -> None:
-        while self.queue and not self._stopping and len(self._running) + self._reserved < self._settings.concurrent_missions:
+        self._resting.come_back()
+        while self.queue and not self._stopping and self._places() > 0:
             self._start(self.queue.pop(), counted=False)
 
     # --- being thought
@@ -226,14 +228,17 @@ class Scheduler:
             self._again(record)
 
     async def _try(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
-        record, settings = entry.record, self._settings
+        record, settings, pause = entry.record, self._settings, 0.0
         id = record["id"]
         while True:
             try:
+                if pause:
+                    async with self._deadline(record, attempt):
+                        await self._resting.rest(id, pause)
                 if not counted:
                     record["attempts"] = await self._image.system(ledger.begin_attempt, id, settings.mission_attempts, mission=id)
                 counted = False
-                async with self._deadline(record):
+                async with self._deadline(record, attempt):
                     with session(entry.ticket):  # its turn at the models ends with the attempt
                         result = await self._attempts.run(attempt)
             except BatosError as e:
@@ -251,24 +256,26 @@ class Scheduler:
             if await self._fail(record, attempt, error, final=not again):
                 return
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
-            await asyncio.sleep(settings.retry_backoff_s * 2 ** (record["attempts"] - 1))
+            pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
 
     @contextlib.asynccontextmanager
-    async def _deadline(self, record: Record) -> AsyncIterator[None]:
+    async def _deadline(self, record: Record, attempt: Thinking) -> AsyncIterator[None]:
         """An own deadline counts from the acceptance, also over restarts; the default from the start of the attempt."""
         left = self._settings.mission_deadline_s
         if record["deadline_s"] is not None:
             left = float(record["accepted"] + record["deadline_s"] - time.time())
-        late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})")
+        late = f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})"
         if left <= 0:
-            raise late
+            raise DeadlineExceeded(late)
         try:
             async with asyncio.timeout(left) as timer:
                 yield
         except TimeoutError:
             if not timer.expired():  # a time-out inside the thought: a fault of its own
                 raise
-            raise late from None
+            if outage := attempt.outage():
+                raise DeadlineExceeded(f"{late}: {outage}", cause="unreachable") from None
+            raise DeadlineExceeded(late) from None
 
     def _complete(self, record: Record, attempt: Thinking, result: Record) -> None:
         self.outcomes["COMPLETE"] += 1

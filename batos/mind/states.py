@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from batos.bridge.types import ChatReply
-from batos.errors import BatosError, QualityRefused
+from batos.errors import BatosError, InferenceFailed, QualityRefused
 from batos.mind import conversation, forms, gate, weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -45,10 +45,19 @@ async def decompose(cycle: UvmObject) -> str:
     may_ask = current().mission["may_ask"] and depth_of(cycle) == 1
     if may_ask:
         prompt += f" {cycle.may_ask_prompt}"
-    reply = await _ask(cycle, prompt, schema=weaving.plan_schema(names, may_ask=may_ask), part="plan", silent=True, temperature=0.2)
-    if may_ask and (question := weaving.read_question(reply.text)):
+    form, speaker = weaving.plan_form(names, may_ask=may_ask), cycle.persona
+    try:
+        found = await current().structured(speaker.model, system_message(speaker), prompt, form, part="plan", by=by(cycle), temperature=0.2)
+    except InferenceFailed as e:
+        if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
+            raise
+        question, plan = weaving.read_question(raw[-1]), weaving.read_plan(raw[-1], names, cycle.brief)
+        cycle.plan_source = "fallback"
+    else:
+        plan = found.value.model_dump(by_alias=True)
+        question, cycle.plan_source = plan.pop(weaving.QUESTION, ""), "model"
+    if may_ask and question:
         cycle.asked = (question, current().ask(question))
-    plan, cycle.plan_source = weaving.read_plan(reply.text, names, cycle.brief)
     cycle.plan = tuple(plan.items())
     return "DELEGATING"
 

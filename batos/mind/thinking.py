@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
@@ -83,6 +84,7 @@ class Thinking:
         route: Callable[[dict[str, Any]], Route],
         share_out: Callable[[str], Shares],
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
+        outage: Callable[[], str] = lambda: "",
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -90,6 +92,7 @@ class Thinking:
         :param options: Ollama's options of every inference (num_ctx, num_predict, ...).
         :param share_out: from a brief to the personas that it needs, each with its part; empty where one is enough.
         :param on_paid: hears of each inference that a model was asked for.
+        :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
         self.settings, self.model_of, self.route = settings, models, route
@@ -97,7 +100,7 @@ class Thinking:
         self.share_out: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
         self.conversation = ""  # what was said before, where the mission follows another
         self._inference, self._image, self._events = inference, image, events
-        self._on_paid = on_paid
+        self._on_paid, self.outage = on_paid, outage
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
@@ -181,9 +184,10 @@ class Thinking:
                 f"mission {self.id!r} asked for more than {self.settings.mission_inferences} inferences (setting mission_inferences)"
             )
         by = by or By(state=self.state, persona=self.persona)
-        chosen = {**self._options, **options}
+        chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         request = ChatRequest(self.model_of(role), system, user, schema, tuple(sorted(chosen.items())))
         digest = await self._inference.digest(request.model)
+        request = dataclasses.replace(request, digest=digest)
         content = journal.content_of(digest, system, user, schema, chosen)
         key = journal.key_of(content)
         place = Place(key, self._asked.get(key, 0), journal.parts_of(content))
@@ -198,16 +202,20 @@ class Thinking:
         else:
             known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
         self.used.append(known)
-        return ChatReply(
-            known.text,
-            known.model,
-            known.digest,
-            known.prompt_tokens,
-            known.answer_tokens,
-            known.load_ms,
-            known.total_ms,
-            known.done_reason,
-        )
+        return ChatReply(**{f.name: getattr(known, f.name) for f in dataclasses.fields(ChatReply)})
+
+    async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
+        """Inferences of this mission, silent ones, until one is an answer of a form.
+
+        :param more: as for `chat`.
+        :raises InferenceFailed: with its cause; `malformed` with all texts as `raw` in its context where none was of the form.
+        """
+
+        async def ask(prompt: str, schema: dict[str, Any] | None) -> str:
+            return (await self.chat(role, system, prompt, schema=schema, silent=True, **more)).text
+
+        settings = self.settings
+        return await structured(ask, user, form, repairs=settings.structured_repairs, raw_chars=settings.malformed_chars)
 
     def known(self, place: Place) -> journal.Inference | None:
         """The inference that was paid for already, if it was."""
@@ -245,6 +253,8 @@ class Thinking:
         paid = journal.Inference(
             place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens + tokens,
             round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
+            round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
+            reply.thinking[: self.settings.thinking_chars],
         )  # fmt: skip
         self._recorded[place[:2]] = paid
         self._on_paid(paid)

@@ -6,7 +6,9 @@ import json
 import re
 from collections.abc import Sequence
 from string import Template
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model
 
 QUESTION = "question_to_the_user"
 QUERY_LENGTH = 240  # characters of one sub-query: the schema's bound, so that a small model's plan ends in time
@@ -26,12 +28,17 @@ def fill(meta_prompt: str, **values: str) -> str:
     return Template(meta_prompt).safe_substitute(values)
 
 
-def plan_schema(facets: Sequence[str], *, may_ask: bool = False) -> dict[str, Any]:
-    """The JSON schema of a plan: one sub-query for every facet; with `may_ask`, a question to the user before them, or ""."""
-    query = {"type": "string", "minLength": 1, "maxLength": QUERY_LENGTH}
-    question = {QUESTION: {"type": "string", "maxLength": QUERY_LENGTH}} if may_ask else {}
-    properties = {**question, **dict.fromkeys(facets, query)}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+def plan_form(facets: Sequence[str], *, may_ask: bool = False) -> type[BaseModel]:
+    """The form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them, or "".
+
+    A text that is too long is cut, not refused.
+    """
+    cut = BeforeValidator(lambda text: text.strip()[:QUERY_LENGTH] if isinstance(text, str) else text)
+    query = Annotated[str, cut, StringConstraints(min_length=1, max_length=QUERY_LENGTH)]
+    question = Annotated[str, cut, StringConstraints(max_length=QUERY_LENGTH)]
+    fields: dict[str, Any] = {"question": (question, Field(alias=QUESTION))} if may_ask else {}
+    fields |= {f"facet_{i}": (query, Field(alias=name)) for i, name in enumerate(facets)}
+    return create_model("Plan", __config__=ConfigDict(json_schema_extra={"additionalProperties": False}), **fields)
 
 
 def read_question(text: str) -> str:
@@ -43,24 +50,16 @@ def read_question(text: str) -> str:
     return question.strip()[:QUERY_LENGTH] if isinstance(question, str) else ""
 
 
-def read_plan(text: str, facets: Sequence[str], brief: str) -> tuple[dict[str, str], str]:
-    """The plan in a model's answer: facet to sub-query, and `model` or `fallback`.
-
-    Where the answer is no such JSON, or leaves a facet out, the facet gets the brief itself.
-    """
+def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:
+    """The plan in an answer that is not of its form, facet to sub-query: a facet that it leaves out gets the brief itself."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):  # no JSON, or brackets without end
         answer = None
     if not isinstance(answer, dict):
         answer = {}
-    plan, whole = {}, True
-    for facet in facets:
-        query = answer.get(facet)
-        query = query.strip()[:QUERY_LENGTH] if isinstance(query, str) else ""
-        plan[facet] = query or brief
-        whole = whole and bool(query)
-    return plan, "model" if whole else "fallback"
+    said = {facet: query.strip()[:QUERY_LENGTH] for facet in facets if isinstance(query := answer.get(facet), str)}
+    return {facet: said.get(facet) or brief for facet in facets}
 
 
 def read_verdict(text: str) -> tuple[bool, str]:

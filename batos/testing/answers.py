@@ -7,6 +7,7 @@ import json
 import math
 import random
 import re
+from collections.abc import Sequence
 from typing import Any
 
 DIMENSIONS = 384
@@ -34,6 +35,19 @@ def user_text(request: dict[str, Any]) -> str:
 def pieces(text: str) -> list[str]:
     """A text in parts, as a stream brings it; a piece counts as a token."""
     return _PIECE.findall(text)
+
+
+def stopped(text: str, stop: Sequence[str]) -> str:
+    """A text up to the first of the sequences that end it."""
+    return text[: min((at for sequence in stop if (at := text.find(sequence)) >= 0), default=len(text))]
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Thought and answer of a text that may begin with `<think>`."""
+    if not text.lstrip().startswith("<think>"):
+        return "", text
+    thought, _, answer = text.lstrip().removeprefix("<think>").partition("</think>")
+    return thought.lstrip(), answer.lstrip()
 
 
 def embedding(text: str) -> list[float]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 
-from batos.testing.answers import embedding, pieces
+from batos.testing.answers import embedding, parted, pieces, stopped
 from batos.testing.models import DETAILS, MADE_AT, base, build, sha256, tagged
 from batos.testing.script import Fault, WaitKind
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 TOKEN_NS = 1_000_000  # what a token claims to cost
 LOAD_NS = 400_000_000  # what loading claims to cost
+NO_ROOM = "write /models/blobs/sha256-0: no space left on device"
+STATUS: dict[str, tuple[int, dict[str, Any]]] = {
+    "status_404": (404, {"error": "model not found"}),
+    "status_500": (500, {"error": "the model runner ended unexpectedly"}),
+    "status_503": (503, {"error": "server busy, please try again. maximum pending requests exceeded"}),
+}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -56,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: bytes) -> None:
         if self.path.startswith("/api/blobs/"):
-            return self._blob(body)
+            return self._blob(body, self.owner.script.fault_for("/api/blobs", {}))
         request = self.owner.record(self.command, self.path, body)
         if body and not request and body.strip() != b"{}":
             return self._json(400, {"error": "unexpected EOF"})
@@ -68,6 +74,8 @@ class Handler(BaseHTTPRequestHandler):
             "/api/create": self._create, "/api/pull": self._pull, "/api/copy": self._copy, "/api/delete": self._delete,
             "/api/embed": self._embed, "/api/generate": self._generate,
         }  # fmt: skip
+        if fault is not None and fault.kind == "full":
+            return self._stream([{"status": "creating new layer"}, {"error": NO_ROOM}])
         if self.path == "/api/chat":
             return self._chat(request, fault)
         if self.path not in serve:
@@ -80,9 +88,8 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not a goodbye
             self.connection.close()
-        elif fault.kind in ("status_404", "status_500"):
-            code = int(fault.kind.removeprefix("status_"))
-            self._json(code, {"error": "model not found" if code == 404 else "the model runner ended unexpectedly"})
+        elif fault.kind in STATUS:
+            self._json(*STATUS[fault.kind])
         elif fault.kind == "junk":
             self._raw(200, b"<html>this is no JSON\n", "application/x-ndjson")
         elif fault.kind == "hang":
@@ -102,26 +109,44 @@ class Handler(BaseHTTPRequestHandler):
         loaded = self.owner.runners.use(name, self.owner.models[name], request.get("options"))
         if not request.get("messages"):
             return self._json(200, _part(name, "", done=True, done_reason="load"))
-        answer = self.owner.script.answer_for(request)
+        template = self.owner.models[name].template
+        if request.get("think") and ".Thinking" not in template:
+            return self._json(400, {"error": f'"{name}" does not support thinking'})
+        try:
+            answer = self.owner.script.answer_for(request)
+        except LookupError:  # a $ref to nowhere
+            return self._json(500, {"error": "invalid JSON schema in format"})
         last = request["messages"][-1]
-        if last.get("role") == "assistant" and ".Response" in self.owner.models[name].template.replace("$.Messages", ".Response"):
+        if last.get("role") == "assistant" and ".Response" in template.replace("$.Messages", ".Response"):
             answer = answer.removeprefix(str(last.get("content", "")))  # it goes on where the text stops
-        tokens = pieces(answer)
-        limit = int((request.get("options") or {}).get("num_predict", -1))
+        elif request.get("think", True) and template.rstrip().endswith("<think>"):
+            answer = "<think>" + answer
+        options = request.get("options") or {}
+        tokens = pieces(stopped(answer, options.get("stop") or ()))
+        limit = int(options.get("num_predict", -1))
         cut = 0 <= limit < len(tokens)
         tokens = tokens[:limit] if cut else tokens
+        parts = _parted(name, "".join(tokens), ".Thinking" in template and request.get("think", True))
         asked = sum(len(pieces(str(m.get("content", "")))) for m in request["messages"])
         end = _part(
             name, "", done=True, done_reason="length" if cut else "stop", total_duration=len(tokens) * TOKEN_NS,
             load_duration=LOAD_NS if loaded else TOKEN_NS,
             prompt_eval_count=asked, prompt_eval_duration=TOKEN_NS, eval_count=len(tokens), eval_duration=len(tokens) * TOKEN_NS,
         )  # fmt: skip
+        half = parts[: max(1, len(parts) // 2)]
         if fault is not None and fault.kind == "cut":
-            self._stream([_part(name, t) for t in tokens[: max(1, len(tokens) // 2)]], whole=False)
+            self._stream(half, whole=False)
+        elif fault is not None and fault.kind == "stall":
+            self._stream(half, whole=False, stall=True)
+        elif fault is not None and fault.kind == "error":
+            self._stream([*half, {"error": "an error was encountered while running the model: unexpected EOF"}])
         elif request.get("stream", True):
-            self._stream([*(_part(name, t) for t in tokens), end])
+            self._stream([*parts, end])
         else:
-            end["message"]["content"] = "".join(tokens)
+            for part in parts:
+                for name, text in part["message"].items():
+                    if name != "role":
+                        end["message"][name] = end["message"].get(name, "") + text
             self._json(200, end)
         return None
 
@@ -204,8 +229,10 @@ class Handler(BaseHTTPRequestHandler):
             return self._json(404, {"error": f"model '{request['model']}' not found"})
         return self._empty(200)
 
-    def _blob(self, body: bytes) -> None:
+    def _blob(self, body: bytes, fault: Fault | None) -> None:
         self.owner.record(self.command, self.path, b"")
+        if fault is not None and (fault.kind == "full" or self._early(fault)):
+            return self._json(500, {"error": NO_ROOM}) if fault.kind == "full" else None
         digest, actual = self.path.removeprefix("/api/blobs/"), f"sha256:{sha256(body)}"
         if digest != actual:
             return self._json(400, {"error": f'digest mismatch, expected "{digest}", got "{actual}"'})
@@ -257,8 +284,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _stream(self, parts: Iterable[dict[str, Any]], *, whole: bool = True) -> None:
-        """Chunked NDJSON; without its end where it is not `whole`."""
+    def _stream(self, parts: Iterable[dict[str, Any]], *, whole: bool = True, stall: bool = False) -> None:
+        """Chunked NDJSON; without its end where it is not `whole`, and without anything more until the client leaves with `stall`."""
         try:
             self.send_response(200)
             self.send_header("Content-Type", "application/x-ndjson")
@@ -267,6 +294,8 @@ class Handler(BaseHTTPRequestHandler):
             for part in parts:
                 line = json.dumps(part).encode() + b"\n"
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+            if stall:
+                self._wait("good")
             if whole:
                 self.wfile.write(b"0\r\n\r\n")
             else:
@@ -278,3 +307,16 @@ class Handler(BaseHTTPRequestHandler):
 
 def _part(model: str, content: str, *, done: bool = False, **more: Any) -> dict[str, Any]:
     return {"model": model, "created_at": MADE_AT, "message": {"role": "assistant", "content": content}, "done": done, **more}
+
+
+def _parted(model: str, text: str, thinks: bool) -> list[dict[str, Any]]:
+    """The parts of a stream; thought apart from answer where the model `thinks`."""
+    thought, answer = parted(text) if thinks else ("", text)
+    parts = [_part(model, "") for _ in pieces(thought)]
+    for part, piece in zip(parts, pieces(thought), strict=True):
+        part["message"]["thinking"] = piece
+    return [*parts, *(_part(model, piece) for piece in pieces(answer))]
+
+
+def _listed(name: str, digest: str) -> dict[str, Any]:
+    return {"name": name, "model": name, "modified_at": MADE_AT, "size": 1, "digest": digest, "details": DETAILS}

@@ -56,7 +56,7 @@ class Model:
             "messages": [{"role": r, "content": c} for r, c in self.messages],
             "details": {**DETAILS, "parent_model": self.parent},
             "model_info": {"general.architecture": "scripted", "general.parameter_count": 1},
-            "capabilities": ["completion", "embedding"],
+            "capabilities": ["completion", "embedding", *(["thinking"] if ".Thinking" in self.template else [])],
             "modified_at": MADE_AT,
         }
 

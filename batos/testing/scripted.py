@@ -102,6 +102,8 @@ class ScriptedOllama:
     def say(self, answer: Answer, when: When = None, times: int | None = None) -> None:
         """Answer chats with a text, or with what a function makes of the request.
 
+        `<think>…</think>` before an answer is parted from it where the model's template knows `.Thinking`, as Ollama does.
+
         :param when: a part of any message's text, or a function of the request; None: every chat.
         :param times: how often; None: always. Rules are tried in the order in which they were given.
         """
@@ -112,8 +114,10 @@ class ScriptedOllama:
     ) -> None:
         """Fail requests to `path`.
 
-        `refuse`: the connection is closed without a word; `cut`: the stream breaks off in the middle; `junk`: what comes is no JSON;
-        `slow`: the first token comes after `seconds`, else at `release`; `hang`: nothing comes.
+        `refuse`: the connection is closed without a word; `status_404`, `status_500`, `status_503`: as Ollama says it; `junk`: what
+        comes is no JSON; `hang`: nothing comes; `slow`: the first token comes after `seconds`, else at `release`. In the middle of
+        an answer, `cut`: the stream breaks off; `stall`: it goes on no more; `error`: it brings an error. `full`: the disk is, which a
+        create or a pull says in its stream, an upload (path `/api/blobs`) at once.
         """
         self.script.fail(Fault(kind, seconds), path, when, times)
 

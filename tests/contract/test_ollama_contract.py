@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from ollama import AsyncClient, ResponseError
+from pydantic import BaseModel, Field
 
 from batos.bridge.blobs import upload
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.modelfile import parse
 from batos.bridge.profiles import load_profile
 from batos.bridge.service import version_at
+from batos.bridge.structured import structured
 from batos.bridge.types import ChatRequest, Inference
 from batos.errors import InferenceFailed
 from batos.testing import ScriptedOllama
@@ -28,6 +30,18 @@ SCHEMA = {
     "properties": {"sub_queries": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 3}},
     "required": ["sub_queries"],
 }
+
+
+THINKING = """{{ range .Messages }}<|im_start|>{{ .Role }}
+{{ if .Thinking }}<think>{{ .Thinking }}</think>{{ end }}{{ .Content }}<|im_end|>
+{{ end }}<|im_start|>assistant
+<think>"""
+
+
+class Party(BaseModel):
+    name: str = Field(max_length=40)
+    guests: int
+    cake: bool
 
 
 @pytest.fixture(params=["scripted", "real"])
@@ -84,6 +98,9 @@ async def test_chat_streams_what_it_answers(inference: OllamaInference) -> None:
     assert reply.prompt_tokens > 0
     assert 0 < reply.answer_tokens <= 24
     assert reply.total_ms > 0
+    assert reply.load_ms >= 0
+    assert reply.prompt_eval_ms > 0
+    assert reply.eval_ms > 0
 
 
 async def test_num_predict_ends_an_answer(inference: OllamaInference) -> None:
@@ -217,3 +234,95 @@ async def test_a_template_that_closes_the_answer_begins_it_anew(inference: Ollam
     whole = await inference.chat(request, deadline_s=60)
     again = await inference.chat(replace(request, begun="Something else entirely,", begun_tokens=4), deadline_s=60)
     assert again.text == whole.text
+
+
+# --- thought, stop sequences, forms
+
+
+async def test_a_model_that_thinks_says_so_apart(inference: OllamaInference, client: AsyncClient, own: str) -> None:
+    """Its template opens the thought; one that is never closed is no answer."""
+    await client.create(own, from_="smollm2:embedded", template=THINKING)
+    request = replace(ask("What is a cat?"), model=own)
+    heard: list[str] = []
+    reply = await inference.chat(request, deadline_s=60, on_text=heard.append)
+    assert reply.thinking
+    assert (reply.text, heard) == ("", [])
+    assert reply.answer_tokens > 0
+    reply = await inference.chat(replace(request, options=(*request.options, ("think", False))), deadline_s=60)
+    assert reply.text
+    assert reply.thinking == ""
+
+
+async def test_a_model_that_cannot_think_refuses(inference: OllamaInference) -> None:
+    with pytest.raises(InferenceFailed, match="does not support thinking") as failed:
+        await inference.chat(ask("What is a cat?", options={"think": True}), deadline_s=60)
+    assert failed.value.cause == "refused"
+    assert (await inference.chat(ask("What is a cat?", options={"think": False}), deadline_s=60)).text
+
+
+async def test_thought_that_a_model_writes_into_its_answer(inference: OllamaInference) -> None:
+    open_ended = await inference.chat(ask("What is a cat?", begun="<think>Let me see"), deadline_s=60)
+    assert open_ended.thinking.startswith("Let me see")
+    assert open_ended.text == ""
+    closed = await inference.chat(ask("What is a cat?", begun="<think>Easy.</think>\n\nA cat"), deadline_s=60)
+    assert closed.thinking == "Easy."
+    assert closed.text.startswith("A cat")
+
+
+async def test_an_answer_ends_before_a_stop_sequence(inference: OllamaInference) -> None:
+    whole = await inference.chat(ask("What is a cat?"), deadline_s=60)
+    stop = whole.text.split()[3]
+    ended = await inference.chat(ask("What is a cat?", options={"stop": ["never said", stop]}), deadline_s=60)
+    assert ended.text == whole.text[: whole.text.index(stop)]
+    assert ended.done_reason == "stop"
+
+
+async def test_an_answer_of_a_form(inference: OllamaInference) -> None:
+    async def asked(prompt: str, schema: dict[str, object] | None) -> str:
+        return (await inference.chat(ask(prompt, schema=schema, options={"num_predict": 100}), deadline_s=60)).text
+
+    found = await structured(asked, "Plan a party for a cat, as JSON.", Party, repairs=2, raw_chars=400)
+    assert isinstance(found.value, Party)
+    assert found.asked >= 1
+
+
+async def test_a_schema_that_is_none_is_left_out_of_the_next_try(inference: OllamaInference) -> None:
+    class Odd(BaseModel):
+        model_config = {"json_schema_extra": {"properties": {"name": {"$ref": "#/nowhere"}}}}
+        name: str
+
+    asked: list[bool] = []
+
+    async def ask_model(prompt: str, schema: dict[str, object] | None) -> str:
+        asked.append(schema is not None)
+        return (await inference.chat(ask(prompt, schema=schema), deadline_s=60)).text
+
+    with pytest.raises(InferenceFailed) as failed:
+        await structured(ask_model, "Hello", Odd, repairs=1, raw_chars=400)
+    assert failed.value.cause == "malformed"
+    assert asked == [True, False]
+
+
+# --- models that go, and creates that fail
+
+
+async def test_a_model_deleted_while_it_is_loaded(inference: OllamaInference, client: AsyncClient, own: str) -> None:
+    """What is under way comes to its end; what comes after is told that there is no such model."""
+    await client.copy(MODEL, own)
+    request = replace(ask("What is a cat?"), model=own)
+    begun = asyncio.Event()
+    chat = asyncio.create_task(inference.chat(request, deadline_s=60, on_text=lambda text: begun.set()))
+    await begun.wait()
+    await client.delete(own)
+    assert (await chat).text
+    with pytest.raises(InferenceFailed) as failed:
+        await inference.chat(request, deadline_s=60)
+    assert failed.value.cause == "model_missing"
+    assert own not in {m.model for m in (await client.ps()).models}
+
+
+async def test_a_create_from_a_base_that_cannot_be_had(client: AsyncClient, own: str) -> None:
+    with pytest.raises(ResponseError, match="pull model manifest"):
+        async for _ in await client.create(own, from_="127.0.0.1:1/nobody/nothing:none", stream=True):
+            pass
+    assert own not in {m.model for m in (await client.list()).models}

@@ -211,33 +211,97 @@ def test_audits_come_by_themselves_and_complete(tmp_path: Path, scripted: Script
 # --- when something goes wrong
 
 
-def test_ollama_that_goes_away_fails_missions_with_the_cause(tmp_path: Path, scripted: ScriptedOllama) -> None:
-    with daemon(tmp_path, ollama_host=scripted.host, mission_attempts=2) as running, Peer(running.endpoint) as peer:
+def test_missions_wait_while_ollama_is_away(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    """None of their attempts is used up by it, and what has a deadline fails by it, with the cause."""
+    with daemon(tmp_path, ollama_host=scripted.host, breaker_probe_s=0.05) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="before", brief=FEELING)
+        assert peer.result("before")["state"] == "COMPLETE"
+        scripted.stop()
+        peer.ask("submit", id="waits", brief=FEELING)
+        peer.ask("submit", id="hurries", brief=FEELING, deadline_s=2)
+        running.logged("ollama does not answer; what needs it waits", host=scripted.host)
+        error = peer.result("hurries")["error"]
+        assert (error["code"], error["context"]["cause"]) == ("deadline", "unreachable")
+        assert f"no Ollama answers: {scripted.host}" in error["message"]
+        (host,) = peer.ask("info")["ollama"]["hosts"]
+        assert (host["host"], host["answers"], host["outages"]) == (scripted.host, False, 1)
+        assert peer.ask("status", id="waits")["state"] == "DECOMPOSING"
+        scripted.start()
+        assert peer.result("waits")["state"] == "COMPLETE"
+        assert peer.ask("status", id="waits")["attempts"] == 1
+        assert peer.ask("info")["ollama"]["hosts"][0]["answers"]
+
+
+def test_missions_do_not_wait_for_ever(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    settings = {"mission_attempts": 2, "outage_wait_s": 1, "breaker_probe_s": 0.05}
+    with daemon(tmp_path, ollama_host=scripted.host, **settings) as running, Peer(running.endpoint) as peer:
         peer.ask("submit", id="before", brief=FEELING)
         assert peer.result("before")["state"] == "COMPLETE"
         scripted.stop()
         peer.ask("submit", id="down", brief=FEELING)
-        end = peer.result("down")
-        assert end["error"]["code"] == "inference_failed"
-        assert end["error"]["context"]["cause"] == "unreachable"
-        assert scripted.host in end["error"]["message"]
+        error = peer.result("down")["error"]
+        assert error["code"] == "inference_failed"
+        assert error["context"]["cause"] in ("unreachable", "breaker")
+        assert scripted.host in error["message"]
         assert peer.ask("info")["missions"]["FAILED"] == 1
         scripted.start()
         peer.ask("submit", id="after", brief=FEELING)
         assert peer.result("after")["state"] == "COMPLETE"
 
 
-@pytest.mark.parametrize("kind", ["cut", "junk", "status_500", "refuse"])
-def test_a_fault_of_the_service_is_retried(tmp_path: Path, scripted: ScriptedOllama, kind: Any) -> None:
+def test_a_second_ollama_takes_over(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    with (
+        ScriptedOllama() as second,
+        daemon(tmp_path, ollama_host=scripted.host, ollama_hosts=second.host) as running,
+        Peer(running.endpoint) as peer,
+    ):
+        running.logged("model provisioned", model="alfred:embedded")
+        for name in ("robin:embedded", "brick:embedded"):
+            second.models[name] = scripted.models[name]
+        scripted.fail("slow", times=None, when="Work on this part", seconds=0.3)
+        peer.ask("submit", id="both", brief=FEELING)
+        assert peer.result("both")["state"] == "COMPLETE"
+        assert len(second.chats) > 0, "of facets that think at once, not all think on the busy one"
+        scripted.stop()
+        peer.ask("submit", id="one", brief="Plan a birthday party for a cat lover on a budget")
+        assert peer.result("one")["state"] == "COMPLETE"
+        assert peer.ask("status", id="one")["attempts"] == 1
+        hosts = {host["host"]: host for host in peer.ask("info")["ollama"]["hosts"]}
+        assert list(hosts) == [scripted.host, second.host]
+        assert hosts[second.host]["answers"]
+        assert running.terminate() == 0
+    assert running.noise == []
+
+
+@pytest.mark.parametrize(("kind", "attempts"), [("cut", 2), ("error", 2), ("status_500", 1), ("status_503", 1), ("refuse", 1)])
+def test_a_fault_of_the_service_is_mended(tmp_path: Path, scripted: ScriptedOllama, kind: Any, attempts: int) -> None:
+    """At once where nothing had come of the answer, else with the mission's next attempt."""
     scripted.fail(kind, times=1)
     with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
         peer.ask("submit", id="m1", brief=FEELING)
-        end = peer.result("m1")
-        if kind == "junk":  # an answer that is none will not become one
-            assert end["error"]["context"]["cause"] == "malformed"
-        else:
-            assert end["state"] == "COMPLETE"
-            assert peer.ask("status", id="m1")["attempts"] == 2
+        assert peer.result("m1")["state"] == "COMPLETE"
+        assert peer.ask("status", id="m1")["attempts"] == attempts
+
+
+def test_what_is_no_answer_fails_the_mission(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    scripted.fail("junk", times=1)
+    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        peer.ask("submit", id="m1", brief=FEELING)
+        assert peer.result("m1")["error"]["context"]["cause"] == "malformed"
+        peer.ask("submit", id="m2", brief=FEELING)
+        assert peer.result("m2")["state"] == "COMPLETE"
+
+
+def test_no_room_for_a_model_is_told_and_what_can_run_runs(tmp_path: Path) -> None:
+    with ScriptedOllama(("smollm2:embedded", "minilm:embedded", "brick:embedded")) as server:
+        server.fail("full", times=None, path="/api/create", when=lambda request: "robin" in str(request.get("model")))
+        with daemon(tmp_path, ollama_host=provisioned(server).host) as running, Peer(running.endpoint) as peer:
+            peer.ask("submit", id="m1", brief=FEELING)
+            error = peer.result("m1")["error"]
+            assert error["code"] == "provisioning_failed"
+            assert "no space left on device" in error["message"]
+            peer.ask("submit", id="m2", brief="Plan a birthday party for a cat lover on a budget")
+            assert peer.result("m2")["result"]["persona"] == "BRICK"
 
 
 def test_a_model_deleted_by_hand_comes_back(tmp_path: Path, scripted: ScriptedOllama) -> None:

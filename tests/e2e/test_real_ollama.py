@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from batos.image import partials
+from batos.bridge.profiles import load_profile
+from batos.image import journal, partials
 from batos.image.storage import open_database
 from batos.image.unit import snapshot
 from tests.daemon import Peer, daemon
@@ -28,7 +29,7 @@ def test_a_real_mission_and_one_that_was_taken_back(tmp_path: Path, ollama_host:
         assert result["text"] in heard, "what was streamed is what was answered (an answer may have been revised)"
         usage = result["usage"]
         assert usage["models"] == ["brick:embedded"]
-        assert 4 <= usage["inferences"] <= 5  # plan, two facets, answer, perhaps a revision
+        assert 4 <= usage["inferences"] <= 7  # plan (asked for again up to twice), two facets, answer, perhaps a revision
         assert usage["prompt_tokens"] > 100
         assert 4 <= usage["answer_tokens"] <= 48 * usage["inferences"]
 
@@ -47,30 +48,37 @@ def test_a_real_mission_and_one_that_was_taken_back(tmp_path: Path, ollama_host:
 
 
 def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) -> None:
-    """At 80 % of what the answer may take; not more than a quarter of that is generated again."""
-    limit = 100
-    more = {"num_predict": limit, "facets_limit": 1, "partial_tokens": 16}
-    with daemon(tmp_path, ollama_host=ollama_host, **more) as running, Peer(running.endpoint) as peer:
-        peer.send("submit", id="long", brief="Tell me the long story of a lighthouse keeper and her cat", watch=True)
-        heard = 0
-        while heard < limit * 8 // 10:
-            reply = peer.reply()
-            assert reply["type"] != "result", "the answer was shorter than this test needs"
-            heard += reply["pieces"] if reply["type"] == "token" and reply["facet"] is None else 0
+    """At 80 % of the longest answer of the profile; with all settings as they are not more than a quarter is generated again."""
+    limit = load_profile("embedded").options["num_predict"]
+    with daemon(tmp_path, ollama_host=ollama_host, facets_limit=1) as running, Peer(running.endpoint) as peer:
+        for id in (f"long-{n}" for n in range(20)):  # each has a seed of its own, and not every answer is long enough
+            peer.send("submit", id=id, brief="Tell me the long story of a lighthouse keeper and her cat", watch=True)
+            heard, reply = 0, peer.reply()
+            while heard < limit * 8 // 10 and reply["type"] != "result":
+                reply = peer.reply()
+                heard += reply["pieces"] if reply["type"] == "token" and reply["facet"] is None else 0
+            if reply["type"] != "result":
+                break
         running.kill()
     db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=400, pool_size=7, read_only=True)
     with snapshot(db) as root:
-        ((text, tokens),) = partials.load(root, "long").values()
+        ((text, kept),) = partials.load(root, id).values()
     db.close()
-    print(f"heard {heard} tokens of at most {limit}, kept {tokens}")
-    assert heard - tokens <= limit // 4
-    with daemon(tmp_path, ollama_host=ollama_host, **more) as running, Peer(running.endpoint) as peer:
-        peer.send("result", id="long", wait_s=60)
+    with daemon(tmp_path, ollama_host=ollama_host, facets_limit=1) as running, Peer(running.endpoint) as peer:
+        peer.send("result", id=id, wait_s=60)
         end = peer.reply()
         assert end["state"] == "COMPLETE", end
         assert end["result"]["text"].startswith(text.strip())
-        assert end["result"]["usage"]["replayed"] == 2  # the plan and the facet
+        assert end["result"]["usage"]["replayed"] >= 2  # the plan, however often it was asked for, and the facet
         assert running.terminate() == 0
+    db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=400, pool_size=7, read_only=True)
+    with snapshot(db) as root:
+        answer = next(entry for entry in journal.load(root, id) if entry.text.startswith(text))
+    db.close()
+    again = max(0, heard - kept)
+    print(f"heard {heard} of {answer.answer_tokens} tokens at the kill, kept {kept}: {again} generated again, {again / heard:.0%} of them")
+    assert answer.answer_tokens >= heard, "what was kept counts as what it took"
+    assert again <= heard // 4
 
 
 def test_the_worked_example_of_the_codex(tmp_path: Path, ollama_host: str) -> None:

@@ -32,6 +32,19 @@ def test_flag_before_environment_before_file_before_default(tmp_path: Path) -> N
     assert sources["client_queue"] == "default"
 
 
+def test_sequences_that_end_an_answer_may_hold_anything() -> None:
+    assert load(environ={"BATOS_STOP": "END, now"}).stop == ("END, now",)
+    assert load({"stop": '["\\n\\n", "User:"]'}).stop == ("\n\n", "User:")
+    for wrong in ('[""]', "[", "[3]"):
+        with pytest.raises(ConfigError, match="setting 'stop'"):
+            load({"stop": wrong})
+
+
+def test_further_ollamas_are_a_list() -> None:
+    assert load(environ={"BATOS_OLLAMA_HOSTS": "a:1, b:2"}).ollama_hosts == ("a:1", "b:2")
+    assert load({"ollama_hosts": "a"}).ollama_hosts == ("a",)
+
+
 def test_the_file_in_the_data_folder(tmp_path: Path) -> None:
     (tmp_path / "batos.toml").write_text("mission_attempts = 30\n")
     assert load({"data": str(tmp_path)}).mission_attempts == 30

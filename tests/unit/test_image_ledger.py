@@ -192,6 +192,17 @@ async def test_a_mission_holds_only_what_differs_from_its_prototype(image: Livin
 # --- journal
 
 
+def test_an_entry_of_before_is_read_with_what_it_lacks() -> None:
+    """Written before an entry had times of evaluation, seed and thought; the first ones of all had no checksums either."""
+    entry = journal.JournalEntry(inference("old"))
+    for lacking in (4, 5):
+        fields = tuple(entry.inference)[:-lacking]
+        old = journal.JournalEntry.__new__(journal.JournalEntry)
+        old.__setstate__((*fields, journal._check(fields)))
+        assert old.intact()
+        assert (old.inference.text, old.inference.seed, old.inference.thinking, old.inference.eval_ms) == ("old", None, "", 0.0)
+
+
 async def test_the_journal_keeps_inferences_in_their_order_across_a_restart(tmp_path: Path) -> None:
     uri = f"file://{tmp_path / 'i.fs'}"
     image = await LivingImage.open(uri)

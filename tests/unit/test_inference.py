@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
 
+from batos.bridge.breaker import Policy
 from batos.bridge.client import DEFAULT_OPTIONS, OllamaInference, connect, tagged
 from batos.bridge.types import ChatRequest
 from batos.errors import ConfigError, InferenceFailed
@@ -18,7 +20,8 @@ HELLO = ChatRequest(MODEL, "You are ROBIN.", "Say hello to the cat")
 
 @pytest.fixture
 async def inference(scripted: ScriptedOllama) -> AsyncIterator[OllamaInference]:
-    made = OllamaInference(scripted.host, 2, {"num_predict": 64})
+    """One that gives up at once; what it does about failing hosts is in test_breaker."""
+    made = OllamaInference(scripted.host, 2, {"num_predict": 64}, Policy(inference_retries=0, breaker_failures=100))
     yield made
     await made.close()
 
@@ -44,7 +47,9 @@ async def test_without_a_system_message_the_model_keeps_its_own(scripted: Script
         ("refuse", "unreachable", True),
         ("status_404", "model_missing", False),
         ("status_500", "server_error", True),
+        ("status_503", "server_error", True),
         ("cut", "truncated", True),
+        ("error", "server_error", True),
         ("junk", "malformed", False),
         ("hang", "timeout", True),
         ("slow", "timeout", True),
@@ -129,6 +134,53 @@ async def test_the_deadline_counts_from_an_inferences_turn(scripted: ScriptedOll
     replies = await asyncio.gather(*(inference.chat(HELLO, deadline_s=2.5) for _ in range(3)))
     assert len(replies) == 3
     await inference.close()
+
+
+async def test_thought_is_no_part_of_the_answer(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    """Whether the server parts it, since the template knows thinking, or the model writes it into its answer."""
+    scripted.say("<think>They greet me. </think>\n\nHello, cat.")
+    for template in (scripted.models[MODEL].template, "{{ .Thinking }} {{ .Response }}"):
+        scripted.models[MODEL] = dataclasses.replace(scripted.models[MODEL], template=template)
+        heard: list[str] = []
+        reply = await inference.chat(HELLO, deadline_s=10, on_text=heard.append)
+        assert (reply.text, reply.thinking.strip()) == ("Hello, cat.", "They greet me.")
+        assert "".join(heard) == reply.text
+
+
+async def test_thought_that_never_ends_is_no_answer(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    scripted.say("<think>Well, well")
+    reply = await inference.chat(HELLO, deadline_s=10)
+    assert (reply.text, reply.thinking) == ("", "Well, well")
+    scripted.clear()
+    scripted.say("<think>" + "I wonder. " * 2000)
+    scripted.models[MODEL] = dataclasses.replace(scripted.models[MODEL], template="{{ .Thinking }} {{ .Response }}")
+    reply = await inference.chat(dataclasses.replace(HELLO, options=(("num_predict", 9000),)), deadline_s=10)
+    assert (reply.text, reply.done_reason) == ("", "cut")
+    assert reply.thinking.startswith("I wonder.")
+    assert len(reply.thinking) < 300
+
+
+async def test_whether_to_think_is_an_option_of_ours(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    await inference.chat(dataclasses.replace(HELLO, options=(("think", False),)), deadline_s=10)
+    assert scripted.chats[0]["think"] is False
+    assert "think" not in scripted.chats[0]["options"]
+    with pytest.raises(InferenceFailed, match="does not support thinking") as failed:
+        await inference.chat(dataclasses.replace(HELLO, options=(("think", True),)), deadline_s=10)
+    assert failed.value.cause == "refused"
+
+
+async def test_what_the_server_says_of_the_time_it_took(inference: OllamaInference) -> None:
+    reply = await inference.chat(HELLO, deadline_s=10)
+    assert (reply.load_ms, reply.prompt_eval_ms) == (1, 1)
+    assert reply.eval_ms == reply.answer_tokens > 0
+
+
+async def test_only_the_model_that_the_answer_is_keyed_by_answers(inference: OllamaInference) -> None:
+    digest = await inference.digest(MODEL)
+    assert (await inference.chat(dataclasses.replace(HELLO, digest=digest), deadline_s=10)).digest == digest
+    with pytest.raises(InferenceFailed, match="made anew") as failed:
+        await inference.chat(dataclasses.replace(HELLO, digest="f" * 64), deadline_s=10)
+    assert (failed.value.cause, failed.value.may_retry) == ("model_changed", True)
 
 
 async def test_a_fault_of_the_listener_is_its_own(inference: OllamaInference) -> None:

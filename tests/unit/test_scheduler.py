@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -296,6 +297,104 @@ async def test_the_pause_before_each_further_attempt_doubles(tmp_path: Path) -> 
         await (await submit(kernel, "m1")).end()
     assert times[1] - times[0] >= 0.1
     assert times[2] - times[1] >= 0.2
+
+
+def failing_once(inference: FakeInference, words: str) -> None:
+    left = [1]
+
+    def fail(request: ChatRequest) -> InferenceFailed | None:
+        return unreachable(request) if words in request.user and left and left.pop() else None
+
+    inference.fail_when = fail
+
+
+async def test_a_mission_that_waits_for_its_next_attempt_holds_no_place(tmp_path: Path) -> None:
+    inference = FakeInference()
+    failing_once(inference, "the first")
+    async with mind(tmp_path, inference, concurrent_missions=1, retry_backoff_s=0.3) as kernel:
+        ended: list[str] = []
+        kernel.events.listen("result", lambda event: ended.append(event["id"]))
+        first = await submit(kernel, "m1", "the first")
+        second = await submit(kernel, "m2", "the second")
+        assert (await second.end())["state"] == (await first.end())["state"] == "COMPLETE"
+        assert ended == ["m2", "m1"]
+
+
+async def test_who_has_waited_for_an_attempt_goes_before_the_queue_and_not_beside_it(tmp_path: Path) -> None:
+    inference = FakeInference()
+    failing_once(inference, "the first")
+    async with mind(tmp_path, inference, concurrent_missions=1, retry_backoff_s=0.05) as kernel:
+        ended: list[str] = []
+        kernel.events.listen("result", lambda event: ended.append(event["id"]))
+        first = await submit(kernel, "m1", "the first")
+        async with asyncio.timeout(WAIT_S):
+            while not kernel.scheduler._resting:
+                await asyncio.sleep(0)
+        inference.hold()
+        second = await submit(kernel, "m2", "the second")
+        third = await submit(kernel, "m3", "the third")
+        async with asyncio.timeout(WAIT_S):
+            while not kernel.scheduler._resting.wanting:
+                await asyncio.sleep(0.005)
+        assert len(inference.asked) == 2, "one place: the first waits for the end of the second"
+        inference.release()
+        for heard in (first, second, third):
+            assert (await heard.end())["state"] == "COMPLETE"
+        assert ended == ["m2", "m1", "m3"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "deadline"])
+async def test_a_mission_that_waits_for_its_next_attempt_can_end(tmp_path: Path, how: str) -> None:
+    inference = FakeInference()
+    failing_once(inference, "the first")
+    async with mind(tmp_path, inference, concurrent_missions=1, retry_backoff_s=60) as kernel:
+        heard = await submit(kernel, "m1", "the first", **({"deadline_s": 0.3} if how == "deadline" else {}))
+        async with asyncio.timeout(WAIT_S):
+            while not kernel.scheduler._resting:
+                await asyncio.sleep(0)
+        if how == "cancelled":
+            assert await kernel.scheduler.cancel("m1")
+        assert (await heard.end())["error"]["code"] == how
+        assert not kernel.scheduler._resting
+        assert (await (await submit(kernel, "m2", ROBIN)).end())["state"] == "COMPLETE"
+
+
+async def test_a_mission_that_waits_for_its_next_attempt_at_the_stop_goes_on_at_the_next_start(tmp_path: Path) -> None:
+    inference = FakeInference()
+    failing_once(inference, "the first")
+    async with mind(tmp_path, inference, retry_backoff_s=60, shutdown_s=0.1) as kernel:
+        await submit(kernel, "m1", "the first")
+        async with asyncio.timeout(WAIT_S):
+            while not kernel.scheduler._resting:
+                await asyncio.sleep(0)
+    async with mind(tmp_path, inference) as kernel:
+        async with asyncio.timeout(WAIT_S):
+            await kernel.scheduler.quiet()
+        assert record(kernel, "m1")["state"] == "COMPLETE"
+
+
+async def test_a_plan_that_is_none_is_asked_for_again_then_done_without(tmp_path: Path) -> None:
+    for name, answers, source, asked in (
+        ("fenced", ["```json\n{plan}\n```"], "model", 1),
+        ("second", ["no", "{plan}"], "model", 2),
+        ("never", ["no", "no", '{"sage_facet_": "why?"}'], "fallback", 3),
+    ):
+        inference = FakeInference()
+        plain, left = inference.say, list(answers)
+
+        def say(request: ChatRequest, plain: Any = plain, left: list[str] = left) -> str:
+            if "Ways of thinking" not in request.user:
+                return str(plain(request))
+            return left.pop(0).replace("{plan}", json.dumps(dict.fromkeys(("sage_facet_", "still_point_facet_", "plain_facet_"), "why?")))
+
+        inference.say = say
+        async with mind(tmp_path / name, inference) as kernel:
+            end = await (await submit(kernel, "m1", ROBIN)).end()
+            assert (end["state"], end["result"]["plan"]) == ("COMPLETE", source)
+            plans = inference.asked_about("Ways of thinking")
+            assert len(plans) == asked
+            assert [request.schema is None for request in plans] == [False, False, True][:asked]
+            assert len(inference.asked_about("Work on this part of it: why?")) == (1 if source == "fallback" else 3)
 
 
 async def test_one_silent_facet_does_not_fail_the_mission(tmp_path: Path) -> None:

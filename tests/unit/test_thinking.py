@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal
 from batos.kernel import Kernel
@@ -57,6 +58,32 @@ async def test_the_same_words_twice_are_two_inferences_and_replay_as_two(tmp_pat
         other = kernel.scheduler._thinking(attempt.mission)
         other.recall()
         assert [(await other.chat("robin", "s", "the same")).text for _ in range(4)] == [*first, "answer 4"]
+
+
+async def test_what_an_inference_cost_and_what_was_thought_is_kept(tmp_path: Path) -> None:
+    """The thought in part, and never as answer; from the journal it comes as it was."""
+    inference = FakeInference()
+    chat = inference.chat
+
+    async def thoughtful(request: ChatRequest, **more: Any) -> ChatReply:
+        reply = await chat(request, **more)
+        return dataclasses.replace(reply, thinking="I wonder. " * 9, prompt_eval_ms=3.25, eval_ms=7.0)
+
+    inference.chat = thoughtful  # type: ignore[method-assign]
+    async with mind(tmp_path, inference, thinking_chars=12, think="on", stop=("END",)) as kernel:
+        attempt = await mission(kernel)
+        reply = await attempt.chat("robin", "s", "u")
+        (entry,) = kernel.image.read(journal.load, "m1")
+        assert (entry.prompt_eval_ms, entry.eval_ms, entry.load_ms) == (3.2, 7.0, 0.5)
+        assert entry.thinking == reply.thinking == "I wonder. I "
+        options = dict(inference.asked[0].options)
+        assert entry.seed == options["seed"]
+        assert (options["think"], options["stop"]) == (True, ("END",))
+        assert inference.asked[0].digest == DIGEST
+        again = kernel.scheduler._thinking(attempt.mission)
+        again.recall()
+        assert await again.chat("robin", "s", "u") == reply
+        assert len(inference.asked) == 1
 
 
 async def test_concurrent_inferences_of_the_same_words_get_numbers_of_their_own(tmp_path: Path) -> None:

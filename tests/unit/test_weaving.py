@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from batos.mind import weaving
 
@@ -20,15 +21,30 @@ def test_a_brief_with_dollars_is_not_filled_twice() -> None:
 
 
 def test_the_schema_asks_for_every_facet_and_nothing_else() -> None:
-    schema = weaving.plan_schema(FACETS)
+    schema = weaving.plan_form(FACETS).model_json_schema()
     assert list(schema["properties"]) == schema["required"] == list(FACETS)
     assert schema["additionalProperties"] is False
     assert schema["properties"]["sage_facet_"]["maxLength"] == weaving.QUERY_LENGTH
 
 
-def test_a_whole_plan_is_the_models() -> None:
+def test_a_form_with_a_question_asks_for_it_first() -> None:
+    form = weaving.plan_form(FACETS, may_ask=True)
+    assert list(form.model_json_schema()["properties"]) == [weaving.QUESTION, *FACETS]
+    plan = form.model_validate({weaving.QUESTION: "", "sage_facet_": "why?", "plain_facet_": "what?"})
+    assert plan.model_dump(by_alias=True)[weaving.QUESTION] == ""
+
+
+def test_a_plan_of_its_form() -> None:
+    plan = weaving.plan_form(FACETS).model_validate({"plain_facet_": " what now? ", "sage_facet_": "x" * 900, "extra": "ignored"})
+    assert plan.model_dump(by_alias=True) == {"sage_facet_": "x" * weaving.QUERY_LENGTH, "plain_facet_": "what now?"}
+    for lacking in ({"sage_facet_": "why?"}, {"sage_facet_": "why?", "plain_facet_": " "}, {"sage_facet_": "why?", "plain_facet_": 3}):
+        with pytest.raises(ValidationError, match="plain_facet_"):
+            weaving.plan_form(FACETS).model_validate(lacking)
+
+
+def test_a_plan_that_is_not_of_its_form_is_used_for_what_it_has() -> None:
     text = json.dumps({"plain_facet_": " what now? ", "sage_facet_": "why?", "extra": "ignored"})
-    assert weaving.read_plan(text, FACETS, "brief") == ({"sage_facet_": "why?", "plain_facet_": "what now?"}, "model")
+    assert weaving.read_plan(text, FACETS, "brief") == {"sage_facet_": "why?", "plain_facet_": "what now?"}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +55,7 @@ def test_a_whole_plan_is_the_models() -> None:
     ids=range(10),
 )  # fmt: skip
 def test_what_is_no_plan_becomes_the_brief_for_every_facet(text: str) -> None:
-    assert weaving.read_plan(text, FACETS, "the brief") == (dict.fromkeys(FACETS, "the brief"), "fallback")
+    assert weaving.read_plan(text, FACETS, "the brief") == dict.fromkeys(FACETS, "the brief")
 
 
 @pytest.mark.parametrize(
@@ -47,13 +63,13 @@ def test_what_is_no_plan_becomes_the_brief_for_every_facet(text: str) -> None:
 )
 def test_a_facet_that_was_left_out_gets_the_brief(missing: str) -> None:
     text = json.dumps({"sage_facet_": "why?", **json.loads(missing)})
-    assert weaving.read_plan(text, FACETS, "the brief") == ({"sage_facet_": "why?", "plain_facet_": "the brief"}, "fallback")
+    assert weaving.read_plan(text, FACETS, "the brief") == {"sage_facet_": "why?", "plain_facet_": "the brief"}
 
 
 @pytest.mark.parametrize(("length", "kept"), [(240, 240), (241, 240)])
 def test_a_sub_query_has_a_limit(length: int, kept: int) -> None:
-    plan, source = weaving.read_plan(json.dumps(dict.fromkeys(FACETS, "x" * length)), FACETS, "b")
-    assert (len(plan["sage_facet_"]), source) == (kept, "model")
+    plan = weaving.read_plan(json.dumps(dict.fromkeys(FACETS, "x" * length)), FACETS, "b")
+    assert len(plan["sage_facet_"]) == kept
 
 
 def test_the_voices_are_named_in_order() -> None:
