@@ -29,6 +29,7 @@ from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
 from batos.errors import ImageFailed
+from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -46,7 +47,10 @@ from batos.wire import endpoints
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
+    from ollama import AsyncClient
+
     from batos.autotelic.metrics import Metrics
+    from batos.bridge.factory import LoraFactory
     from batos.bridge.provision import Provisioner
 
 log = structlog.get_logger("batos")
@@ -73,6 +77,7 @@ class Kernel:
         self._models: Callable[[], list[dict[str, Any]]] = list
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
+        self.factory: LoraFactory | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -99,7 +104,7 @@ class Kernel:
         self.router, self.events = Router(codex), Events()
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate(codex), psm.install),
+            steps=(incarnate(codex), psm.install, experts.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -122,6 +127,7 @@ class Kernel:
                 router=self.router,
                 info=self.info,
                 models=self._describe_models,
+                experts=self._experts,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 watches_per_client=settings.watches_per_client,
@@ -156,7 +162,21 @@ class Kernel:
         self._background(self._provision(provisioner), "provisioning")
         inference = OllamaInference(host, settings.inference_concurrency, self.profile.options)
         self._stack.push_async_callback(inference.close)
-        return ReadyInference(inference, ready=provisioner.ready, heal=provisioner.heal)
+        factory = self.factory = await self._found_factory(client, provisioner)
+        return ReadyInference(
+            inference,
+            ready=lambda model: (factory if factory.owns(model) else provisioner).ready(model),
+            heal=lambda model: (factory if factory.owns(model) else provisioner).heal(model),
+        )
+
+    async def _found_factory(self, client: AsyncClient, provisioner: Provisioner) -> LoraFactory:
+        from batos.bridge.factory import found
+
+        factory = found(self.image, client, self.settings, self.profile, provisioner.is_ready)
+        await factory.begin()
+        self._background(factory.run(), "lora factory")
+        self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
+        return factory
 
     async def _provision(self, provisioner: Provisioner) -> None:
         """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
@@ -284,6 +304,20 @@ class Kernel:
 
     async def _describe_models(self) -> dict[str, Any]:
         return {"profile": self.settings.profile, "models": self._models()}
+
+    async def _experts(self, scan: bool, persona: str | None, voice: str | None) -> dict[str, Any]:
+        """Answers the op `experts`. Without an Ollama it says what the image knows."""
+        if persona is not None and voice is not None:
+            await self.image.system(experts.choose, self.router.known(persona), voice, mission="operator")
+            log.info("voice_choice", persona=persona, choice=voice)
+        if self.factory is None:
+            return {"staging": None, **self.image.read(experts.report), "refused": []}
+        if scan:
+            with contextlib.suppress(TimeoutError):  # experts are built on the personas' own models; past it, they are said to wait
+                async with asyncio.timeout(REPORT_WAIT_S):
+                    await self.models_settled()
+            await self.factory.scan_settled()
+        return self.factory.report()
 
     async def models_settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""

@@ -49,6 +49,7 @@ def verbs() -> str:
     import typer
 
     import batos.cli.daemon
+    import batos.cli.experts
     import batos.cli.missions
     import batos.cli.objects
     import batos.cli.upkeep  # noqa: F401

@@ -5,6 +5,7 @@
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
     objects.py    show, history, info, models
+    experts.py    experts
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page
