@@ -172,7 +172,7 @@ class Kernel:
     async def _found_factory(self, client: AsyncClient, provisioner: Provisioner) -> LoraFactory:
         from batos.bridge.factory import found
 
-        factory = found(self.image, client, self.settings, self.profile, provisioner.is_ready)
+        factory = found(self.image, client, self.settings, self.profile, provisioner)
         await factory.begin()
         self._background(factory.run(), "lora factory")
         self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then

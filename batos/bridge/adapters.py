@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _HEADER = 16 * 1024 * 1024  # bytes of a safetensors header
+_CONFIG_BYTES = 1024 * 1024  # of an adapter_config.json; more is no config
 _TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _SAFE_NAME = re.compile(
     r"(?:base_model\.model\.)?(?:model\.)?layers\.(\d+)\.(?:self_attn|mlp)\.(\w+_proj)\.lora_([AB])(?:\.default)?\.weight\Z"
@@ -203,7 +204,8 @@ def _positive(facts: Mapping[str, Any], name: str, where: str) -> float:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text("utf-8"))
+        with path.open("rb") as file:
+            config = json.loads(file.read(_CONFIG_BYTES))
     except FileNotFoundError:
         raise Unfit(f"no {CONFIG} beside the weights; PEFT writes both") from None
     except (ValueError, RecursionError) as e:

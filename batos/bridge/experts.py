@@ -125,6 +125,9 @@ class Staging:
 
     def _one(self, name: str) -> Staged | Refusal:
         folder = self.path / name
+        if not _FOLDER.match(name):
+            shown = name.encode("utf-8", "replace").decode()  # a name may be any bytes
+            return Refusal(shown, "a folder's name is of letters, digits, '.', '_' and '-', at most 64")
         try:
             signature = _signature(folder)
             seen = self._seen.get(name)
@@ -151,8 +154,6 @@ class Staging:
     def _read(self, folder: Path) -> Staged | Refusal:
         about: About | None = None
         try:
-            if not _FOLDER.match(folder.name):
-                raise Unfit("a folder's name is of letters, digits, '.', '_' and '-', at most 64")
             about = read_about(folder / ABOUT)
             adapter = adapters.read(folder)
             if len(about.model.partition(":")[2]) > _TAG:
@@ -220,8 +221,9 @@ def read_about(path: Path) -> About:
     :raises Unfit: naming the key and its line.
     """
     try:
-        data = path.read_bytes()
-        text = data[:_ABOUT_BYTES].decode()
+        with path.open("rb") as file:
+            data = file.read(_ABOUT_BYTES + 1)
+        text = data.decode()
         values = tomllib.loads(text)
     except FileNotFoundError:
         raise Unfit(f"no {ABOUT}; it names persona, name, version and base") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -26,6 +26,8 @@ from batos.image.living import LivingImage
 if TYPE_CHECKING:
     from ollama import AsyncClient
 
+    from batos.bridge.provision import Provisioner
+
 log = structlog.get_logger(__name__)
 GONE = "its model is gone from Ollama and its folder from lora_staging; put the folder back, and it is built again"
 _LONGEST_PAUSE_S = 3600.0
@@ -38,6 +40,7 @@ class LoraFactory:
     :param personas: of each persona its plain model, and the name of that model's base (`bases_of`).
     :param retry_s: pause before a build that failed is tried again; doubled each time.
     :param provisioned: whether a plain model is as it shall be: what is built on one that will be changed is built twice.
+    :param provision: brings back a plain model that is gone.
     """
 
     def __init__(
@@ -53,13 +56,14 @@ class LoraFactory:
         settle_s: float,
         concurrency: int,
         retry_s: float,
-        provisioned: Callable[[str], bool] = lambda model: True,
+        provisioned: Callable[[str], bool],
+        provision: Callable[[str], Awaitable[object]],
     ) -> None:
         self._image, self._client, self._staging, self._builder = image, client, staging, builder
         self._personas, self._known_as = personas, {tagged(m.name): m.known_as for m in profile.models}
         self._taken = {tagged(m.name) for m in profile.models} | {tagged(m) for m in profile.personas.values()}
         self._scan_s, self._settle_s, self._retry_s = scan_s, settle_s, retry_s
-        self._provisioned = provisioned
+        self._provisioned, self._provision = provisioned, provision
         self._slots = asyncio.Semaphore(concurrency)
         self._one_scan = asyncio.Lock()
         self._changed = asyncio.Condition()
@@ -82,8 +86,8 @@ class LoraFactory:
         while True:
             try:
                 await self.scan()
-            except BatosError as e:  # a full disk: what could not be recorded is done again
-                log.warning("experts_not_scanned", code=e.code, error=e.message)
+            except Exception as e:  # whatever it is, the next look may go well; a daemon must not go on without any
+                log.exception("experts_not_scanned", error=str(e))
             hurry = any(refusal.waits for refusal in self._refused.values())
             await asyncio.sleep(min(self._scan_s, self._settle_s or self._scan_s) if hurry else self._scan_s)
 
@@ -140,6 +144,7 @@ class LoraFactory:
     async def heal(self, model: str) -> None:
         """Bring back an expert that was there and is gone, or record that it cannot be had."""
         log.warning("expert_gone", model=model)
+        await self._provision(self._personas[self._known[model]["persona"]][0])  # what it is built on may be gone, too
         await self.scan()
 
     # --- asked about
@@ -170,7 +175,7 @@ class LoraFactory:
                 await self._settle(staged, have)
         except (Unfit, ExpertRefused) as e:
             return Refusal(staged.folder.name, str(e), staged.about)
-        except NotNow as e:
+        except (NotNow, BatosError, OSError) as e:  # the last two: what the image says when it cannot record, as on a full disk
             return Refusal(staged.folder.name, str(e), staged.about, waits=True)
         return None
 
@@ -205,7 +210,10 @@ class LoraFactory:
             raise
         except NotNow as e:
             self._be_patient(model)
-            await self._record(experts.note, model, {"reason": str(e)})
+            if known.get("built") is not None and there is None:  # its persona need not wait for it
+                await self._record(experts.fell, model, experts.MISSING, str(e))
+            else:
+                await self._record(experts.note, model, {"reason": str(e)})
             raise
         self._failed.pop(model, None)
         await self._record(experts.built, model, digest, recipe, how, note)
@@ -293,7 +301,7 @@ class LoraFactory:
         self._failed[model] = time.monotonic() + pause, min(pause * 2, _LONGEST_PAUSE_S)
 
 
-def found(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, provisioned: Callable[[str], bool]) -> LoraFactory:
+def found(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, provisioner: Provisioner) -> LoraFactory:
     """The factory that the settings describe."""
     staging = Staging(
         staging_folder(settings.lora_staging, settings.data),
@@ -319,7 +327,8 @@ def found(image: LivingImage, client: AsyncClient, settings: Settings, profile: 
         settle_s=settings.lora_settle_s,
         concurrency=settings.lora_concurrency,
         retry_s=settings.provision_retry_s,
-        provisioned=provisioned,
+        provisioned=provisioner.is_ready,
+        provision=provisioner.heal,
     )
 
 

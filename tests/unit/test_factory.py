@@ -19,7 +19,7 @@ from batos.bridge.experts import Staging, scratch_folder
 from batos.bridge.factory import LoraFactory
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provision import Provisioner
-from batos.errors import InferenceFailed
+from batos.errors import ImageError, InferenceFailed
 from batos.image import experts, history
 from batos.image.living import LivingImage
 from batos.mind import psm
@@ -38,6 +38,7 @@ class House:
 
     def __init__(self, path: Path, server: ScriptedOllama, client: AsyncClient) -> None:
         self.path, self.server, self.client = path, server, client
+        self.provisioner = Provisioner(client, PROFILE, modelfiles_folder())
         self.staging = path / "staging"
         self.staging.mkdir()
 
@@ -52,6 +53,8 @@ class House:
             builder,
             bases_of(self.image.read(experts.plain_models), PROFILE, modelfiles_folder()),
             PROFILE,
+            provisioned=self.provisioner.is_ready,
+            provision=self.provisioner.heal,
             **{"scan_s": 0.05, "settle_s": 0, "concurrency": 2, "retry_s": 0, **more},
         )
         await self.factory.begin()
@@ -82,8 +85,8 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     with ScriptedOllama() as server:
         provisioned(server)
         async with connect(server.host) as client:
-            await Provisioner(client, PROFILE, modelfiles_folder()).ensure()
             made = House(tmp_path, server, client)
+            await made.provisioner.ensure()
             await made.begin()
             yield made
             await made.image.close()
@@ -195,6 +198,45 @@ async def test_deleted_from_ollama_it_comes_back(house: House) -> None:
     await house.factory.scan()
     assert house.creates == [WEAVER] * 4
     assert house.voice == WEAVER
+
+
+async def test_gone_with_what_it_was_built_on_both_come_back(house: House) -> None:
+    stage(house.staging)
+    await house.factory.scan()
+    for model in (WEAVER, "babs:embedded"):
+        del house.server.models[model]
+    await house.factory.heal(WEAVER)
+    await house.factory.ready(WEAVER)
+    assert {WEAVER, "babs:embedded"} <= set(house.server.models)
+
+
+async def test_while_it_cannot_be_brought_back_its_persona_speaks_for_itself(house: House) -> None:
+    stage(house.staging)
+    await house.factory.scan()
+    del house.server.models[WEAVER]
+    house.server.fail("status_500", times=1, path="/api/create")
+    await house.factory.scan()
+    assert (house.states, house.voice) == ({WEAVER: "missing"}, "")
+    await house.factory.scan()
+    assert (house.states, house.voice) == ({WEAVER: "built"}, WEAVER)
+
+
+async def test_what_cannot_be_recorded_is_done_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk."""
+    stage(house.staging)
+    real, left = experts.intend, [OSError(28, "No space left on device"), ImageError("the image is full")]
+
+    def intend(root: Any, facts: dict[str, Any]) -> dict[str, Any]:
+        if left:
+            raise left.pop()
+        return real(root, facts)
+
+    monkeypatch.setattr(experts, "intend", intend)
+    for reason in ("the image is full", "[Errno 28] No space left on device"):
+        await house.factory.scan()
+        assert house.refused == {"weaver": reason}
+    await house.factory.scan()
+    assert (house.states, house.refused) == ({WEAVER: "built"}, {})
 
 
 async def test_without_its_folder_it_goes_on_and_without_both_it_is_missing(house: House) -> None:

@@ -97,6 +97,9 @@ def test_bad_names_and_links(tmp_path: Path) -> None:
     stage(tmp_path, "white space")
     assert "letters, digits" in refusal(tmp_path)
     shutil.rmtree(tmp_path / "white space")
+    os.mkdir(os.fsencode(tmp_path) + b"/\xff\xfe")
+    assert "letters, digits" in refusal(tmp_path)
+    os.rmdir(os.fsencode(tmp_path) + b"/\xff\xfe")
     outside = stage(tmp_path / "outside")
     inside = tmp_path / "inside"
     inside.mkdir()
