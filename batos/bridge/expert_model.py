@@ -149,7 +149,7 @@ class Builder:
         if not staged.about.fuse:
             return "adapter", ""
         if not fuse.available():
-            return "adapter", "not fused: the package gguf is missing; `pip install 'batos[training]'`, then scan again"
+            return "adapter", "not fused: the package gguf is missing; `pip install gguf`, then start the daemon again"
         if not on.weights.is_file():
             return "adapter", f"not fused: the weights of {on.base_name} cannot be read at {on.weights}; is Ollama on another machine?"
         return f"fused {self._quantize}", ""

@@ -444,7 +444,7 @@ async def test_fusing_without_the_package_falls_back_and_says_so(house: House, m
     await house.factory.scan()
     (found,) = house.factory.report()["experts"]
     assert (found["state"], found["how"]) == ("built", "adapter")
-    assert found["reason"] == "not fused: the package gguf is missing; `pip install 'batos[training]'`, then scan again"
+    assert found["reason"] == "not fused: the package gguf is missing; `pip install gguf`, then start the daemon again"
 
 
 async def test_fusing_needs_the_weights_at_hand(house: House) -> None:
