@@ -89,6 +89,19 @@ class Settings(BaseModel):
     provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled or created at the same time")
     provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
 
+    # --- experts (LoRA)
+    lora_staging: str = Field(
+        "", description="folder of LoRA experts to be built; empty: lora_staging of the checkout, else in the data folder"
+    )
+    lora_scan_s: float = Field(10, ge=0.05, le=86400, description="time between two looks into lora_staging")
+    lora_settle_s: float = Field(2, ge=0, le=600, description="time for which an expert's folder must not have changed")
+    lora_limit: int = Field(256, ge=1, le=10_000, description="folders looked at in lora_staging")
+    lora_bytes: int = Field(2048 * MIB, ge=1024, le=2**50, description="largest file of an adapter")
+    lora_concurrency: int = Field(2, ge=1, le=16, description="experts built at the same time")
+    lora_quantize: Literal["q8_0", "q4_K_M", "q4_K_S", "f16"] = Field(
+        "q8_0", description="how the weights of a fused expert (`fuse = true`) are kept"
+    )
+
     # --- the image
     connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")
     committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")

@@ -36,6 +36,7 @@ class Desk:
         router: Router,
         info: Callable[[], Reply],
         models: Callable[[], Awaitable[Reply]],
+        experts: Callable[[bool, str | None, str | None], Awaitable[Reply]],
         upkeep: Upkeep,
         replays: Replays,
         watches_per_client: int,
@@ -43,9 +44,10 @@ class Desk:
         """
         :param info: facts about the daemon.
         :param models: facts about its models.
+        :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
-        self._info, self._models = info, models
+        self._info, self._models, self._experts = info, models, experts
         self._upkeep, self._replays = upkeep, replays
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
@@ -102,6 +104,8 @@ class Desk:
                 client.send({"type": "info", **self._info()})
             case schemas.Models():
                 client.send({"type": "models", **await self._models()})
+            case schemas.Experts():
+                client.send({"type": "experts", **await self._experts(request.scan, request.persona, request.voice)})
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 

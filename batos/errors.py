@@ -12,6 +12,7 @@
     │   ├── UnknownMission         no mission of that id
     │   ├── UnknownTarget          no object under that path or oid
     │   ├── MissionIdTaken         the id names a mission with another brief
+    │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
     │   └── ModelfileError         a Modelfile is not of the syntax
     ├── Busy                       the queue is full; nothing was accepted
     ├── MissionFailed              a mission ended FAILED (client side: what `result` raises)
@@ -116,6 +117,10 @@ class UnknownTarget(InvalidInput):
 
 class MissionIdTaken(InvalidInput):
     code = "id_taken"
+
+
+class ExpertRefused(InvalidInput):
+    code = "expert_refused"
 
 
 class ModelfileError(InvalidInput):

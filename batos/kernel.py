@@ -30,6 +30,7 @@ from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
 from batos.errors import ImageFailed, ProvisioningFailed
+from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -49,7 +50,10 @@ from batos.wire import endpoints
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
+    from ollama import AsyncClient
+
     from batos.autotelic.metrics import Metrics
+    from batos.bridge.factory import LoraFactory
     from batos.bridge.provision import Provisioner
     from batos.bridge.residency import Residency
 
@@ -79,6 +83,7 @@ class Kernel:
         self._residency: Residency | None = None
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
+        self.factory: LoraFactory | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -105,7 +110,7 @@ class Kernel:
         self.router, self.events = Router(codex), Events()
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate(codex), psm.install),
+            steps=(incarnate(codex), psm.install, experts.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -129,6 +134,7 @@ class Kernel:
                 router=self.router,
                 info=self.info,
                 models=self._describe_models,
+                experts=self._experts,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 watches_per_client=settings.watches_per_client,
@@ -178,16 +184,29 @@ class Kernel:
         self._stack.push_async_callback(residency.close)
         self._models = lambda: [{**status.to_wire(), **residency.about(status.name)} for status in provisioner.status()]
         self._background(self._provision(provisioner, residency), "provisioning")
+        factory = self.factory = await self._found_factory(client, provisioner)
 
         async def ready(model: str) -> None:
             try:
-                await provisioner.ready(model)
+                await (factory if factory.owns(model) else provisioner).ready(model)
             except ProvisioningFailed:
                 if not await hosts.beyond_first(model):
                     raise
 
         grouping = self._grouping(residency, fairness)
-        return ReadyInference(ResidentInference(hosts, residency), ready=ready, heal=provisioner.heal), grouping
+        resident = ResidentInference(hosts, residency)
+        return ReadyInference(
+            resident, ready=ready, heal=lambda model: (factory if factory.owns(model) else provisioner).heal(model)
+        ), grouping
+
+    async def _found_factory(self, client: AsyncClient, provisioner: Provisioner) -> LoraFactory:
+        from batos.bridge.factory import found
+
+        factory = found(self.image, client, self.settings, self.profile, provisioner)
+        await factory.begin()
+        self._background(factory.run(), "lora factory")
+        self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
+        return factory
 
     def _grouping(self, residency: Residency, fairness: Fairness) -> Grouping:
         """How missions are grouped by model, and what is preloaded in a pause."""
@@ -255,8 +274,13 @@ class Kernel:
         }
 
     def _model_of(self, persona: str) -> str:
-        """The model of a persona as the image has it now."""
-        return self.profile.model_of(self.image.read(lambda root: str(root["lobby"]._slots[persona].model)))
+        """The model that speaks for a persona, as the image has it now."""
+
+        def model(root: Any) -> str:
+            found = root["lobby"]._slots[persona]
+            return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
+
+        return self.image.read(model)  # type: ignore[no-any-return]
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -354,6 +378,20 @@ class Kernel:
         if self._residency is not None:
             await self._residency.refresh()
         return {"profile": self.settings.profile, "models": self._models()}
+
+    async def _experts(self, scan: bool, persona: str | None, voice: str | None) -> dict[str, Any]:
+        """Answers the op `experts`. Without an Ollama it says what the image knows."""
+        if persona is not None and voice is not None:
+            await self.image.system(experts.choose, self.router.known(persona), voice, mission="operator")
+            log.info("voice_choice", persona=persona, choice=voice)
+        if self.factory is None:
+            return {"staging": None, **self.image.read(experts.report), "refused": []}
+        if scan:
+            with contextlib.suppress(TimeoutError):  # experts are built on the personas' own models; past it, they are said to wait
+                async with asyncio.timeout(REPORT_WAIT_S):
+                    await self.models_settled()
+            await self.factory.scan_settled()
+        return self.factory.report()
 
     async def models_settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""

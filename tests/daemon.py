@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import zmq
 
+from batos.bridge.profiles import load_profile
 from batos.testing import ScriptedOllama
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +34,17 @@ class Daemon:
         """
         :param program: what runs in the place of `python -m batos`, with its words.
         """
-        assignments = {"autotelic": "off", "retry_backoff_s": 0.05, "shutdown_s": 3, "linger_s": 0.5, "log_format": "json", **settings}
+        staging = folder / "lora_staging"  # never that of the checkout: somebody may have put something there
+        staging.mkdir(parents=True, exist_ok=True)
+        assignments = {
+            "autotelic": "off",
+            "lora_staging": staging,
+            "retry_backoff_s": 0.05,
+            "shutdown_s": 3,
+            "linger_s": 0.5,
+            "log_format": "json",
+            **settings,
+        }
         command = [sys.executable, *program, "run", "--data", str(folder), "--listen", listen]
         for name, value in assignments.items():
             command += ["--set", f"{name}={value}"]
@@ -122,8 +133,9 @@ def daemon(folder: Path, **settings: Any) -> Iterator[Daemon]:
 
 def provisioned(server: ScriptedOllama) -> ScriptedOllama:
     """A scripted Ollama that has the base models as a former start left them: no upload of weights before each test."""
-    for name in ("smollm2:embedded", "minilm:embedded"):
-        server.models[name] = dataclasses.replace(server.models[name], parameters={"num_thread": 1})
+    for source in load_profile("embedded").models:
+        model = server.models[source.name]
+        server.models[source.name] = dataclasses.replace(model, parameters=source.parameters, template=source.template or model.template)
     return server
 
 

@@ -15,7 +15,10 @@ PROFILES_FILE = Path(__file__).with_name("profiles.toml")
 
 
 class BaseModelSource(BaseModel):
-    """A base model: taken from the files of an installed package, else pulled from the registry under its own name."""
+    """A base model: taken from the files of an installed package, else pulled from the registry under its own name.
+
+    `known_as`: names that adapters trained on it may give as their base; empty: any.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,6 +28,7 @@ class BaseModelSource(BaseModel):
     files: tuple[str, ...] = ()
     template: str | None = None
     parameters: dict[str, Any] = {}
+    known_as: tuple[str, ...] = ()
 
     def paths(self) -> dict[str, Path]:
         """File of the package by its name in the model, without importing the package.

@@ -144,6 +144,11 @@ class Provisioner:
         """How it stands with each model now."""
         return [want.status for want in self._wants.values()]
 
+    def is_ready(self, model: str) -> bool:
+        """Whether a model of the profile is there, as it shall be."""
+        want = self._wants.get(tagged(model))
+        return want is not None and want.status.ready
+
     async def ready(self, model: str) -> None:
         """Wait until `model` is there. A model of no profile is looked for, and pulled, on the spot.
 

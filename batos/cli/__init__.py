@@ -6,6 +6,7 @@
     steering.py   pause, resume, answer
     audit.py      audit: the guardian's verdict on a file
     objects.py    show, history, info, models
+    experts.py    experts
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page

@@ -118,4 +118,4 @@ def _announce(cycle: UvmObject, attempt: Thinking, **facts: object) -> None:
         attempt.state = asker.state
         if attempt.state != FAILED:
             attempt.reached = attempt.state
-    attempt.moved(asker, cycle.persona.model, **facts)
+    attempt.moved(asker, attempt.voice_of(cycle.persona), **facts)

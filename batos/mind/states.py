@@ -191,7 +191,7 @@ def _told(cycle: UvmObject) -> str:
 
 async def _ask(cycle: UvmObject, prompt: str, *, persona: UvmObject | None = None, **more: Any) -> ChatReply:
     speaker = persona or cycle.persona
-    return await current().chat(speaker.model, system_message(speaker), prompt, by=by(cycle), **more)
+    return await current().chat(current().voice_of(speaker), system_message(speaker), prompt, by=by(cycle), **more)
 
 
 STATES: dict[str, dict[str, Any]] = {

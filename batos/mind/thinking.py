@@ -21,13 +21,14 @@ from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
-from batos.image import journal
+from batos.image import experts, journal
 from batos.image.ledger import answer_to
 from batos.image.living import LivingImage
 from batos.mind.begun import Begun
 from batos.mind.events import Events, TextBatch
 from batos.mind.fractal import Shares
 from batos.mind.router import Route
+from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
 
@@ -105,6 +106,7 @@ class Thinking:
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._asked: dict[bytes, int] = {}
+        self._voices: dict[str, str] = {}
         self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
         self.begun = time.monotonic()
         self.gated = False
@@ -137,6 +139,22 @@ class Thinking:
         self.state = self.reached = "IDLE"
         if not gated:
             self._failed.clear()
+            self._voices.clear()
+
+    def voice_of(self, persona: UvmObject) -> str:
+        """The model that speaks for a persona in this mission: its expert, or its plain model's role.
+
+        A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
+        cannot speak any more.
+        """
+        name = str(persona.name)
+        if name not in self._voices:
+            plain = str(persona.model)
+            root = persona._p_jar.root()
+            heard = dict.fromkeys(entry.model for entry in self._recorded.values())
+            began = (m for m in heard if m == self.model_of(plain) or experts.speaks_for(root, m) == name.lower())
+            self._voices[name] = next(began, None) or getattr(persona, "voice", "") or plain
+        return self._voices[name]
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""

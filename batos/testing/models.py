@@ -55,11 +55,17 @@ class Model:
             "license": "\n".join(self.licenses),
             "messages": [{"role": r, "content": c} for r, c in self.messages],
             "details": {**DETAILS, "parent_model": self.parent},
-            "model_info": {"general.architecture": "scripted", "general.parameter_count": 1},
+            "model_info": INFO,
             "capabilities": ["completion", "embedding", *(["thinking"] if ".Thinking" in self.template else [])],
             "modified_at": MADE_AT,
         }
 
+
+INFO = {
+    "general.architecture": "llama", "general.parameter_count": 134_515_008, "llama.block_count": 30, "llama.embedding_length": 576,
+    "llama.feed_forward_length": 1536, "llama.attention.head_count": 9, "llama.attention.head_count_kv": 3,
+}  # fmt: skip
+"""The shape of SmolLM2-135M: adapters are checked against it."""
 
 DETAILS = {
     "parent_model": "", "format": "gguf", "family": "scripted", "families": ["scripted"],

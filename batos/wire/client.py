@@ -277,6 +277,17 @@ class Client:
         """The models the daemon uses, and how each is."""
         return await self._ask("models")
 
+    async def experts(
+        self, *, scan: bool = False, persona: str | None = None, voice: str | None = None, timeout_s: float = LONG_S
+    ) -> dict[str, Any]:
+        """The LoRA experts, the folders that are not taken, and whose voice each persona has.
+
+        :param scan: look into the staging folder first, and build what is to be built.
+        :param persona: with `voice`: let `newest`, `plain` or an expert's model decide who speaks for it from now on.
+        :raises ExpertRefused: for an expert that cannot.
+        """
+        return await self._ask("experts", hold_s=timeout_s if scan else 0.0, scan=scan or None, persona=persona, voice=voice)
+
     async def _accept(self, op: str, **fields: Any) -> Accepted:
         reply = await self._ask(op, **fields)
         return Accepted(reply["id"], reply["state"], reply.get("duplicate", False), reply.get("result"), reply.get("error"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from batos.config import Settings
 from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
@@ -193,6 +193,25 @@ class Backup(Request):
         return True
 
 
+class Experts(Request):
+    """The LoRA experts and the personas' voices: after a look into the staging folder, after a choice, or as they are."""
+
+    op: Literal["experts"]
+    scan: bool = False
+    persona: Persona | None = None
+    voice: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.scan
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Experts:
+        if (self.persona is None) != (self.voice is None):
+            raise ValueError("`persona` and `voice` come together")
+        return self
+
+
 class Info(Request):
     op: Literal["info"]
 
@@ -205,7 +224,7 @@ OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
-    "info": Info, "models": Models,
+    "info": Info, "models": Models, "experts": Experts,
 }  # fmt: skip
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 
@@ -270,6 +289,8 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
 
 def _first(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if not found["loc"]:  # a rule about several fields, which names them
+        return str(found["msg"]).removeprefix("Value error, ")
     field = str(found["loc"][0])
     if found["type"] == "missing":
         return f"`{field}` is missing"

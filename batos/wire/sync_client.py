@@ -123,6 +123,11 @@ class SyncClient:
     def models(self) -> dict[str, Any]:
         return self._run(self._client.models())
 
+    def experts(
+        self, *, scan: bool = False, persona: str | None = None, voice: str | None = None, timeout_s: float = LONG_S
+    ) -> dict[str, Any]:
+        return self._run(self._client.experts(scan=scan, persona=persona, voice=voice, timeout_s=timeout_s))
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:
             work.close()

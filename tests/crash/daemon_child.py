@@ -13,9 +13,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from batos.bridge import expert_model
 from batos.bridge.client import OllamaInference
 from batos.cli import main
-from batos.image import groupsync, journal, ledger
+from batos.image import experts, groupsync, journal, ledger
 from batos.image.committer import Committer
 from batos.mind import psm
 from batos.wire.outbox import ClientHandle
@@ -68,6 +69,22 @@ def after_the_answer() -> None:
     OllamaInference.chat = chat  # type: ignore[method-assign]
 
 
+def after_the_step(owner: Any, name: str) -> Callable[[], None]:
+    """After a coroutine of that name came to its end."""
+
+    def install() -> None:
+        original = getattr(owner, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            result = await original(*args, **kwargs)
+            die()
+            return result
+
+        setattr(owner, name, call)
+
+    return install
+
+
 def fsync_fails() -> None:
     """From the PASSth sync of the image on each one fails; how many were tried then is told at the end."""
     real = os.fsync
@@ -111,7 +128,18 @@ STEPS: dict[str, Callable[[], None]] = {
 }
 """Steps of a mission's life; the tests of transitions kill before or after each."""
 
+EXPERT_POINTS: dict[str, Callable[[], None]] = {
+    "before it is intended": lambda: before(experts, "intend"),
+    "after it is intended": lambda: before(expert_model.adapters, "write_gguf"),
+    "after it is translated": lambda: after(expert_model.adapters, "write_gguf"),
+    "after it is uploaded": after_the_step(expert_model, "upload"),
+    "after it is created": after_the_step(expert_model.Builder, "build"),
+    "after it is tried": after_the_step(expert_model.Builder, "attempt"),
+    "before it is recorded": lambda: before(experts, "built"),
+    "after it is recorded": lambda: after(experts, "built"),
+}
+
 if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
-    {**POINTS, **STEPS}[point]()
+    {**POINTS, **STEPS, **EXPERT_POINTS}[point]()
     sys.exit(main(sys.argv[3:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -283,6 +284,43 @@ def test_an_unknown_mission_is_4(capsys: pytest.CaptureFixture[str]) -> None:
         code, _ = batos({verb: UnknownMission("no mission 'm1'")}, verb, "m1")
         assert code == 4
         assert "unknown_mission: no mission 'm1'" in capsys.readouterr().err
+
+
+EXPERTS = {
+    "type": "experts", "staging": "/srv/lora_staging",
+    "experts": [
+        {"model": "babs:log-v1", "persona": "babs", "state": "built", "speaks": True, "built": 0, "reason": "", "how": "adapter",
+         "base": "smollm2:embedded", "folder": "log"},
+        {"model": "babs:bad-v1", "persona": "babs", "state": "refused", "speaks": False, "built": None, "reason": "wrong base", "how": "",
+         "base": "x", "folder": "bad"},
+    ],
+    "voices": {"babs": {"choice": "newest", "model": "babs:log-v1"}, "robin": {"choice": "plain", "model": ""}},
+    "refused": [
+        {"folder": "bad", "reason": "wrong base", "waits": False},
+        {"folder": "new", "reason": "still being copied", "waits": True},
+    ],
+}  # fmt: skip
+
+
+def test_experts(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [request] = batos({"experts": EXPERTS}, "experts", "--scan")
+    assert (code, request.scan) == (0, True)
+    out = capsys.readouterr().out
+    assert re.search(r"babs:log-v1 +built +babs +\d+ d +adapter on smollm2:embedded", out)
+    assert re.search(r"babs:bad-v1 +refused +wrong base", out)
+    assert out.count("wrong base") == 1, "said once"
+    assert re.search(r"new/ +waits +still being copied", out)
+    assert "robin: its plain model speaks, by choice (plain)" in out
+    code, [request] = batos({"experts": EXPERTS}, "experts", "--voice", "babs=babs:log-v1", "--json")
+    assert (code, request.persona, request.voice) == (0, "babs", "babs:log-v1")
+    assert json.loads(capsys.readouterr().out) == EXPERTS
+    assert batos({"experts": EXPERTS}, "experts", "--voice", "babs")[0] == 4
+    assert "PERSONA=CHOICE" in capsys.readouterr().err
+
+
+def test_no_experts_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    batos({"experts": {**EXPERTS, "experts": [], "refused": [], "voices": {}}}, "experts")
+    assert "no experts yet" in capsys.readouterr().out
 
 
 def test_missions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ FIELDS = {
     "failures": {"failures"},
     "replay": {"id", "state", "outcome", "inferences", "journaled", "unused"},
     "pack": {"bytes_before", "bytes_after", "objects_before", "objects_after", "packed_to", "took_s"},
+    "experts": {"staging", "experts", "voices", "refused"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "objects", "methods", "tid", "took_s"},
 }
 

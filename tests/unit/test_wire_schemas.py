@@ -14,7 +14,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "history": {"target": "t"},
     **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "pause", "resume", "replay")},
     "answer": {"id": "m", "text": "yes"},
-    **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup")},
+    **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup", "experts")},
 }
 
 
@@ -157,6 +157,13 @@ def test_fifty_thousand_bad_keys_are_one_error() -> None:
     keys = {f"k{i}-": i for i in range(50_000)}
     assert refusal({"op": "info", **keys}).error.code == "unknown_field"
     assert refusal({"op": "send", **GOOD["send"], "kwargs": keys}).error.code == "invalid_request"
+
+
+@pytest.mark.parametrize("half", [{"persona": "babs"}, {"voice": "plain"}])
+def test_a_voice_is_chosen_for_a_persona(half: dict[str, Any]) -> None:
+    assert parse({"op": "experts", "persona": "babs", "voice": "plain"}).voice == "plain"
+    refused = refusal({"op": "experts", **half})
+    assert (refused.error.code, refused.error.message) == ("invalid_request", "experts: `persona` and `voice` come together")
 
 
 def test_only_a_result_with_wait_s_waits() -> None:

@@ -1,0 +1,192 @@
+"""GGUF files: the header read within bounds, and files written. The format: github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+
+Read by ourselves, because adapters come from anywhere and their headers must be looked at before anything heavier touches them.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAGIC, VERSIONS = b"GGUF", (2, 3)
+ALIGNMENT = 32
+F32, F16, BF16 = 0, 1, 30
+SIZES = {F32: 4, F16: 2, BF16: 2}
+"""Bytes of an element, of the types that are not made of blocks."""
+
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_STRING, _ARRAY, _U32, _FLOAT = 8, 9, 4, 6
+_ITEMS = 4_000_000  # entries of an array, tensors, or keys; vocabularies have some 300,000
+_TEXT = 16 * 1024 * 1024  # bytes of one string
+
+
+class Malformed(ValueError):
+    """The file is no GGUF file, or ends before its header says."""
+
+
+class TensorInfo(NamedTuple):
+    """One tensor: `dims` in GGUF's order (the fastest first), `offset` from the beginning of the data."""
+
+    name: str
+    dims: tuple[int, ...]
+    kind: int
+    offset: int
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.dims)
+
+
+class Header(NamedTuple):
+    """What stands before the data. `metadata` has arrays as their length; `places` says where in the file each value lies."""
+
+    metadata: dict[str, Any]
+    tensors: dict[str, TensorInfo]
+    places: dict[str, int]
+    keys: bytes
+    keys_at: int
+    data_at: int
+
+
+def read_header(path: Path) -> Header:
+    """The header of a GGUF file.
+
+    :raises Malformed: where it is none, or ends too soon.
+    :raises OSError: where it cannot be read.
+    """
+    with path.open("rb") as file:
+        if file.read(4) != MAGIC:
+            raise Malformed(f"{path.name} is no GGUF file")
+        version, tensors, pairs = struct.unpack("<IQQ", _exactly(file, 20))
+        if version not in VERSIONS or tensors > _ITEMS or pairs > _ITEMS:
+            raise Malformed(f"{path.name}: GGUF version {version} with {tensors} tensors and {pairs} keys cannot be read here")
+        metadata: dict[str, Any] = {}
+        places: dict[str, int] = {}
+        keys_at = file.tell()
+        for _ in range(pairs):
+            key = _string(file)
+            kind = _number(file, "I")
+            places[key] = file.tell()
+            metadata[key] = _value(file, kind)
+        end = file.tell()
+        infos = {info.name: info for info in _infos(file, tensors)}
+        alignment = metadata.get("general.alignment", ALIGNMENT)
+        if not isinstance(alignment, int) or not 1 <= alignment <= 4096:
+            raise Malformed(f"{path.name}: an alignment of {alignment!r}")
+        data_at = -(-file.tell() // alignment) * alignment
+        file.seek(keys_at)
+        return Header(metadata, infos, places, _exactly(file, end - keys_at), keys_at, data_at)
+
+
+def check_length(path: Path, header: Header) -> None:
+    """See that every tensor of plain numbers lies within the file.
+
+    :raises Malformed: where one does not, or is of another type.
+    """
+    size = path.stat().st_size
+    for info in header.tensors.values():
+        if info.kind not in SIZES:
+            raise Malformed(f"{path.name}: tensor {info.name} is of the type {info.kind}; adapters are F32, F16 or BF16")
+        end = header.data_at + info.offset + info.elements * SIZES[info.kind]
+        if end > size:
+            raise Malformed(f"{path.name}: {info.name} ends at byte {end}, the file has {size}: it was not copied whole")
+
+
+def write(path: Path, metadata: dict[str, str | int | float], tensors: Iterable[tuple[str, np.ndarray[Any, Any]]]) -> None:
+    """Write a GGUF file of F32 tensors, each in numpy's order."""
+    listed = list(tensors)
+    keys = b"".join(_packed(key, value) for key, value in metadata.items())
+    with path.open("wb") as file:
+        infos = [(name, tuple(reversed(array.shape)), F32) for name, array in listed]
+        write_header(file, keys, len(metadata), infos)
+        for _, array in listed:
+            write_tensor(file, array.astype("<f4"))
+
+
+def write_header(file: IO[bytes], keys: bytes, key_count: int, tensors: list[tuple[str, tuple[int, ...], int]]) -> None:
+    """Write all that stands before the data.
+
+    :param tensors: name, dims (the fastest first) and type (F32 or F16) of each, in the order in which they are written.
+    """
+    file.write(MAGIC + struct.pack("<IQQ", 3, len(tensors), key_count) + keys)
+    offset = 0
+    for name, dims, kind in tensors:
+        file.write(_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
+        offset += -(-math.prod(dims) * SIZES[kind] // ALIGNMENT) * ALIGNMENT
+    _pad(file)
+
+
+def write_tensor(file: IO[bytes], array: np.ndarray[Any, Any]) -> None:
+    """Write the data of the next tensor."""
+    file.write(array.tobytes())
+    _pad(file)
+
+
+def _pad(file: IO[bytes]) -> None:
+    file.write(b"\0" * (-file.tell() % ALIGNMENT))
+
+
+def _packed(key: str, value: str | int | float) -> bytes:
+    if isinstance(value, str):
+        return _text(key) + struct.pack("<I", _STRING) + _text(value)
+    if isinstance(value, int):
+        return _text(key) + struct.pack("<II", _U32, value)
+    return _text(key) + struct.pack("<If", _FLOAT, value)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _infos(file: IO[bytes], count: int) -> Iterator[TensorInfo]:
+    for _ in range(count):
+        name = _string(file)
+        dimensions = _number(file, "I")
+        if not 1 <= dimensions <= 4:
+            raise Malformed(f"tensor {name[:80]!r} with {dimensions} dimensions")
+        dims = struct.unpack(f"<{dimensions}Q", _exactly(file, 8 * dimensions))
+        yield TensorInfo(name, dims, _number(file, "I"), _number(file, "Q"))
+
+
+def _value(file: IO[bytes], kind: int) -> Any:
+    if kind == _STRING:
+        return _string(file)
+    if kind in _SCALARS:
+        return _number(file, _SCALARS[kind])
+    if kind != _ARRAY:
+        raise Malformed(f"a value of the unknown type {kind}")
+    of, count = _number(file, "I"), _number(file, "Q")
+    if count > _ITEMS or of not in (_STRING, *_SCALARS):
+        raise Malformed(f"an array of {count} values of the type {of}")
+    if of == _STRING:
+        for _ in range(count):
+            _string(file)
+    else:
+        _exactly(file, count * struct.calcsize(_SCALARS[of]))
+    return count
+
+
+def _string(file: IO[bytes]) -> str:
+    length = _number(file, "Q")
+    if length > _TEXT:
+        raise Malformed(f"a text of {length} bytes")
+    return _exactly(file, length).decode("utf-8", "replace")
+
+
+def _number(file: IO[bytes], code: str) -> Any:
+    return struct.unpack(f"<{code}", _exactly(file, struct.calcsize(code)))[0]
+
+
+def _exactly(file: IO[bytes], count: int) -> bytes:
+    data = file.read(count)
+    if len(data) != count:
+        raise Malformed("the file ends within its header: it was not copied whole")
+    return data

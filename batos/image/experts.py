@@ -1,0 +1,220 @@
+"""The experts of an image: proxies of the LoRA models that the factory makes, and whose voice speaks for a persona.
+
+`pLLM_obj.lora_repository` maps a model's name to its proxy: what it is, what it was made of, how it stands. No weights are kept here.
+A persona's slot `voice` names the model that speaks for it, or is empty where its plain model does; `voice_choice` says who decides:
+`newest` (the highest version that is built), `plain`, or the name of an expert. All functions that change anything are system transactions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from BTrees.OOBTree import OOBTree
+
+from batos.errors import ExpertRefused, UnknownPersona
+from batos.image.genesis import add_missing
+from batos.image.history import oid_of
+from batos.objects import UvmObject
+
+INTENDED, BUILT, REFUSED, MISSING = "intended", "built", "refused", "missing"
+NEWEST, PLAIN = "newest", "plain"
+DEFAULTS: dict[str, Any] = {
+    "state": INTENDED, "reason": "", "digest": "", "recipe": "", "how": "", "built": None, "role": "voice", "fuse": False,
+    "about": "", "missions": (), "methods": (), "image_revision": "",
+}  # fmt: skip
+"""Slots of the prototype of experts; a proxy holds what differs."""
+FACTS = ("model", "persona", "expert", "version", "base", "content", "folder", "staged", "number", *DEFAULTS)
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis that makes the repository, and the personas' way of speaking."""
+    add_missing(
+        lobby,
+        pLLM_obj=lambda: lobby.genesis.derive(
+            name="pLLM_obj", comment="I am the personal language model: what was trained for this mind, and whose voice it is."
+        ),
+    )
+    add_missing(lobby.pLLM_obj, lora_repository=OOBTree, bases=())
+    add_missing(
+        lobby.traits,
+        expert=lambda: lobby.genesis.derive(
+            comment="I am the prototype of experts: proxies of LoRA models in Ollama. I hold no weights.", **DEFAULTS
+        ),
+    )
+    add_missing(lobby.traits.expert, **DEFAULTS)
+    add_missing(lobby.traits.persona, voice="", voice_choice=NEWEST)
+
+
+def repository(root: Any) -> OOBTree:
+    """Proxies by the names of their models."""
+    return root["lobby"].pLLM_obj.lora_repository
+
+
+def describe(root: Any) -> list[dict[str, Any]]:
+    """Every expert as plain values, in the order of their names; `speaks` says whether it is a persona's voice now."""
+    speaking = {heard["model"] for heard in voices(root).values()}
+    return [{**_facts(proxy), "speaks": proxy.model in speaking} for proxy in _known(root)]
+
+
+def voices(root: Any) -> dict[str, dict[str, str]]:
+    """Of each persona: who decides about its voice, and the expert that speaks (empty: its plain model)."""
+    lobby = root["lobby"]
+    spoken = {name: lobby._slots[name] for name in lobby.personas}
+    return {name: {"choice": getattr(p, "voice_choice", PLAIN), "model": getattr(p, "voice", "")} for name, p in spoken.items()}
+
+
+def report(root: Any) -> dict[str, Any]:
+    """What the image knows of experts and voices."""
+    return {"experts": describe(root), "voices": voices(root)}
+
+
+def plain_models(root: Any) -> dict[str, str]:
+    """Of each persona the slot `model`: the role whose model is its plain one."""
+    lobby = root["lobby"]
+    return {name: lobby._slots[name].model for name in lobby.personas}
+
+
+def speaks_for(root: Any, model: str) -> str | None:
+    """The persona of an expert that can be used now, or will be in a moment."""
+    proxy = repository(root).get(model)
+    return str(proxy.persona) if proxy is not None and _usable(proxy) else None
+
+
+# --- system transactions
+
+
+def begin(root: Any, bases: Mapping[str, str]) -> list[dict[str, Any]]:
+    """At the start: note the base of each persona in this profile, and let only experts on it speak. The experts there are."""
+    held = root["lobby"].pLLM_obj
+    fresh = tuple(sorted(bases.items()))
+    if held.bases != fresh:
+        held.bases = fresh
+    for persona in root["lobby"].personas:
+        _elect(root, persona)
+    return describe(root)
+
+
+def intend(root: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    """Record that an expert is to be built.
+
+    :param facts: model, persona, expert, version, base, content, folder, and what differs from `DEFAULTS`.
+    :returns: the expert, as `describe` has it.
+    :raises ExpertRefused: if the name was built with another content.
+    """
+    proxy = _proxy(root, facts["model"])
+    if proxy.built is not None and proxy.content != facts["content"]:
+        raise ExpertRefused(
+            f"{facts['model']} is built already, with another content; a version never changes: give the new one a higher version"
+        )
+    _set(proxy, {**facts, "state": INTENDED, "reason": ""})
+    return _facts(proxy)
+
+
+def refuse(root: Any, facts: dict[str, Any], reason: str) -> None:
+    """Record that an expert was refused before it was ever built; one that was built stays as it is."""
+    proxy = _proxy(root, facts["model"])
+    if proxy.built is None:
+        _set(proxy, {**facts, "state": REFUSED, "reason": reason})
+
+
+def built(root: Any, model: str, digest: str, recipe: str, how: str, note: str) -> dict[str, Any]:
+    """Record that the model is there, and let it speak if it is its turn.
+
+    :param how: `adapter` or `fused`.
+    :param note: what is to be said beside it: why it was not fused, say.
+    """
+    proxy = repository(root)[model]
+    _set(proxy, {"state": BUILT, "digest": digest, "recipe": recipe, "how": how, "reason": note, "built": round(time.time(), 3)})
+    _elect(root, proxy.persona)
+    return _facts(proxy)
+
+
+def note(root: Any, model: str, facts: dict[str, Any]) -> None:
+    """Change what is told of an expert and does not go into its model: role, what it is about, lineage, folder, reason."""
+    proxy = repository(root)[model]
+    _set(proxy, facts)
+    _elect(root, proxy.persona)
+
+
+def fell(root: Any, model: str, state: str, reason: str) -> None:
+    """Record that an expert is refused or missing; its persona speaks with another voice then."""
+    proxy = repository(root)[model]
+    _set(proxy, {"state": state, "reason": reason})
+    _elect(root, proxy.persona)
+
+
+def forget(root: Any, model: str) -> None:
+    """Let go of the proxy of an expert that was never built, and whose folder is gone."""
+    held = repository(root)
+    if held[model].built is None:
+        del held[model]
+
+
+def choose(root: Any, persona: str, choice: str) -> None:
+    """Decide about a persona's voice.
+
+    :param choice: `newest`, `plain`, or the name of an expert's model.
+    :raises UnknownPersona: if there is none of that name.
+    :raises ExpertRefused: for an expert that cannot speak for this persona now.
+    """
+    lobby = root["lobby"]
+    if persona not in lobby.personas:
+        raise UnknownPersona(f"no persona {persona!r}; there are: {', '.join(lobby.personas)}")
+    if choice not in (NEWEST, PLAIN):
+        proxy = repository(root).get(choice)
+        if proxy is None or proxy not in list(_candidates(root, persona)):
+            able = ", ".join(e.model for e in _candidates(root, persona)) or "none"
+            raise ExpertRefused(f"{choice!r} cannot speak for {persona}; experts that can: {able}; or choose {NEWEST} or {PLAIN}")
+    _set(lobby._slots[persona], {"voice_choice": choice})
+    _elect(root, persona)
+
+
+# --- inside
+
+
+def _proxy(root: Any, model: str) -> UvmObject:
+    held = repository(root)
+    if model not in held:
+        number = 1 + max((e.number for e in held.values()), default=0)
+        held[model] = UvmObject(**{"parent*": root["lobby"].traits.expert, "number": number, "staged": round(time.time(), 3)})
+    return held[model]  # type: ignore[no-any-return]
+
+
+def _known(root: Any) -> Iterator[UvmObject]:
+    return iter(repository(root).values())
+
+
+def _facts(proxy: UvmObject) -> dict[str, Any]:
+    return {**{name: getattr(proxy, name) for name in FACTS}, "oid": oid_of(proxy)}
+
+
+def _usable(proxy: UvmObject) -> bool:
+    """Whether its model is there, or is being made anew after it was there once: missions wait for that."""
+    return bool(proxy.state == BUILT or (proxy.state == INTENDED and proxy.built is not None))
+
+
+def _candidates(root: Any, persona: str) -> Iterator[UvmObject]:
+    base = dict(root["lobby"].pLLM_obj.bases).get(persona)
+    return (e for e in _known(root) if e.persona == persona and e.role == "voice" and _usable(e) and e.base == base)
+
+
+def _elect(root: Any, persona: str) -> None:
+    if persona not in root["lobby"].personas:
+        return
+    holder = root["lobby"]._slots[persona]
+    able = {e.model: e for e in _candidates(root, persona)}
+    choice, voice = getattr(holder, "voice_choice", PLAIN), ""
+    if choice == NEWEST and able:
+        voice = max(able.values(), key=lambda e: (e.version, e.number)).model
+    elif choice in able:
+        voice = choice
+    _set(holder, {"voice": voice})
+
+
+def _set(obj: UvmObject, slots: Mapping[str, Any]) -> None:
+    """Write what differs: a slot written with its own value would be a revision that says nothing."""
+    for name, value in slots.items():
+        if getattr(obj, name, None) != value:
+            obj._slots[name] = value
