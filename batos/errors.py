@@ -21,6 +21,7 @@
     │   ├── Conflicted             its commit met more conflicts than the limit allows
     │   ├── BudgetSpent            more inferences, or cycles inside cycles, than the limits allow
     │   └── QualityRefused         nothing fit to be an answer came out
+    ├── MethodRefused              a generated method did not pass; see `cause`, and the failure ledger for its source
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
     ├── ProvisioningFailed         a model could be neither found, pulled nor created
     ├── OllamaUnavailable          no Ollama answers and none could be started
@@ -42,7 +43,7 @@ swallows them (as trio's Cancelled):
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 
@@ -177,6 +178,22 @@ class InferenceFailed(BatosError):
         self.may_retry = retryable
 
 
+class MethodRefused(BatosError):
+    """A generated method was refused, by an audit or at its trial.
+
+    The failure ledger keeps `selector`, `source` and `reasons`: whoever writes the next method for the selector reads them.
+    `cause` names what refused it, in one word; failures are found by it. The source does not go over the wire with the error.
+    """
+
+    code = "method_refused"
+    exit_code = 1
+
+    def __init__(self, message: str, *, selector: str, source: str, reasons: Iterable[str] = (), cause: str, **context: Any) -> None:
+        super().__init__(message, cause=cause, selector=selector, reasons=list(reasons), **context)
+        self.selector, self.source, self.cause = selector, source, cause
+        self.reasons: tuple[str, ...] = tuple(self.context["reasons"])
+
+
 class ProvisioningFailed(BatosError):
     code = "provisioning_failed"
     exit_code = 1
@@ -258,4 +275,7 @@ def from_wire(wire: Mapping[str, Any]) -> BatosError:
     if isinstance(error, InferenceFailed):
         error.cause = str(error.context.get("cause", ""))
         error.may_retry = cls.retryable
+    if isinstance(error, MethodRefused):
+        error.cause, error.selector = (str(error.context.get(name, "")) for name in ("cause", "selector"))
+        error.source, error.reasons = "", tuple(map(str, error.context.get("reasons") or ()))
     return error

@@ -220,8 +220,8 @@ class Kernel:
             await self.scheduler.submit(id, brief, {"origin": "system"})
 
         async def measure() -> dict[str, Any]:
-            for damage in await asyncio.to_thread(self.walk.step, self.settings.audit_records):
-                log.error("image_damaged", record=damage.oid, what=damage.what)
+            for damage in await asyncio.to_thread(self.walk.step, self.settings.audit_records, self.settings.audit_bytes):
+                log.error("image_damaged", record=damage.record, what=damage.what)
             image, missions, costs = self.image.facts(), self.scheduler.facts(), self.costs.facts()
             return {
                 "uptime_s": self.uptime_s,
@@ -277,7 +277,7 @@ class Kernel:
             "missions": self.scheduler.facts(),
             "costs": self.costs.facts(),
             "upkeep": self.upkeep.facts(),
-            "integrity": {"checked": self.walk.checked, "rounds": self.walk.rounds, "damaged": self.walk.damaged},
+            "integrity": self.walk.facts(),
             "ollama": self._ollama(),
             "models": self._models(),
         }
