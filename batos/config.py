@@ -107,6 +107,7 @@ class Settings(BaseModel):
     committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")
 
     history_days: float = Field(30, ge=0, le=36_500, description="days of history that a pack keeps")
+    failure_source_bytes: int = Field(8192, ge=0, le=MIB, description="bytes of a refused method's source that the failure ledger keeps")
     journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")
     upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
@@ -156,6 +157,7 @@ class Settings(BaseModel):
     heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
+    audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
 
     # --- the operator
     metrics: str = Field("", max_length=64, description="host:port on loopback where Prometheus may read metrics; empty: nowhere")

@@ -91,7 +91,7 @@ class Desk:
             case schemas.History():
                 client.send(await self._history(request.target, request.limit))
             case schemas.Missions():
-                client.send({"type": "missions", "missions": self._missions(request.state, request.limit)})
+                client.send({"type": "missions", "missions": await self._missions(request.state, request.limit)})
             case schemas.Failures():
                 client.send({"type": "failures", "failures": await self._failures(request)})
             case schemas.Replay():
@@ -206,9 +206,10 @@ class Desk:
         state = self._state(id, known["state"])
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
-    def _missions(self, state: str | None, limit: int) -> list[Reply]:
+    async def _missions(self, state: str | None, limit: int) -> list[Reply]:
         def listed(root: Any) -> list[Reply]:
-            rows = ({"id": m.id, "state": self._state(m.id, m.state), "mission": m} for m in ledger.newest_first(root))
+            missions = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            rows = ({"id": m.id, "state": self._state(m.id, m.state), "mission": m} for m in missions)
             chosen = (row for row in rows if state is None or row["state"] == state)
             return [
                 {
@@ -219,7 +220,8 @@ class Desk:
                 for row in itertools.islice(chosen, limit)
             ]
 
-        return self._image.read(listed)  # type: ignore[no-any-return]
+        # in a thread where a filter may look through them all
+        return self._image.read(listed) if state is None else await asyncio.to_thread(self._image.read, listed)
 
     async def _failures(self, asked: schemas.Failures) -> list[Reply]:
         def found(root: Any) -> list[Reply]:

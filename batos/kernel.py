@@ -15,7 +15,7 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -311,8 +311,8 @@ class Kernel:
             await self.scheduler.submit(id, brief, {"origin": "system"})
 
         async def measure() -> dict[str, Any]:
-            for damage in await asyncio.to_thread(self.walk.step, self.settings.audit_records):
-                log.error("image_damaged", record=damage.oid, what=damage.what)
+            for damage in await asyncio.to_thread(self.walk.step, self.settings.audit_records, self.settings.audit_bytes):
+                log.error("image_damaged", record=damage.record, what=damage.what)
             image, missions, costs = self.image.facts(), self.scheduler.facts(), self.costs.facts()
             return {
                 "uptime_s": self.uptime_s,
@@ -368,7 +368,7 @@ class Kernel:
             "missions": self.scheduler.facts(),
             "costs": self.costs.facts(),
             "upkeep": self.upkeep.facts(),
-            "integrity": {"checked": self.walk.checked, "rounds": self.walk.rounds, "damaged": self.walk.damaged},
+            "integrity": self.walk.facts(),
             "ollama": self._ollama(),
             "residency": self._residency.facts() if self._residency is not None else {},
             "models": self._models(),

@@ -8,6 +8,8 @@ from typing import Any, TextIO, cast
 
 import structlog
 
+from batos.errors import BatosError
+
 
 class _Tolerant:
     """A stream on which a line that cannot be written is lost. Else a full disk or a closed pipe behind standard error
@@ -27,6 +29,11 @@ class _Tolerant:
             self._stream.flush()
         except (OSError, ValueError):
             return
+
+
+def _untold(record: logging.LogRecord) -> bool:
+    """Whether a line of ZODB's says what nobody else says: damage is told by whoever met it, without a traceback."""
+    return not (record.exc_info and isinstance(record.exc_info[1], BatosError))
 
 
 def configure(level: str, style: str) -> None:
@@ -50,5 +57,6 @@ def configure(level: str, style: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _Tolerant(sys.stderr))),
         cache_logger_on_first_use=True,
     )
+    logging.getLogger("ZODB.Connection").addFilter(_untold)
     # The libraries' own warnings (ZODB, asyncio) in the same place.
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")

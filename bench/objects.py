@@ -14,9 +14,9 @@ import timeit
 from typing import Any
 
 import transaction
-import ZODB
 from persistent import Persistent
 
+from batos.image.storage import open_database
 from batos.objects import UvmObject
 
 READ, WRITE = ";".join(["o.name"] * 10), ";".join(["o.name = 1"] * 10)
@@ -86,7 +86,7 @@ def size(root: Any, db: Any) -> float:
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
-        db = ZODB.DB(str(pathlib.Path(folder) / "bench.fs"))
+        db = open_database(f"file://{pathlib.Path(folder) / 'bench.fs'}", cache_size=400, pool_size=7)
         connection = db.open()
         figures = {**speed(connection.root()), "bytes_per_object": round(size(connection.root(), db))}
         connection.close()

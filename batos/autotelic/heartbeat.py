@@ -63,9 +63,9 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         now = self._now()
-        brief = BRIEF.format(time=now.strftime("%Y-%m-%d %H:%M:%S"), **await self._measure())
         try:
+            brief = BRIEF.format(time=now.strftime("%Y-%m-%d %H:%M:%S"), **await self._measure())
             await self._submit(f"self_audit-{now.strftime('%Y%m%dT%H%M%S.%f')}", brief)
             self.beats += 1
-        except BatosError as e:  # a full queue, say: the next beat will do
+        except BatosError as e:  # a full queue, damage in what is measured: the next beat will do
             log.warning("beat_skipped", code=e.code, error=e.message)

@@ -81,5 +81,5 @@ def restore(
 
 def _proved(found: dict[str, Any]) -> list[tuple[str, str]]:
     proved = f"{size(found['total_bytes'])}, {found['objects']} objects, {found['methods']} methods, up to transaction {found['tid']}"
-    damaged = [("damaged methods", ", ".join(found["damaged"]))] if found["damaged"] else []
+    damaged = [("damaged", ", ".join(found["damaged"]))] if found["damaged"] else []
     return [("proved", proved), *damaged]

@@ -22,7 +22,9 @@ from ZODB.POSException import POSError
 from ZODB.scripts import repozo
 
 from batos.errors import ImageDamaged, ImageError
+from batos.image.checked import base_of
 from batos.image.history import oid_of
+from batos.image.integrity import Walk
 from batos.image.storage import check_format, open_database, sync_to_disk
 from batos.objects import Method
 
@@ -53,7 +55,8 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
     :param full: not only what was appended since the last one. After a pack it is full in any case.
     :param before: id of a transaction that was committed before the call and must be in it.
     :returns: `folder`, `kind` (full, incremental, unchanged), `file`, `bytes` (added), and what the proof found: `total_bytes`,
-        `objects`, `methods`, `damaged` (methods that are not what was audited, also in the image itself), `tid`.
+        `objects`, `methods`, `damaged` (methods that are not what was audited, transactions that are not what was written;
+        the image itself has the same damage), `tid`.
     :raises ImageError: if it cannot be written, or its proof fails; a bad one is removed again.
     """
     try:
@@ -145,7 +148,7 @@ def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes) -> dict[str,
 
 
 def _examine(file: pathlib.Path) -> dict[str, Any]:
-    """Open an image as the daemon would, read it through, and check every method's digest."""
+    """Open an image as the daemon would, read it through, and check every checksum, and every method's digest."""
     db = open_database(f"file://{file}", cache_size=400, pool_size=7, read_only=True)
     try:
         with db.transaction() as connection:
@@ -155,11 +158,13 @@ def _examine(file: pathlib.Path) -> dict[str, Any]:
                 raise ImageDamaged(f"{file} is no image of BAT OS: it has no lobby")
             methods = [connection.get(oid) for oid in _methods(db)]
             damaged = [named for method in methods if (named := _damage(method))]
+            walk = Walk(db)
+            walk.step(0, db.getSize())
         return {
             "total_bytes": db.getSize(),
             "objects": len(db.storage),
             "methods": len(methods),
-            "damaged": damaged,
+            "damaged": damaged + [f"{place}: {what}" for place, what in walk.damaged.items()],
             "tid": db.lastTransaction().hex(),
         }
     finally:
@@ -170,13 +175,13 @@ def _damage(method: Method) -> str | None:
     """The name of a method that is not what was audited; None for one that is."""
     try:
         return None if method.intact() else f"{method.selector} ({oid_of(method)})"
-    except (POSError, AttributeError, TypeError, ValueError):  # not even its record can be read
+    except (ImageDamaged, POSError, AttributeError, TypeError, ValueError):  # not even its record can be read
         return f"({oid_of(method)})"
 
 
 def _methods(db: ZODB.DB) -> list[bytes]:
     found: list[bytes] = []
-    storage: FileStorage = db.storage
+    storage: FileStorage = base_of(db.storage)  # past the checksums: they are looked at once, in the order of the file
     following: bytes | None = None
     while len(storage):
         oid, _, data, following = storage.record_iternext(following)

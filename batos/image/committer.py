@@ -21,6 +21,7 @@ from transaction.interfaces import TransientError
 
 from batos.errors import ImageError, ImageFailed
 from batos.image import groupsync, unwritten
+from batos.image.checked import base_of
 from batos.image.storage import is_broken
 
 log = structlog.get_logger("batos.image")
@@ -64,7 +65,8 @@ class Committer:
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
         self._closing = False
         self._failure: ImageFailed | None = None
-        self._syncer = groupsync.Syncer(db.storage)
+        self._storage = base_of(db.storage)
+        self._syncer = groupsync.Syncer(self._storage)
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
         self._tm = TransactionManager(explicit=True)
         self._connection = db.open(transaction_manager=self._tm)
@@ -210,14 +212,14 @@ class Committer:
             commit.failed = e
         except BaseException as e:
             commit.failed = e
-            unwritten.drop(self._db.storage, e)
+            unwritten.drop(self._storage, e)
 
     def _clean_up(self, failure: BaseException) -> None:
         try:
             self._tm.abort()
         except OSError as e:  # of a full disk, once more; the transaction is over all the same
             log.warning("abort_failed", error=repr(e))
-        unwritten.drop(self._db.storage, failure)
+        unwritten.drop(self._storage, failure)
 
     def _die(self, done: list[_System | _Commit]) -> None:
         cause = next((job.failed for job in done if job.failed is not None), None)

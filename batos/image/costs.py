@@ -12,9 +12,14 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+import structlog
+
+from batos.errors import ImageDamaged
 from batos.image.journal import Inference, Spent, merged, spent_by, spent_on
 from batos.image.ledger import FINAL, MILESTONE, Costs, ledger_of, numbered
 from batos.image.living import LivingImage
+
+log = structlog.get_logger("batos.image")
 
 
 class Meter:
@@ -37,7 +42,12 @@ class Meter:
             with stack:
                 return total(root)
 
-        for row in await asyncio.to_thread(read):
+        try:
+            rows = await asyncio.to_thread(read)
+        except ImageDamaged as e:
+            log.error("costs_incomplete", error=e.message, hint="what was paid for before this start is not counted in")
+            return
+        for row in rows:
             self._add(row)
 
     async def ready(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from batos.image import ledger
 from batos.image.ledger import DEFAULTS, Ledger
-from batos.image.storage import FORMAT
+from batos.image.storage import CHECKED_AFTER, FORMAT
 from batos.objects import Primitive, UvmObject
 
 VERSION = 1
@@ -22,9 +22,12 @@ def awaken(root: Any, steps: Sequence[Step]) -> bool:
     """Make sure that the image holds what this version of BAT OS begins with; whether anything was added."""
     new = "lobby" not in root
     if new:
-        root["format"] = FORMAT
         root["genesis"] = VERSION
         root["lobby"] = _lobby()
+    if root.get("format", 0) < FORMAT:  # an earlier version must not write to it any more: it knows of no checksums
+        root["format"] = FORMAT
+    if CHECKED_AFTER not in root:
+        root[CHECKED_AFTER] = root._p_jar.db().lastTransaction()
     lobby = root["lobby"]
     add_missing(lobby.traits.mission, **DEFAULTS)  # an image of an earlier version lacks the newer ones
     if "ledger" not in root:

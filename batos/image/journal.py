@@ -11,12 +11,16 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import structlog
 from persistent import Persistent
 
+from batos.errors import ImageDamaged
 from batos.image import partials
+
+log = structlog.get_logger("batos.image")
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=list)
 
@@ -70,8 +74,7 @@ class JournalEntry(Persistent):
         self._v_intact = check == _check(tuple(fields))
 
     def intact(self) -> bool:
-        """Whether it still is what was recorded: storages have no checksums. One that is not counts as not paid for."""
-        self._p_activate()
+        """Whether it still is what was recorded."""
         return bool(self._v_intact)
 
 
@@ -135,12 +138,22 @@ def add(root: Any, mission: str, inference: Inference) -> None:
 def load(root: Any, mission: str) -> list[Inference]:
     """All recorded inferences of a mission that are intact, in the order in which they ended."""
     found = root["ledger"].missions.get(mission)
-    return [] if found is None else [entry.inference for entry in found.journal.entries if entry.intact()]
+    return [] if found is None else [entry.inference for entry in _readable(found.journal)]
+
+
+def _readable(journal: Journal) -> Iterator[JournalEntry]:
+    """The entries that are intact; any other counts as not paid for."""
+    for entry in journal.entries:
+        try:
+            if entry.intact():  # a ghost is loaded to be asked
+                yield entry
+        except ImageDamaged as e:
+            log.error("inference_damaged", error=e.message)
 
 
 def spent_on(journal: Journal) -> list[Spent]:
     """What a mission cost, by model; also after its texts are gone."""
-    return merged([*(Spent(*row) for row in journal.spent), *(spent_by(entry.inference) for entry in journal.entries)])
+    return merged([*(Spent(*row) for row in journal.spent), *(spent_by(entry.inference) for entry in _readable(journal))])
 
 
 def spent_by(inference: Inference) -> Spent:

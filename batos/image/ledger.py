@@ -14,13 +14,17 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import structlog
 from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
-from batos.errors import AttemptsExhausted, InvalidInput, MissionIdTaken, UnknownMission
+from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionIdTaken, UnknownMission
+from batos.image import failed
 from batos.image.journal import Journal
 from batos.objects import UvmObject
+
+log = structlog.get_logger("batos.image")
 
 ACCEPTED, COMPLETE, FAILED = "ACCEPTED", "COMPLETE", "FAILED"
 FINAL = (COMPLETE, FAILED)
@@ -61,6 +65,7 @@ class Ledger(Persistent):
         self.missions = MissionTree()
         self.pending = OOTreeSet()
         self.failures = OOBTree()
+        self.failures_by_selector = OOBTree()
         self.newest: Newest = Newest()
         self.milestones = LOBTree()
         self.costs = Costs()
@@ -104,6 +109,10 @@ def mission_of(root: Any, id: str) -> UvmObject:
 def add_missing_indexes(root: Any) -> None:
     """Give the ledger of an earlier version what it lacks."""
     ledger = ledger_of(root)
+    if getattr(ledger, "failures_by_selector", None) is None:
+        ledger.failures_by_selector = OOBTree()
+        for key, record in ledger.failures.items():
+            failed.index(ledger.failures_by_selector, key, record)
     if getattr(ledger, "milestones", None) is None:
         ledger.milestones = LOBTree({m.number: m for m in newest_first(root) if m.number % MILESTONE == 0})
         ledger.costs = Costs()
@@ -129,7 +138,7 @@ def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool)
     before = ledger.newest.mission
     mission = UvmObject(
         **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "journal": Journal(), "before": before},
-        number=1 if before is None else before.number + 1,
+        number=_next_number(ledger),
         **{name: value for name, value in options.items() if DEFAULTS[name] != value},
     )
     if begin:
@@ -140,6 +149,14 @@ def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool)
     if mission.number % MILESTONE == 0:
         ledger.milestones[mission.number] = mission
     return True, describe(mission)
+
+
+def _next_number(ledger: Ledger) -> int:
+    newest = ledger.newest.mission
+    try:
+        return 1 if newest is None else int(newest.number) + 1
+    except ImageDamaged:  # numbers are left out, rather than that no mission is accepted any more
+        return int(ledger.milestones.maxKey() if ledger.milestones else 0) + MILESTONE
 
 
 def begin_attempt(root: Any, id: str, limit: int) -> int:
@@ -164,7 +181,9 @@ def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], fin
     if mission.state in FINAL:
         return describe(mission)
     record = UvmObject(mission=mission, error=_dumps(error), context=_dumps(context), at=time.time(), attempt=mission.attempts, final=final)
-    ledger.failures[f"{_after_the_last(ledger, mission, record.at):017.6f} {id}"] = record
+    key = f"{_after_the_last(ledger, mission, record.at):017.6f} {id}"
+    ledger.failures[key] = record
+    failed.index(ledger.failures_by_selector, key, record)
     if final:
         mission.state, mission.error, mission.finished = FAILED, _dumps(error), record.at
         settle(root, id)
@@ -253,11 +272,16 @@ def settle(root: Any, id: str) -> None:
 def recover(root: Any) -> list[dict[str, Any]]:
     """The missions to resume, oldest first; the pending list is cleaned of those that are final."""
     ledger = ledger_of(root)
-    missions = [ledger.missions[id] for id in ledger.pending]
-    for mission in missions:
-        if mission.state in FINAL:
-            ledger.pending.remove(mission.id)
-    return [describe(m) for m in sorted(missions, key=lambda m: m.number) if m.state not in FINAL]
+    records = []
+    for id in list(ledger.pending):
+        try:
+            records.append(describe(ledger.missions[id]))
+        except ImageDamaged as e:
+            log.error("mission_damaged", mission=id, error=e.message, hint="it waits; the others go on")
+    for record in records:
+        if record["state"] in FINAL:
+            ledger.pending.remove(record["id"])
+    return sorted((record for record in records if record["state"] not in FINAL), key=lambda record: record["number"])
 
 
 # --- inside a cycle's own transaction
@@ -293,6 +317,13 @@ def newest_first(root: Any) -> Iterator[UvmObject]:
         mission = mission.before
 
 
+def unfinished(root: Any) -> list[UvmObject]:
+    """The missions that are not final, the last accepted first."""
+    ledger = ledger_of(root)
+    missions = [mission for id in ledger.pending if (mission := ledger.missions[id]).state not in FINAL]
+    return sorted(missions, key=lambda mission: -mission.number)
+
+
 def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
     """The missions that were accepted after the one of number `after`, oldest first, up to `count` of them."""
     ledger = ledger_of(root)
@@ -322,47 +353,30 @@ def failures(
     """Failed attempts, newest first.
 
     :param id: only those at this mission.
-    :param code: only those with this code, or this cause of an inference that failed.
-    :param selector: only those of messages with this selector.
+    :param code: only those with this code, or this cause: of an inference that failed, a method that was refused.
+    :param selector: only those of messages with this selector, or of refused methods for it: their `context` has `method`,
+        with `selector`, `source` and `reasons`.
     :param limit: at most so many.
     :raises UnknownMission: if there is no mission of that id.
     """
-    first = "" if id is None else f"{mission_of(root, id).accepted:017.6f}"
+    ledger, since = ledger_of(root), "" if id is None else f"{mission_of(root, id).accepted:017.6f}"
+    if selector is None:
+        rows = failed.newest_first(ledger.failures, since, None)
+    else:
+        rows = failed.newest_first(ledger.failures_by_selector, f"{selector} {since}", f"{selector} \U0010ffff")
     found: list[dict[str, Any]] = []
-    for key, record in _newest_failures(ledger_of(root).failures, first):
+    for key, record in rows:
         if limit is not None and len(found) >= limit:
             break
         if id is not None and not key.endswith(" " + id):
             continue
-        row = {
-            "at": record.at,
-            "mission": record.mission.id,
-            "attempt": record.attempt,
-            "final": record.final,
-            "error": json.loads(record.error),
-            "context": json.loads(record.context),
-        }
+        row = failed.row(record)
         error = row["error"]
         if id is not None and row["mission"] != id:
             continue
-        if code is not None and code not in (error["code"], error.get("context", {}).get("cause")):
-            continue
-        if selector is None or row["context"].get("selector") == selector:
+        if code is None or code in (error["code"], error.get("context", {}).get("cause")):
             found.append(row)
     return found
-
-
-def _newest_failures(tree: OOBTree, first: str) -> Iterator[tuple[str, UvmObject]]:
-    bound: str | None = None
-    while True:
-        try:
-            key = tree.maxKey(bound) if bound is not None else tree.maxKey()
-        except ValueError:  # none before it
-            return
-        if key < first:
-            return
-        yield key, tree[key]
-        bound = key[:-1] + chr(ord(key[-1]) - 1) + "\U0010ffff"  # the greatest text before the key: trees do not go backwards
 
 
 def failures_of(root: Any, id: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import structlog
 from batos.errors import BatosSignal
 from batos.image import genesis, ledger
 from batos.image.committer import Committer, SystemFunction, outlast
-from batos.image.storage import check_format, file_path, not_writable, open_database, sync_to_disk
+from batos.image.storage import check_format, file_path, not_writable, open_database, require_checksums, sync_to_disk
 from batos.image.unit import Idle, Unit, Views, snapshot, unit_of_work
 
 log = structlog.get_logger("batos.image")
@@ -58,6 +58,7 @@ class LivingImage:
         image = cls(uri, db, committer)
         try:
             new = await image.system(genesis.awaken, tuple(steps), mission="genesis")
+            image.read(require_checksums)
             path = file_path(uri)
             if new and path:
                 await asyncio.to_thread(sync_to_disk, path)

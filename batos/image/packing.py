@@ -16,11 +16,16 @@ from typing import Any
 
 import ZODB
 from persistent.timestamp import TimeStamp
-from ZODB.FileStorage.fspack import FileStoragePacker
+from ZODB.FileStorage.format import TxnHeader
+from ZODB.FileStorage.fspack import FileStoragePacker, PackCopier
 
+from batos.errors import ImageDamaged
+from batos.image import seals, sums
+from batos.image.checked import REMEDY, base_of
+from batos.image.indexes import SummedIndex
 from batos.image.storage import sync_to_disk
+from batos.image.turns import Turns
 
-_TURN_S = 0.0005  # of Python code between two turns of the loop
 _MARGIN_S = 1e-5  # so that rounding a time never gets past the transaction it was taken from
 
 
@@ -28,15 +33,62 @@ class Stopped(OSError):
     """The daemon stops: the pack ends without a trace. An OSError, for which FileStorage cleans up and lets go of its lock."""
 
 
+class _Roomy(TxnHeader):
+    """The header of a transaction whose records are picked: it is sealed, also if an earlier version left it without a seal."""
+
+    __slots__ = ()
+
+    def asString(self) -> bytes:
+        self.ext = sums.with_seal(self.ext, 0)  # type: ignore[misc, has-type]  # ZODB has no types
+        self.elen = len(self.ext)  # type: ignore[misc]
+        return super().asString()  # type: ignore[no-any-return]
+
+
+class _Copier(PackCopier):
+    """Finds what an undone change points back to, though it was given a checksum when it was packed."""
+
+    packed_to: bytes
+
+    def _resolve_backpointer(self, transaction: bytes | None, oid: bytes, data: bytes | None) -> int:
+        if data and transaction is not None and transaction <= self.packed_to and not sums.carries_sum(data):
+            data = sums.summed(data)
+        return super()._resolve_backpointer(transaction, oid, data)  # type: ignore[no-any-return]
+
+
 class _Packer(FileStoragePacker):
-    """Syncs the copy before it becomes the image, and can be stopped."""
+    """Syncs the copy before it becomes the image, and can be stopped. A transaction of which it picks records is held against
+    its seal, and sealed anew; those after the time of the pack are copied with their seals."""
 
     turns: _Turns
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.index = SummedIndex()
+
     def copyToPacktime(self) -> tuple[int, int]:
+        self._copier = _Copier(self._tfile, self.index, self.tindex)
+        self._copier.packed_to = self._stop
         found: tuple[int, int] = super().copyToPacktime()
         self._sync()  # most of it, while commits still go on
         return found
+
+    def copyDataRecords(self, position: int, header: TxnHeader) -> tuple[int, int]:
+        try:
+            seals.check(self._file, position)
+        except sums.Mismatch as e:
+            raise ImageDamaged(
+                f"the image {self._name} was not packed: its transaction at byte {position} is damaged, {e}; {REMEDY}"
+            ) from None
+        header.__class__ = _Roomy
+        copied, following = super().copyDataRecords(position, header)
+        if copied:
+            seals.renew(self._tfile, copied, self._tfile.tell() - copied)
+        return copied, following
+
+    def writePackedDataRecord(self, header: Any, data: bytes | None, transaction: int) -> None:
+        if data and not sums.carries_sum(data):
+            data = sums.summed(data)
+        super().writePackedDataRecord(header, data, transaction)
 
     def copyOne(self, position: int) -> int:
         self.turns.take()
@@ -65,21 +117,15 @@ class _Packer(FileStoragePacker):
             os.close(fd)
 
 
-class _Turns:
-    """What a pack does between two objects: ends if it is to stop, and now and then gives the loop its turn.
-
-    Otherwise each read of the loop waits out the interpreter's switch interval (5 ms), some ten times a mission.
-    """
+class _Turns(Turns):
+    """What a pack does between two objects: ends if it is to stop, and now and then gives the loop its turn."""
 
     def __init__(self, stop: threading.Event) -> None:
+        super().__init__()
         self._stop = stop
-        self._next = time.perf_counter()
 
     def take(self) -> None:
-        now = time.perf_counter()
-        if now >= self._next:
-            time.sleep(0)
-            self._next = time.perf_counter() + _TURN_S
+        super().take()
         if self._stop.is_set():
             raise Stopped("the daemon stops; the image is as it was")
 
@@ -101,6 +147,7 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
 
     :raises Stopped: if `stop` was set before the image was replaced.
     :raises OSError: for a full disk, say; the image is as it was.
+    :raises ImageDamaged: if something is damaged that would be kept, or that would be lost for it; the image is as it was.
     """
 
     turns = _Turns(stop)
@@ -115,15 +162,19 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
         try:
             position = packer.pack()
             return None if position is None else (position, packer.index)
+        except ImageDamaged:
+            path.with_name(path.name + ".pack").unlink(missing_ok=True)
+            raise
         finally:
             packer.close()
 
-    storage = db.storage
+    storage = base_of(db.storage)
 
     def replaced(*indexes: Any) -> None:
         """Called under the storage's locks, when the renames are done: before anything is committed to the new file."""
         del storage._initIndex
         storage._initIndex(*indexes)
+        vars(storage).pop("_save_index", None)  # one that was wrong (`CheckedStorage.drop_index`) is built anew now
         try:
             sync_to_disk(path)
         except OSError:

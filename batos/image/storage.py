@@ -22,12 +22,14 @@ from ZODB.FileStorage.format import CorruptedError
 
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
 from batos.image import unwritten
+from batos.image.checked import REMEDY, CheckedStorage
 from batos.image.tail import check_tail
 
 log = structlog.get_logger("batos.image")
 
 POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is committed, for ever
-FORMAT = 1  # of the image's root; a higher number in a file means a newer BAT OS wrote it
+FORMAT = 2  # of the image's root; a higher number in a file means a newer BAT OS wrote it
+CHECKED_AFTER = "checked_after"  # key in the root: every record written after this transaction has a checksum
 _DAMAGE = (
     CorruptedError,
     POSException.POSError,
@@ -42,8 +44,8 @@ _DAMAGE = (
     AttributeError,
     TypeError,
     struct.error,
-)  # what reading a damaged file comes to: FileStorage has no checksums, so the noise is first noticed by whoever reads it
-_RECOVER = "restore a backup, or salvage what is whole with `python -m ZODB.fsrecover DAMAGED NEW`; the file was left as it is"
+)  # what reading a damaged file comes to, before anything with a checksum is read
+_RECOVER = f"{REMEDY}, or salvage what is whole with `python -m ZODB.fsrecover DAMAGED NEW`; the file was left as it is"
 
 
 def file_path(uri: str) -> pathlib.Path | None:
@@ -73,7 +75,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
             _settle_interrupted_pack(path)
             if path.exists():
                 check_tail(path)
-        return _open(factory, options)
+        return _open(factory, options, str(path or uri))
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
@@ -115,6 +117,18 @@ def check_format(root: Any, uri: str) -> None:
         raise ImageTooNew(
             f"the image {uri} has format {found}, this BAT OS knows formats up to {FORMAT}; upgrade BAT OS, the image is untouched"
         )
+    require_checksums(root)
+
+
+def require_checksums(root: Any) -> None:
+    """From now on a record without a checksum counts as damaged, unless it was written before there were any.
+
+    Only of files: on a server, others may write.
+    """
+    connection = getattr(root, "_p_jar", None)
+    storage = connection and connection.db().storage
+    if isinstance(storage, CheckedStorage) and storage.sealing:
+        storage.required_after = root.get(CHECKED_AFTER)
 
 
 def probe(uri: str) -> dict[str, Any]:
@@ -194,16 +208,16 @@ def _resolve(uri: str) -> tuple[Any, dict[str, Any]]:
         raise ConfigError(f"image {uri!r}: {e}") from None
 
 
-def _open(factory: Any, options: dict[str, Any], again: bool = True) -> ZODB.DB:
+def _open(factory: Any, options: dict[str, Any], name: str, again: bool = True) -> ZODB.DB:
     storage = factory()
     try:
-        return ZODB.DB(storage, **options)
+        return ZODB.DB(CheckedStorage(storage, name), **options)
     except BaseException as e:
         unwritten.drop(storage, e)
         storage.close()
         if again and isinstance(e, POSException.ReadConflictError):
             # A zero-filled tail after a power cut: FileStorage cut it off but kept transaction id 0; a second open is right.
-            return _open(factory, options, again=False)
+            return _open(factory, options, name, again=False)
         raise
 
 

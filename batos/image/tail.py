@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import pathlib
-import pickle
-import struct
 from typing import BinaryIO
 
 from ZODB.FileStorage.format import CorruptedError
 
+from batos.image import indexes
+from batos.image.seals import HEADER, LENGTH
+
 _MAGIC = 4  # bytes before the first transaction
-_HEADER = struct.Struct(">8sQcHHH")  # id, length, status, lengths of user, description, extension
 _FIRST = 1024  # bytes; more than the first transaction of an image, which a crash may tear as any other
-_LENGTH = struct.Struct(">Q")  # follows each transaction and repeats its length
 
 
 def check_tail(path: pathlib.Path) -> None:
@@ -26,7 +25,7 @@ def check_tail(path: pathlib.Path) -> None:
     :raises CorruptedError: if whole transactions follow the place at which FileStorage would cut.
     """
     size = path.stat().st_size
-    if size < _MAGIC + _HEADER.size:
+    if size < _MAGIC + HEADER.size:
         return
     with path.open("rb") as file:
         position = _walk(file, _indexed(file, path, size), size)
@@ -34,11 +33,11 @@ def check_tail(path: pathlib.Path) -> None:
             return
         if position == _MAGIC and size > _FIRST:
             raise CorruptedError("not one transaction of it can be read")
-        (length,) = _LENGTH.unpack(_read(file, size - _LENGTH.size, _LENGTH.size))
-        start = size - _LENGTH.size - length
-        if start < position or length < _HEADER.size:
+        (length,) = LENGTH.unpack(_read(file, size - LENGTH.size, LENGTH.size))
+        start = size - LENGTH.size - length
+        if start < position or length < HEADER.size:
             return  # no whole transaction at the end: torn
-        _, declared, status, *_ = _HEADER.unpack(_read(file, start, _HEADER.size))
+        _, declared, status, *_ = HEADER.unpack(_read(file, start, HEADER.size))
         unfinished = start == position and declared == length and status == b"c"  # written, never committed
         if not unfinished and (start == position or declared == length):
             raise CorruptedError(
@@ -48,27 +47,23 @@ def check_tail(path: pathlib.Path) -> None:
 
 def _walk(file: BinaryIO, position: int, size: int) -> int:
     """The end of the last whole transaction that is reached from `position`."""
-    while position + _HEADER.size <= size:
-        _, length, status, *texts = _HEADER.unpack(_read(file, position, _HEADER.size))
+    while position + HEADER.size <= size:
+        _, length, status, *texts = HEADER.unpack(_read(file, position, HEADER.size))
         end = position + length
-        if end + _LENGTH.size > size or status == b"c" or length < _HEADER.size + sum(texts):
+        if end + LENGTH.size > size or status == b"c" or length < HEADER.size + sum(texts):
             break
-        if _LENGTH.unpack(_read(file, end, _LENGTH.size)) != (length,):
+        if LENGTH.unpack(_read(file, end, LENGTH.size)) != (length,):
             break
-        position = end + _LENGTH.size
+        position = end + LENGTH.size
     return position
 
 
 def _indexed(file: BinaryIO, path: pathlib.Path, size: int) -> int:
     """Up to where the index knows the file, if that is the end of a transaction; else the beginning."""
-    try:
-        with path.with_name(path.name + ".index").open("rb") as index:
-            known = pickle.load(index)  # noqa: S301  what FileStorage itself loads next; its first item is the position
-    except (OSError, pickle.UnpicklingError, EOFError, ValueError, LookupError, AttributeError, ImportError, TypeError):
-        return _MAGIC
-    if isinstance(known, int) and _MAGIC + _HEADER.size < known <= size:
-        (length,) = _LENGTH.unpack(_read(file, known - _LENGTH.size, _LENGTH.size))
-        start = known - _LENGTH.size - length
+    known = indexes.position(path.with_name(path.name + ".index"))
+    if known is not None and _MAGIC + HEADER.size < known <= size:
+        (length,) = LENGTH.unpack(_read(file, known - LENGTH.size, LENGTH.size))
+        start = known - LENGTH.size - length
         if start >= _MAGIC and _walk(file, start, known) == known:
             return known
     return _MAGIC

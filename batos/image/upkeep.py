@@ -60,16 +60,13 @@ class Upkeep:
         due = time.monotonic() + self._first
         while True:
             await asyncio.sleep(min(FOLD_S, max(0.0, due - time.monotonic())))
-            await self._meter.fold()
+            await _or_skipped(self._meter.fold())
             if time.monotonic() < due:
                 continue
             due = time.monotonic() + self._interval
-            try:
-                await self.retain()
-                if file_path(self._image.uri):
-                    await self.pack()
-            except (Busy, ImageError) as e:  # somebody packs already; a full disk: the next run will do
-                log.warning("upkeep_skipped", code=e.code, error=e.message)
+            await _or_skipped(self.retain())
+            if file_path(self._image.uri):
+                await _or_skipped(self.pack())
 
     async def pack(self, days: float | None = None) -> dict[str, Any]:
         """Drop the history that is older than `days`, or the setting `history_days`.
@@ -160,6 +157,13 @@ class Upkeep:
         if getattr(self._image.db.storage, "blob_dir", None):
             raise ImageError(f"images with a folder of blobs are not {done} by BAT OS; open it without `blobstorage_dir`")
         return path
+
+
+async def _or_skipped(work: Coroutine[Any, Any, Any]) -> None:
+    try:
+        await work
+    except (Busy, ImageError) as e:  # somebody packs already; a full disk; damage, which the walk names: the next run will do
+        log.warning("upkeep_skipped", code=e.code, error=e.message)
 
 
 async def _in_helper(function: Callable[..., T], *args: Any) -> T:

@@ -14,10 +14,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import structlog
+from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, InvalidInput, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MethodRefused, MissionCancelled
 from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
@@ -245,6 +246,9 @@ class Scheduler:
                 error = e
             except BatosSignal:
                 raise
+            except POSKeyError as e:
+                error = ImageDamaged(f"an object that the image refers to is not there ({e}); `batos info` says what else is damaged")
+                error.__cause__ = e
             except Exception as e:
                 log.exception("attempt_raised", mission=id)
                 error = BatosError(f"{type(e).__name__}: {e}")
@@ -293,13 +297,21 @@ class Scheduler:
         if record["message"]:
             message = json.loads(record["message"])
             context |= {"target": message["target"], "selector": message["selector"]}
-        over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
+        if isinstance(error, MethodRefused):
+            kept = error.source.encode("utf-8", "replace")[: self._settings.failure_source_bytes].decode("utf-8", "ignore")
+            context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
+        try:
+            over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
+        except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
+            log.error("failure_not_recorded", mission=id, error=e.message)
+            over, wire, final = None, e.to_wire(), True
         if over is not None and over["state"] == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
             self._complete(record, attempt, over["result"] or {})
             return True
         if over is not None:  # it was cancelled while another failure was being recorded
             wire, final = over["error"], True
-        log.warning("failed" if final else "attempt_failed", mission=id, **context, code=wire["code"], error=wire["message"])
+        told = {name: value for name, value in context.items() if name != "method"}
+        log.warning("failed" if final else "attempt_failed", mission=id, **told, code=wire["code"], error=wire["message"])
         if final:
             self._failed(record, attempt, wire)
         return final

@@ -119,7 +119,7 @@ class Method(Persistent):
         self.digest = source_digest(source)
 
     def intact(self) -> bool:
-        """Whether the source still is what was audited: storages have no checksums (see docs/reliability.md)."""
+        """Whether the source still is what was audited."""
         return source_digest(self.source) == self.digest
 
     def versions(self) -> list[Method]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from batos.errors import InferenceFailed, UnknownMission
+from batos.errors import InferenceFailed, MethodRefused, UnknownMission, from_wire
 from batos.image import LivingImage, ledger
+from batos.objects import Primitive, UvmObject
 from tests.unit.mind_support import FakeInference, mind, submit
 
 
@@ -78,6 +79,40 @@ async def test_a_failed_message_is_recorded_with_target_and_selector(tmp_path: P
         assert row["mission"] == "m1"
         assert row["final"]
         assert (row["context"]["target"], row["context"]["class"]) == ("robin", "MessageNotUnderstood")
+
+
+@Primitive.register
+async def refused_(receiver: UvmObject) -> None:
+    """What method synthesis comes to when every draft is refused."""
+    reasons = ["line 2: the slot 'total' is written and the change is not told", "line 3: an import of os"]
+    source = "def add_(self):\n    self.total = 1\n" + "    # ü\n" * 4000
+    raise MethodRefused("add_ was refused 3 times", selector="add_", source=source, reasons=reasons, cause="guardian")
+
+
+async def test_a_refused_method_is_kept_with_its_source_and_its_reasons(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), failure_source_bytes=1000) as kernel:
+        await kernel.image.system(lambda root: setattr(root["lobby"], "counter", UvmObject(count_=Primitive.of(refused_))))
+        message = json.dumps({"target": "counter", "selector": "count_", "args": [], "kwargs": {}})
+        ended = await (await submit(kernel, "m1", "send counter count_", message=message)).end()
+        assert ended["error"]["code"] == "method_refused"
+        assert "source" not in ended["error"]["context"]
+        told = from_wire(ended["error"])
+        assert isinstance(told, MethodRefused)
+        assert (told.selector, told.cause, len(told.reasons)) == ("add_", "guardian", 2)
+        for asked in ({"selector": "add_"}, {"selector": "count_"}, {"code": "guardian"}, {"code": "method_refused"}, {"id": "m1"}):
+            (row,) = kernel.image.read(lambda root, asked=asked: ledger.failures(root, **asked))
+            method = row["context"]["method"]
+            assert method["source"].startswith("def add_(self):\n    self.total = 1\n")
+            assert 996 <= len(method["source"].encode()) <= 1000
+            assert (method["selector"], method["reasons"]) == ("add_", list(told.reasons))
+        assert kernel.image.read(lambda root: ledger.failures(root, selector="add_", code="timeout")) == []
+
+
+async def test_an_image_from_before_is_given_the_index_by_selector(image: LivingImage) -> None:
+    await image.system(lambda root: delattr(ledger.ledger_of(root), "failures_by_selector"))
+    await image.system(ledger.add_missing_indexes)
+    rows = image.read(lambda root: ledger.failures(root, selector="add_"))
+    assert [row["mission"] for row in rows] == ["x.a", "b"]
 
 
 async def test_a_fault_is_recorded_with_its_own_class(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from transaction.interfaces import DoomedTransaction, TransientError
 
 from batos.errors import BatosSignal, ImageError, ImageFailed
 from batos.image import LivingImage
+from batos.image.checked import base_of
 from batos.image.history import revisions
 from batos.objects import UvmObject
 
@@ -333,7 +334,7 @@ def broken(*args: Any) -> None:
 
 
 def break_finish(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image.db.storage, "_finish_finish", broken)
+    monkeypatch.setattr(base_of(image.db.storage), "_finish_finish", broken)
 
 
 def break_fsync(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from batos.errors import ImageDamaged, InferenceFailed
 from batos.image import LivingImage, journal, ledger
+from batos.image.checked import base_of
 from batos.image.integrity import Walk
+from batos.image.packing import pack
 from batos.objects import Method, UvmObject
 from tests.unit.mind_support import FakeInference, mind, submit
 
@@ -15,15 +25,20 @@ ANSWER = journal.Inference(b"k" * 16, 0, "an answer", "m", "d", 1, 1, 0.0, 0.0, 
 
 async def test_it_goes_through_all_records_in_bounded_steps_and_begins_again(tmp_path: Path) -> None:
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
-    await image.system(lambda root: setattr(root["lobby"], "many", tuple(UvmObject(n=i) for i in range(50))))
-    walk, records = Walk(image.db), len(image.db.storage)
-    for step in range(1, 1 + records // 10):
-        assert walk.step(10) == []
-        assert walk.checked == 10 * step
-    assert walk.step(10) == []
+    await image.system(lambda root: root["lobby"]._slots.update({f"o{i}": UvmObject(n=i) for i in range(50)}))
+    walk, records, size = Walk(image.db), len(image.db.storage), image.db.getSize()
+    assert walk.file is not None
+    while not walk.rounds:
+        before = walk.checked, walk.file.checked
+        assert walk.step(10, 500) == []
+        assert walk.checked <= before[0] + 10
+        assert walk.file.checked < before[1] + 500 + 2000
     assert (walk.checked, walk.rounds, walk.damaged) == (records, 1, {})
-    walk.step(records)
-    assert (walk.checked, walk.rounds) == (2 * records, 2)
+    while not walk.file.rounds:
+        walk.step(1, 500)
+    assert walk.file.checked == size - 4, "all but the four bytes that say what the file is"
+    walk.step(3 * records, 2 * size)
+    assert (walk.rounds, walk.file.rounds) == (2, 2), "a step ends at the end of a round"
     await image.close()
 
 
@@ -40,7 +55,7 @@ async def test_a_method_and_an_inference_that_are_not_what_they_were(tmp_path: P
     walk = Walk(image.db)
     [found] = walk.step(1000)
     assert "'greet_' is not what was audited" in found.what
-    assert walk.damaged == {found.oid: found.what}
+    assert walk.damaged == {found.record: found.what}
     await image.close()
     path = tmp_path / "i.fs"
     data = path.read_bytes()
@@ -48,7 +63,9 @@ async def test_a_method_and_an_inference_that_are_not_what_they_were(tmp_path: P
     path.write_bytes(data.replace(b"an answer", b"an Answer"))
     image = await LivingImage.open(f"file://{path}")
     walk = Walk(image.db)
-    assert sorted(damage.what.split(" is ")[0] for damage in walk.step(1000)) == ["the inference", "the source of the method 'greet_'"]
+    inference, method = sorted((damage.what for damage in walk.step(1000)), key=len, reverse=True)
+    assert re.fullmatch(r"the record oid:\w+ of the image .*, a batos.image.JournalEntry, is not what .* restore a backup .*", inference)
+    assert "'greet_' is not what was audited" in method
     assert image.read(journal.load, "m1") == [], "it counts as not paid for"
     await image.system(lambda root: setattr(root["lobby"].greet_, "source", "def greet_(self): ..."))
     walk.step(1000)
@@ -63,3 +80,144 @@ async def test_the_audit_measures_it(tmp_path: Path) -> None:
         await inference.came(1)
         assert "Of its records 7 were checked for damage since then, 0 are damaged" in inference.asked[0].user
         assert (await (await submit(kernel, "m1")).end())["state"] == "COMPLETE"
+
+
+async def test_a_record_with_many_references_is_checked_in_several_steps(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    others = len(image.db.storage)
+    await image.system(lambda root: setattr(root["lobby"], "many", tuple(UvmObject(n=i) for i in range(2000))))
+    walk = Walk(image.db)
+    walk.step(others)
+    for _ in range(2000 // (others * 20) - 1):
+        before = walk.checked
+        walk.step(others)
+        assert walk.checked - before <= others
+    assert walk.checked < 2000
+    walk.step(10_000)
+    assert (walk.checked, walk.rounds, walk.damaged) == (others + 2000, 1, {})
+    await image.close()
+
+
+async def test_a_reference_that_leads_nowhere(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    await image.system(lambda root: setattr(root["lobby"], "many", tuple(UvmObject(n=i) for i in range(100))))
+    with image.snapshot() as root:
+        oid = root["lobby"].many[77]._p_oid
+    del base_of(image.db.storage)._index[oid]
+    walk = Walk(image.db)
+    walk.step(1000)
+    assert [what for what in walk.damaged.values() if f"refers to oid:{int.from_bytes(oid, 'big'):x}, which is not there" in what]
+    await image.close()
+
+
+async def test_it_goes_on_beside_commits_and_packs(tmp_path: Path) -> None:
+    """What changes under it is not taken for damage."""
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    await image.system(lambda root: root["lobby"]._slots.update({f"o{i}": UvmObject(n=i) for i in range(200)}))
+    walk, rounds = Walk(image.db), 4
+
+    def go() -> None:
+        while min(walk.rounds, walk.file.rounds if walk.file else 0) < rounds:
+            walk.step(20, 2000)
+
+    going = asyncio.create_task(asyncio.to_thread(go))
+    n = 0
+    while not going.done():
+        n += 1
+        await image.system(lambda root, n=n: root["lobby"]._slots.update({f"o{n % 200}": UvmObject(n=n)}))
+        if n % 50 == 0:
+            await asyncio.to_thread(pack, image.db, tmp_path / "i.fs", time.time(), threading.Event())
+    await going
+    assert walk.damaged == {}
+    await image.close()
+
+
+async def test_what_follows_damage_is_not_taken_for_damage(tmp_path: Path) -> None:
+    path = tmp_path / "i.fs"
+    image = await LivingImage.open(f"file://{path}")
+    await image.system(lambda root: setattr(root["lobby"], "thing", UvmObject(n=0)), mission="a mission of note")
+    for n in range(1, 4):
+        await image.system(lambda root, n=n: setattr(root["lobby"].thing, "n", n))
+    path.write_bytes(path.read_bytes().replace(b"a mission of note", b"a Mission of note"))
+    walk = Walk(image.db)
+    for _ in range(2):
+        walk.step(1000, 1 << 20)
+        assert len(walk.damaged) == 1
+    assert walk.file is not None
+    assert walk.file.checked == 2 * (image.db.getSize() - 4)
+    assert "is damaged: its checksum is wrong" in next(iter(walk.damaged.values()))
+    data = path.read_bytes()
+    with path.open("r+b") as file:  # in place, since the image is open
+        file.write(data.replace(b"a Mission of note", b"a mission of note"))
+    walk.step(1000, 1 << 20)
+    assert walk.facts()["damages"] == 0, "what is mended is not counted for ever"
+    await image.close()
+
+
+async def damaged_kernel(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """Two missions that wait, and a byte of a record of theirs changed on disk."""
+    image = await LivingImage.open(f"file://{tmp_path / 'live_image.fs'}")
+    await image.system(ledger.accept, "m1", "Plan the first day", {}, False, mission="m1")
+    await image.system(ledger.accept, "m2", "Plan the second day", {}, False, mission="m2")
+    await image.close()
+    data = (tmp_path / "live_image.fs").read_bytes()
+    assert data.count(old) == 1
+    (tmp_path / "live_image.fs").write_bytes(data.replace(old, new))
+
+
+async def test_damage_fails_the_mission_that_meets_it_and_no_other(tmp_path: Path) -> None:
+    """The first mission's own record: the daemon starts, says so, and goes on with the second."""
+    await damaged_kernel(tmp_path, b"Plan the first day", b"Plan the First day")
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await kernel.scheduler.quiet()
+        with kernel.image.snapshot() as root:
+            assert ledger.mission_of(root, "m2").state == ledger.COMPLETE
+            with pytest.raises(ImageDamaged, match=r"last written by 'm1'.*restore a backup"):
+                _ = ledger.mission_of(root, "m1").state
+        assert (await (await submit(kernel, "m3")).end())["state"] == "COMPLETE"
+        walk = kernel.walk
+        walk.step(1000, 1 << 20)
+        assert len(walk.damaged) == 2, "the record, and the transaction that it is in"
+
+
+async def test_damage_that_a_mission_meets_on_its_way(tmp_path: Path) -> None:
+    """An object that it is sent to: FAILED, with the code and what was hit, and recorded."""
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await kernel.image.system(lambda root: setattr(root["lobby"], "thing", UvmObject(text="the thing itself", add_=1)))
+    path = tmp_path / "live_image.fs"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"the thing itself", b"the Thing itself"))
+    async with mind(tmp_path, FakeInference()) as kernel:
+        message = json.dumps({"target": "thing", "selector": "add_", "args": [], "kwargs": {}})
+        ended = await (await submit(kernel, "m1", "send thing add_", message=message)).end()
+        assert (ended["state"], ended["error"]["code"]) == ("FAILED", "image_damaged")
+        assert "batos.objects.UvmObject" in ended["error"]["message"]
+        (row,) = kernel.image.read(lambda root: ledger.failures(root, code="image_damaged"))
+        assert row["mission"] == "m1"
+        assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
+
+
+async def test_a_mission_whose_own_record_is_damaged_ends_for_those_who_watch(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        inference.hold()
+        heard = await submit(kernel, "m1", "Plan the day of days")
+        await inference.came(1)
+        path = tmp_path / "live_image.fs"
+        with path.open("r+b") as file:
+            at = path.read_bytes().index(b"day of days")
+            file.seek(at)
+            file.write(b"D")
+        for _, connection in kernel.image._idle:
+            connection.cacheMinimize()
+        kernel.image.committer._connection.cacheMinimize()
+        base_of(kernel.image.db.storage)._files.flush()
+        inference.fail_when = lambda request: InferenceFailed("no", cause="refused")
+        inference.release()
+        ended = await heard.end()
+        assert ended["state"] == "FAILED"
+        assert ended["error"]["code"] == "image_damaged"
+        await kernel.scheduler.quiet()
+        assert (await (await submit(kernel, "m2")).end())["error"]["code"] == "inference_failed"
+        with kernel.image.snapshot() as root:
+            assert ledger.mission_of(root, "m2").number == ledger.MILESTONE

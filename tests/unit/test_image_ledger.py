@@ -189,6 +189,15 @@ async def test_a_mission_holds_only_what_differs_from_its_prototype(image: Livin
     assert names == {"parent*", "id", "brief", "accepted", "journal", "before", "number"}
 
 
+async def test_unfinished_missions_are_found_without_a_look_at_the_others(image: LivingImage) -> None:
+    for n in range(6):
+        await accept(image, f"m{n}")
+    await image.system(ledger.fail, "m4", {"code": "x", "message": ""}, {}, True)
+    async with image.unit() as unit:
+        ledger.complete(ledger.mission_of(unit.root, "m2"), {"text": ""}, None)  # not settled yet: it is still listed as pending
+    assert image.read(lambda root: [m.id for m in ledger.unfinished(root)]) == ["m5", "m3", "m1", "m0"]
+
+
 # --- journal
 
 

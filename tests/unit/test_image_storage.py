@@ -15,8 +15,10 @@ import ZODB
 from ZODB.utils import u64
 
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import LivingImage
-from batos.image.storage import FORMAT, check_format, file_path, open_database, probe
+from batos.image import LivingImage, genesis, ledger, sums
+from batos.image.checked import base_of
+from batos.image.integrity import Walk
+from batos.image.storage import CHECKED_AFTER, FORMAT, check_format, file_path, open_database, probe
 from batos.objects import UvmObject
 from tests.image_store import Store
 
@@ -112,6 +114,44 @@ async def test_an_image_of_a_newer_version_is_refused_and_untouched(path: Path, 
         probe(f"file://{path}")
     assert path.read_bytes() == before
     opened(path).close()  # and the lock was let go
+
+
+async def test_an_image_of_before_there_were_checksums_opens_and_is_given_them(tmp_path: Path) -> None:
+    path = tmp_path / "i.fs"
+    db = ZODB.DB(str(path))
+    with db.transaction() as connection:
+        root = connection.root()
+        genesis.awaken(root, ())
+        root["format"] = 1
+        del root[CHECKED_AFTER]
+        ledger.accept(root, "m1", "a brief of before", {}, False)
+    db.close()
+    for _ in range(2):
+        image = await LivingImage.open(f"file://{path}")
+        with image.snapshot() as root:
+            assert root["format"] == FORMAT
+            mission = ledger.mission_of(root, "m1")
+            assert mission.brief == "a brief of before"
+            record = base_of(image.db.storage).load(mission._p_oid)[0]
+            assert not sums.carries_sum(record), "nothing is rewritten for it alone"
+        assert probe(f"file://{path}")["format"] == FORMAT
+        walk = Walk(image.db)
+        walk.step(1000, 1 << 20)
+        assert walk.damaged == {}
+        await image.close()
+    image = await LivingImage.open(f"file://{path}")
+    assert await image.system(ledger.begin_attempt, "m1", 3) == 1
+    with image.snapshot() as root:
+        record = base_of(image.db.storage).load(ledger.mission_of(root, "m1")._p_oid)[0]
+    assert sums.carries_sum(record)
+    await image.close()
+    # From now on one without is damage: it was not there before, and this version writes none.
+    store = Store(path)
+    with store.open(commit=True) as root:
+        root["lobby"].traits.number = 1
+    store.close()
+    with pytest.raises(ImageDamaged, match="UvmObject, is not what was written"):
+        await LivingImage.open(f"file://{path}")
 
 
 def test_the_formats_that_are_known() -> None:

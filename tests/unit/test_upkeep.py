@@ -327,6 +327,19 @@ async def test_a_backup_that_cannot_be_written_or_proved_leaves_nothing(
     assert (await kept.backup())["kind"] == "incremental"
 
 
+async def test_a_backup_names_what_is_damaged_in_the_image_too(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    """Its copy is as good as the image is, and better than none."""
+    await image.system(lambda root: setattr(root["lobby"], "thing", UvmObject(text="the thing itself")))
+    await image.system(lambda root: setattr(root["lobby"], "other", 1), mission="a mission of note")
+    path = tmp_path / "i.fs"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"the thing itself", b"the Thing itself").replace(b"a mission of note", b"a Mission of note"))
+    found = await kept.backup()
+    assert len(found["damaged"]) == 2
+    assert all(named.startswith("byte ") and "checksum is wrong" in named for named in found["damaged"])
+    assert backup.restore(tmp_path / "backups", tmp_path / "new.fs")["damaged"] == found["damaged"]
+
+
 async def test_a_damaged_method_is_named(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
     def spoil(root: Any) -> None:
         root["lobby"].good_, root["lobby"].bad_ = Method("good_", "def good_(self): pass"), Method("bad_", "def bad_(self): pass")
