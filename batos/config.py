@@ -63,8 +63,13 @@ class Settings(BaseModel):
     num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
     partial_s: float = Field(2.0, gt=0, le=3600, description="time after which what has come of an unfinished answer is kept")
     partial_tokens: int = Field(32, ge=1, le=100_000, description="tokens after which it is kept, if that is sooner")
-    provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled or created at the same time")
+    provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled, and models created, at the same time")
     provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
+    disk_reserve_bytes: int = Field(512 * MIB, ge=0, le=2**50, description="free disk that a pull or a create must leave")
+    pull_note_s: float = Field(
+        60, ge=0.1, le=86400, description="time after which Ollama is made to note how far a pull is: what a kill may cost"
+    )
+    broken_pull_days: float = Field(7, ge=0, le=3650, description="days for which the parts of a pull that broke off are kept")
 
     # --- the image
     connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")

@@ -6,9 +6,10 @@ import asyncio
 import collections
 import itertools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
+from batos.bridge.models import Models
 from batos.errors import Busy
 from batos.image import history, ledger
 from batos.image.living import LivingImage
@@ -35,18 +36,18 @@ class Desk:
         events: Events,
         router: Router,
         info: Callable[[], Reply],
-        models: Callable[[], Awaitable[Reply]],
+        models: Models,
         upkeep: Upkeep,
         replays: Replays,
         watches_per_client: int,
     ) -> None:
         """
         :param info: facts about the daemon.
-        :param models: facts about its models.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models = info, models
         self._upkeep, self._replays = upkeep, replays
+        self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
         self._watches_limit = watches_per_client
@@ -101,7 +102,7 @@ class Desk:
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
             case schemas.Models():
-                client.send({"type": "models", **await self._models()})
+                await self._tell_of_models(request, client)
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 
@@ -229,6 +230,27 @@ class Desk:
 
     def _state(self, id: str, recorded: str) -> str:
         return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
+
+    # --- models
+
+    async def _tell_of_models(self, request: schemas.Models, client: ClientHandle) -> None:
+        """The list; watched, the list as it is at first, then events, then the list at the end."""
+        stop = None
+        if request.watch:
+            client.send({"type": "models", "watching": True, **self._models.describe(request.names)})
+            if client in self._models_watched:
+                return  # asked for twice, it stays one watch
+            self._models_watched.add(client)
+            stop = self._models.watch(lambda event: client.send(event, event=True))
+        try:
+            if request.watch and not request.ensure:
+                await self._models.settled()
+            found = await self._models.ensure(request.names) if request.ensure else self._models.describe(request.names)
+        finally:
+            if stop is not None:
+                stop()
+                self._models_watched.discard(client)
+        client.send({"type": "models", **found})
 
     # --- objects
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import signal
 import time
@@ -23,6 +22,7 @@ import structlog
 import batos
 from batos import logs
 from batos.autotelic.heartbeat import Heartbeat
+from batos.bridge.models import Models
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.ready import ReadyInference
 from batos.bridge.types import Inference
@@ -70,7 +70,6 @@ class Kernel:
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self._ollama: Callable[[], dict[str, Any]] = dict
         self._models_settled = asyncio.Event()
-        self._models: Callable[[], list[dict[str, Any]]] = list
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
 
@@ -96,6 +95,7 @@ class Kernel:
             for endpoint in settings.listen:
                 endpoints.normalised(endpoint)  # refused before an image is made and an Ollama started
         codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
+        self.models = Models(settings.profile)
         self.router, self.events = Router(codex), Events()
         self.image = await LivingImage.open(
             settings.image_uri,
@@ -121,7 +121,7 @@ class Kernel:
                 events=self.events,
                 router=self.router,
                 info=self.info,
-                models=self._describe_models,
+                models=self.models,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 watches_per_client=settings.watches_per_client,
@@ -140,8 +140,10 @@ class Kernel:
             self._beat()
 
     async def _connect_ollama(self) -> Inference:
+        from batos.bridge.built import Built
         from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
         from batos.bridge.provision import Provisioner
+        from batos.bridge.room import Room
         from batos.bridge.service import OllamaService
 
         settings = self.settings
@@ -151,8 +153,19 @@ class Kernel:
         self._ollama = lambda: {"host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts}
         client = connect(host)
         self._stack.push_async_callback(client.close)
-        provisioner = Provisioner(client, self.profile, modelfiles_folder(settings.modelfiles), settings.provision_concurrency)
-        self._models = lambda: [status.to_wire() for status in provisioner.status()]
+        if service.models_folder is None:
+            log.info("free disk is not checked before pulls: the Ollama is not the daemon's own", host=host)
+        provisioner = Provisioner(
+            client,
+            self.profile,
+            modelfiles_folder(settings.modelfiles),
+            settings.provision_concurrency,
+            built=Built(settings.data / "ollama" / "built.json"),
+            room=Room(service.models_folder, settings.disk_reserve_bytes),
+            note_s=settings.pull_note_s,
+        )
+        self._stack.push_async_callback(provisioner.close)
+        self.models = Models(settings.profile, provisioner)
         self._background(self._provision(provisioner), "provisioning")
         inference = OllamaInference(host, settings.inference_concurrency, self.profile.options)
         self._stack.push_async_callback(inference.close)
@@ -162,7 +175,7 @@ class Kernel:
         """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
         while True:
             if not all(status.ready for status in provisioner.status()):
-                await provisioner.ensure(lambda step: log.debug("provisioning", **dataclasses.asdict(step)))
+                await provisioner.ensure()
                 self._models_settled.set()
             await asyncio.sleep(self.settings.provision_retry_s)
 
@@ -279,11 +292,8 @@ class Kernel:
             "upkeep": self.upkeep.facts(),
             "integrity": {"checked": self.walk.checked, "rounds": self.walk.rounds, "damaged": self.walk.damaged},
             "ollama": self._ollama(),
-            "models": self._models(),
+            "models": self.models.listed(),
         }
-
-    async def _describe_models(self) -> dict[str, Any]:
-        return {"profile": self.settings.profile, "models": self._models()}
 
     async def models_settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""

@@ -4,7 +4,8 @@
     daemon.py     run, doctor, config: what needs no daemon
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
-    objects.py    show, history, info, models
+    objects.py    show, history, info
+    models.py     models: the list, and bars while they are pulled or made
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page
