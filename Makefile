@@ -1,8 +1,9 @@
-# install  virtual environment with BAT OS in it        ollama  an Ollama: found on PATH, or built
-# models   the weights of the embedded profile          run     all of these, then the daemon in the foreground
-# test     every test, on a real Ollama                 check   style, types, layers
-# bench    what missions and inferences cost    crash   only the tests that kill the daemon
-# docs     the generated tables in docs/                clean   remove what was built; var/ and its image stay
+# install  virtual environment with BAT OS in it        ollama   an Ollama: found on PATH, or built
+# models   the weights of the embedded profile          run      all of these, then the daemon in the foreground
+# test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
+# check    style, types, layers                         crash    only the tests that kill the daemon
+# bench    what missions and inferences cost            docs     the generated tables in docs/
+# clean    remove what was built; var/ and its image stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
 # N (how often `make crash` kills).
@@ -16,7 +17,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev ollama models run test check bench crash docs clean
+.PHONY: install install-dev ollama registry models run test check bench crash docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -52,11 +53,14 @@ models: $(VENV)/.models
 ollama: $(VENV)/.made
 	@sh tools/build_ollama.sh
 
+registry:
+	@sh tools/find_registry.sh
+
 run: install models ollama
 	@exec $(bin)/batos run --data ./var $(ARGS)
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once.
-test: install-dev models ollama
+test: install-dev models ollama registry
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 crash: install-dev models ollama

@@ -86,8 +86,13 @@ class Settings(BaseModel):
     preload_idle_s: float = Field(
         1.0, ge=0, le=86400, description="pause of inferences after which the likely next model is loaded; 0: never"
     )
-    provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled or created at the same time")
+    provision_concurrency: int = Field(2, ge=1, le=16, description="models pulled, and models created, at the same time")
     provision_retry_s: float = Field(60, ge=1, le=86400, description="pause before a model that could not be had is tried again")
+    disk_reserve_bytes: int = Field(512 * MIB, ge=0, le=2**50, description="free disk that a pull or a create must leave")
+    pull_note_s: float = Field(
+        60, ge=0.1, le=86400, description="time after which Ollama is made to note how far a pull is: what a kill may cost"
+    )
+    broken_pull_days: float = Field(7, ge=0, le=3650, description="days for which the parts of a pull that broke off are kept")
 
     # --- experts (LoRA)
     lora_staging: str = Field(

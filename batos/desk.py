@@ -9,6 +9,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from batos.bridge.models import Models
 from batos.errors import Busy
 from batos.image import history, ledger
 from batos.image.living import LivingImage
@@ -35,7 +36,7 @@ class Desk:
         events: Events,
         router: Router,
         info: Callable[[], Reply],
-        models: Callable[[], Awaitable[Reply]],
+        models: Models,
         experts: Callable[[bool, str | None, str | None], Awaitable[Reply]],
         upkeep: Upkeep,
         replays: Replays,
@@ -43,12 +44,12 @@ class Desk:
     ) -> None:
         """
         :param info: facts about the daemon.
-        :param models: facts about its models.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts = info, models, experts
         self._upkeep, self._replays = upkeep, replays
+        self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
         self._watches_limit = watches_per_client
@@ -103,7 +104,7 @@ class Desk:
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
             case schemas.Models():
-                client.send({"type": "models", **await self._models()})
+                await self._tell_of_models(request, client)
             case schemas.Experts():
                 client.send({"type": "experts", **await self._experts(request.scan, request.persona, request.voice)})
             case _:
@@ -235,6 +236,28 @@ class Desk:
 
     def _state(self, id: str, recorded: str) -> str:
         return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
+
+    # --- models
+
+    async def _tell_of_models(self, request: schemas.Models, client: ClientHandle) -> None:
+        """The list; watched, the list as it is at first, then events, then the list at the end."""
+        stop = None
+        await self._models.refresh()
+        if request.watch:
+            client.send({"type": "models", "watching": True, **self._models.describe(request.names)})
+            if client in self._models_watched:
+                return  # asked for twice, it stays one watch
+            self._models_watched.add(client)
+            stop = self._models.watch(lambda event: client.send(event, event=True))
+        try:
+            if request.watch and not request.ensure:
+                await self._models.settled()
+            found = await self._models.ensure(request.names) if request.ensure else self._models.describe(request.names)
+        finally:
+            if stop is not None:
+                stop()
+                self._models_watched.discard(client)
+        client.send({"type": "models", **found})
 
     # --- objects
 

@@ -261,22 +261,6 @@ class InferenceFailed(BatosError):
         self.may_retry = retryable
 
 
-class MethodRefused(BatosError):
-    """A generated method was refused, by an audit or at its trial.
-
-    The failure ledger keeps `selector`, `source` and `reasons`: whoever writes the next method for the selector reads them.
-    `cause` names what refused it, in one word; failures are found by it. The source does not go over the wire with the error.
-    """
-
-    code = "method_refused"
-    exit_code = 1
-
-    def __init__(self, message: str, *, selector: str, source: str, reasons: Iterable[str] = (), cause: str, **context: Any) -> None:
-        super().__init__(message, cause=cause, selector=selector, reasons=list(reasons), **context)
-        self.selector, self.source, self.cause = selector, source, cause
-        self.reasons: tuple[str, ...] = tuple(self.context["reasons"])
-
-
 class ProvisioningFailed(BatosError):
     code = "provisioning_failed"
     exit_code = 1

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,6 +22,7 @@ import structlog
 import batos
 from batos import logs
 from batos.autotelic.heartbeat import Heartbeat
+from batos.bridge.models import Models
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.ready import ReadyInference
 from batos.bridge.turns import Fairness
@@ -79,7 +79,6 @@ class Kernel:
         self._ollama: Callable[[], dict[str, Any]] = dict
         self._outage: Callable[[], str] = str
         self._models_settled = asyncio.Event()
-        self._models: Callable[[], list[dict[str, Any]]] = list
         self._residency: Residency | None = None
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
@@ -107,6 +106,7 @@ class Kernel:
             for endpoint in settings.listen:
                 endpoints.normalised(endpoint)  # refused before an image is made and an Ollama started
         codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
+        self.models = Models(settings.profile)
         self.router, self.events = Router(codex), Events()
         self.image = await LivingImage.open(
             settings.image_uri,
@@ -133,7 +133,7 @@ class Kernel:
                 events=self.events,
                 router=self.router,
                 info=self.info,
-                models=self._describe_models,
+                models=self.models,
                 experts=self._experts,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
@@ -154,10 +154,12 @@ class Kernel:
 
     async def _connect_ollama(self) -> tuple[Inference, Grouping]:
         from batos.bridge.breaker import Policy
+        from batos.bridge.built import Built
         from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
         from batos.bridge.hosts import Hosts
         from batos.bridge.provision import Provisioner
         from batos.bridge.residency import Residency, ResidentInference
+        from batos.bridge.room import Room
         from batos.bridge.service import OllamaService
 
         settings = self.settings
@@ -166,7 +168,18 @@ class Kernel:
         self._stack.push_async_callback(service.stop)
         client = connect(host)
         self._stack.push_async_callback(client.close)
-        provisioner = Provisioner(client, self.profile, modelfiles_folder(settings.modelfiles), settings.provision_concurrency)
+        if service.models_folder is None:
+            log.info("free disk is not checked before pulls: the Ollama is not the daemon's own", host=host)
+        provisioner = Provisioner(
+            client,
+            self.profile,
+            modelfiles_folder(settings.modelfiles),
+            settings.provision_concurrency,
+            built=Built(settings.data / "ollama" / "built.json"),
+            room=Room(service.models_folder, settings.disk_reserve_bytes),
+            note_s=settings.pull_note_s,
+        )
+        self._stack.push_async_callback(provisioner.close)
         policy, places = Policy.of(settings), settings.inference_concurrency
         hosts = Hosts(
             [OllamaInference(at, places, self.profile.options, policy) for at in (host, *settings.ollama_hosts)],
@@ -182,7 +195,7 @@ class Kernel:
         fairness = Fairness(settings.group_missions, settings.group_wait_s)
         residency = self._residency = Residency(client, settings.memory_budget_bytes, self._options, fairness)
         self._stack.push_async_callback(residency.close)
-        self._models = lambda: [{**status.to_wire(), **residency.about(status.name)} for status in provisioner.status()]
+        self.models = Models(settings.profile, provisioner, residency)
         self._background(self._provision(provisioner, residency), "provisioning")
         factory = self.factory = await self._found_factory(client, provisioner)
 
@@ -235,7 +248,7 @@ class Kernel:
         """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
         while True:
             if not all(status.ready for status in provisioner.status()):
-                await provisioner.ensure(lambda step: log.debug("provisioning", **dataclasses.asdict(step)))
+                await provisioner.ensure()
                 self._models_settled.set()
                 await residency.learn_all([self._model_of(persona) for persona in self.router.personas])
             await asyncio.sleep(self.settings.provision_retry_s)
@@ -371,13 +384,8 @@ class Kernel:
             "integrity": self.walk.facts(),
             "ollama": self._ollama(),
             "residency": self._residency.facts() if self._residency is not None else {},
-            "models": self._models(),
+            "models": self.models.listed(),
         }
-
-    async def _describe_models(self) -> dict[str, Any]:
-        if self._residency is not None:
-            await self._residency.refresh()
-        return {"profile": self.settings.profile, "models": self._models()}
 
     async def _experts(self, scan: bool, persona: str | None, voice: str | None) -> dict[str, Any]:
         """Answers the op `experts`. Without an Ollama it says what the image knows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import queue
@@ -18,6 +19,7 @@ from typing import IO, Any
 
 import zmq
 
+from batos.bridge.blobs import digest_of
 from batos.bridge.profiles import load_profile
 from batos.testing import ScriptedOllama
 
@@ -132,11 +134,20 @@ def daemon(folder: Path, **settings: Any) -> Iterator[Daemon]:
 
 
 def provisioned(server: ScriptedOllama) -> ScriptedOllama:
-    """A scripted Ollama that has the base models as a former start left them: no upload of weights before each test."""
+    """A scripted Ollama that has the base models as a former start left them, and their files: no upload of weights before each test."""
     for source in load_profile("embedded").models:
-        model = server.models[source.name]
-        server.models[source.name] = dataclasses.replace(model, parameters=source.parameters, template=source.template or model.template)
+        digests = [_digest(path) for path in source.paths().values()]
+        server.blobs.update(dict.fromkeys(digests, b""))
+        made = {"template": source.template} if source.template else {}
+        server.models[source.name] = dataclasses.replace(
+            server.models[source.name], weights=digests[0].removeprefix("sha256:"), parameters=source.parameters, **made
+        )
     return server
+
+
+@functools.cache
+def _digest(path: Path) -> str:
+    return digest_of(path)
 
 
 class Peer:

@@ -37,7 +37,7 @@ def shared_ollama(folder: Path = FOLDER) -> Iterator[str]:
         with (folder / "start.lock").open("a") as starting:
             fcntl.flock(starting, fcntl.LOCK_EX)
             host = _running(folder) or _start(folder)
-            asyncio.run(_provision(host))
+            asyncio.run(_provision(host, folder))
         yield host
 
 
@@ -81,13 +81,15 @@ def _start(folder: Path) -> str:
     return host
 
 
-async def _provision(host: str) -> None:
+async def _provision(host: str, folder: Path) -> None:
+    from batos.bridge.built import Built
     from batos.bridge.client import connect
     from batos.bridge.profiles import load_profile, modelfiles_folder
     from batos.bridge.provision import Provisioner
 
     async with connect(host) as client:
-        failed = [s for s in await Provisioner(client, load_profile("embedded"), modelfiles_folder()).ensure() if not s.ready]
+        provisioner = Provisioner(client, load_profile("embedded"), modelfiles_folder(), built=Built(folder / "built.json"))
+        failed = [s for s in await provisioner.ensure() if not s.ready]
     assert not failed, failed
 
 

@@ -2,21 +2,25 @@
 
 The syntax is Ollama's: one instruction a line, its name in any case; `#` opens a comment at the start of a line only; a value in
 `"..."` or three double quotes may run over several lines and ends at a line that ends with the same quotes; there are no
-escapes. `PARAMETER stop` may be repeated.
+escapes. FROM may be repeated for further files (a projector), and so may ADAPTER, LICENSE, MESSAGE and `PARAMETER stop`.
 """
 
 from __future__ import annotations
 
+import codecs
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from batos.errors import ModelfileError
 
 ROLES = ("system", "user", "assistant")
-_SINGLE = {"from": "from_", "system": "system", "template": "template", "renderer": "renderer", "parser": "parser", "requires": "requires"}
-_MANY = {"adapter": "adapters", "license": "licenses"}
-_INSTRUCTIONS = (*_SINGLE, *_MANY, "parameter", "message")
+_MANY = ("from", "adapter", "license")
+_INSTRUCTIONS = ("from", "adapter", "template", "system", "parameter", "message", "license", "renderer", "parser", "requires")
+_NEVER_EMPTY = ("from", "adapter", "requires")
 
 _INTS = "num_ctx num_batch num_gpu main_gpu num_thread num_keep num_predict seed top_k repeat_last_n mirostat num_gqa draft_num_predict"
 _FLOATS = (
@@ -32,14 +36,34 @@ PARAMETER_TYPES: dict[str, type] = {
 }
 """Every parameter that Ollama knows, those of older versions included (models made then still show them)."""
 
-_TRUTH = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
+DEPRECATED = (
+    "penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock", "mirostat", "mirostat_tau", "mirostat_eta",
+)  # fmt: skip
+"""Parameters that Ollama 0.17 takes and leaves out."""
+
+_TRUTH = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+_INT = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INT_LIMIT, _FLOAT_LIMIT = 2**63, 3.4028235e38  # 64-bit integers, 32-bit floats
+_VERSION = re.compile(r"v?(?P<number>[0-9]+(\.[0-9]+(\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?)?)?)")
+_LINE_END = re.compile(r"(\r\n|\r|\n)")
+_INSTRUCTION = re.compile(r"[ \t]*(?P<word>[^ \t]+)(?P<rest>[ \t].*)?", re.DOTALL)
+# What Ollama trims from a value: Unicode's white space. (str.strip() would take the separators 0x1c to 0x1f as well.)
+_BLANK = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
 @dataclass(frozen=True, slots=True)
 class Modelfile:
-    """What a Modelfile says. `None` and empty mean: not said, the base's holds."""
+    """What a Modelfile says. `None` and empty mean: not said, the base's holds.
+
+    `from_` names a model, a file or a folder; `also_from` are files beside it.
+    """
 
     from_: str
+    also_from: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
     system: str | None = None
     template: str | None = None
@@ -51,17 +75,41 @@ class Modelfile:
     requires: str | None = None
 
     def render(self) -> str:
-        """The text of it: `parse` reads the same value back."""
-        lines = [f"FROM {self.from_}"]
-        lines += [f"ADAPTER {a}" for a in self.adapters]
+        """The text of it: `parse` reads the same value back.
+
+        :raises ModelfileError: for a text that the syntax cannot say: a line of it, not the last, ends in three double quotes.
+        """
+        lines: list[str] = []
+
+        def say(instruction: str, value: str) -> None:
+            lines.append(f"{instruction} {_quote(instruction, value, len(lines) + 1)}")
+
+        for value in (self.from_, *self.also_from):
+            say("FROM", value)
+        for value in self.adapters:
+            say("ADAPTER", value)
         for name in ("template", "system", "renderer", "parser", "requires"):
             if (value := getattr(self, name)) is not None:
-                lines.append(f"{name.upper()} {_quote(value)}")
-        for name, value in sorted(self.parameters.items()):
-            lines += [f"PARAMETER {name} {_quote(_show(v))}" for v in (value if isinstance(value, list) else [value])]
-        lines += [f"MESSAGE {role} {_quote(content)}" for role, content in self.messages]
-        lines += [f"LICENSE {_quote(text)}" for text in self.licenses]
+                say(name.upper(), value)
+        for name, given in sorted(self.parameters.items()):
+            for one in given if isinstance(given, list) else [given]:
+                say(f"PARAMETER {name}", _show(one))
+        for role, content in self.messages:
+            say(f"MESSAGE {role}", content)
+        for text in self.licenses:
+            say("LICENSE", text)
         return "\n".join(lines) + "\n"
+
+
+def read(path: Path) -> Modelfile:
+    """Read the Modelfile at `path`: UTF-8, or UTF-16 with its mark. The system's way to end lines is no part of it.
+
+    :raises ModelfileError: as `parse`.
+    :raises OSError, UnicodeDecodeError: where it cannot be read.
+    """
+    data = path.read_bytes()
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return parse(data.decode("utf-16" if wide else "utf-8").replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def parse(text: str) -> Modelfile:
@@ -70,82 +118,98 @@ def parse(text: str) -> Modelfile:
     :raises ModelfileError: with the line where the instruction at fault begins.
     """
     said: dict[str, Any] = {}
+    many: dict[str, list[str]] = {name: [] for name in _MANY}
     parameters: dict[str, Any] = {}
     messages: list[tuple[str, str]] = []
-    for line, name, rest in _instructions(text):
+    for line, name, head, value in _instructions(text.removeprefix("\ufeff")):
         if name == "parameter":
-            _add_parameter(parameters, *_two(rest, "PARAMETER needs a name and a value", line), line)
+            _add_parameter(parameters, head, value, line)
         elif name == "message":
-            role, content = _two(rest, "MESSAGE needs a role and a text", line)
-            if role not in ROLES:
-                raise ModelfileError(f"MESSAGE of the role {role!r}; a role is one of {', '.join(ROLES)}", line)
-            messages.append((role, content))
+            if head not in ROLES:
+                raise ModelfileError(f"MESSAGE of the role {head!r}; a role is one of {', '.join(ROLES)}", line)
+            messages.append((head, value))
+        elif name in _NEVER_EMPTY and not value:
+            raise ModelfileError(f"{name.upper()} without a value", line)
         elif name in _MANY:
-            said.setdefault(_MANY[name], []).append(_unquote(rest))
+            many[name].append(value)
         else:
-            said[_SINGLE[name]] = _unquote(rest)
-    if not said.get("from_"):
+            said[name] = _version(value, line) if name == "requires" else value
+    if not many["from"]:
         raise ModelfileError("no FROM: a Modelfile names the model that it builds on", 1 + text.count("\n"))
-    for name in _MANY.values():
-        said[name] = tuple(said.get(name, ()))
-    return Modelfile(**said, parameters=parameters, messages=tuple(messages))
+    first, *others = many["from"]
+    return Modelfile(
+        from_=first,
+        also_from=tuple(others),
+        adapters=tuple(many["adapter"]),
+        licenses=tuple(many["license"]),
+        parameters=parameters,
+        messages=tuple(messages),
+        **said,
+    )
 
 
-def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line, name in lower case, and the raw value of each instruction."""
-    lines = iter(enumerate(text.split("\n"), 1))
-    for number, raw in lines:
-        line = raw.strip()
-        if not line or line.startswith("#"):
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a text, each with what ends it."""
+    parts = _LINE_END.split(text)
+    return zip(parts[::2], [*parts[1::2], ""], strict=True)
+
+
+def _instructions(text: str) -> Iterator[tuple[int, str, str, str]]:
+    """Line, name in lower case, head (a parameter's name, a message's role) and value of each instruction."""
+    lines = enumerate(_lines(text), 1)
+    for number, (line, end) in lines:
+        parts = _INSTRUCTION.fullmatch(line)
+        if parts is None or parts["word"].startswith("#"):
             continue
-        word, _, rest = line.replace("\t", " ", 1).partition(" ")
-        name, rest = word.lower(), rest.strip()
+        name, rest = parts["word"].lower(), parts["rest"]
         if name not in _INSTRUCTIONS:
-            raise ModelfileError(f"{word!r} is no instruction; known are {', '.join(i.upper() for i in _INSTRUCTIONS)}", number)
-        if not rest:
-            raise ModelfileError(f"{word.upper()} without a value", number)
-        head, value = _split_head(name, rest)
-        while not _complete(value.strip()):
-            _, more = next(lines, (0, None))
-            if more is None:
-                raise ModelfileError(f"the quotes opened by {word.upper()} are never closed", number)
-            value += "\n" + more
-        yield number, name, f"{head} {value.strip()}" if head else value.strip()
+            known = ", ".join(i.upper() for i in _INSTRUCTIONS)
+            raise ModelfileError(f"{parts['word']!r} is no instruction; known are {known}", number)
+        if rest is None:
+            raise ModelfileError(f"{name.upper()} without a value", number)
+        head = ""
+        if name in ("parameter", "message"):
+            pair = _INSTRUCTION.fullmatch(rest)
+            if pair is None or pair["rest"] is None:
+                raise ModelfileError(f"{name.upper()} needs a {'name and a value' if name == 'parameter' else 'role and a text'}", number)
+            head, rest = pair["word"], pair["rest"]
+        value = _value(rest, end, (more for _, more in lines))
+        if value is None:
+            raise ModelfileError(f"the quotes opened by {name.upper()} are never closed", number)
+        yield number, name, head, value
 
 
-def _split_head(name: str, rest: str) -> tuple[str, str]:
-    """The parameter's name or the message's role, apart from the value: quotes begin after it."""
-    if name not in ("parameter", "message"):
-        return "", rest
-    head, _, value = rest.replace("\t", " ", 1).partition(" ")
-    return head, value.lstrip()
+def _value(rest: str, end: str, more: Iterator[tuple[str, str]]) -> str | None:
+    """The value that begins with `rest` and goes on over lines while its quotes are open; None where they stay so."""
+    first = rest.strip(_BLANK)
+    quotes = '"""' if first.startswith('"""') else '"' if first.startswith('"') else ""
+    if not quotes:
+        return first
+    if len(first) >= 2 * len(quotes) and first.endswith(quotes):
+        return first[len(quotes) : -len(quotes)]
+    parts = [rest.lstrip(_BLANK)[len(quotes) :], end]
+    for line, line_end in more:
+        last = line.rstrip(_BLANK)
+        if last.endswith(quotes):
+            return "".join([*parts, last[: -len(quotes)]])
+        parts += [line, line_end]
+    return None
 
 
-def _complete(value: str) -> bool:
-    """Whether the quotes that open `value` are closed at its end; unquoted values always are."""
-    if value.startswith('"""'):
-        return len(value) >= 6 and value.endswith('"""')
-    return not value.startswith('"') or (len(value) >= 2 and value.endswith('"'))
+def _quote(instruction: str, value: str, line: int) -> str:
+    """The value in the first form that reads back as it is: as it stands, in quotes, in three."""
+    for quotes in ("", '"', '"""') if value else ('"',):
+        lines = _lines(quotes + value + quotes)
+        if _value(*next(lines), lines) == value and next(lines, None) is None:
+            return quotes + value + quotes
+    raise ModelfileError(f"{instruction}: no quotes can hold a text with such quotes at the end of a line: {value[:40]!r}", line)
 
 
-def _unquote(value: str) -> str:
-    if value.startswith('"""'):
-        return value[3:-3]
-    return value[1:-1] if value.startswith('"') else value
-
-
-def _quote(value: str) -> str:
-    """The value so that `_unquote` gives it back. No escapes exist: three quotes can hold all but themselves at a line's end."""
-    if value and value == value.strip() and not value.startswith('"') and "\n" not in value:
-        return value
-    return f'"""{value}"""'
-
-
-def _two(rest: str, complaint: str, line: int) -> tuple[str, str]:
-    head, _, value = rest.partition(" ")
-    if not value:
-        raise ModelfileError(complaint, line)
-    return head, _unquote(value)
+def _version(value: str, line: int) -> str:
+    found = _VERSION.fullmatch(value)
+    if found is None:
+        raise ModelfileError(f"REQUIRES names a version of Ollama, as 0.14.0; got {value!r}", line)
+    return found["number"]
 
 
 def _add_parameter(parameters: dict[str, Any], name: str, value: str, line: int) -> None:
@@ -155,10 +219,19 @@ def _add_parameter(parameters: dict[str, Any], name: str, value: str, line: int)
     if kind is list:
         parameters.setdefault(name, []).append(value)
         return
-    try:
-        parameters[name] = _TRUTH[value.lower()] if kind is bool else kind(value)
-    except (ValueError, KeyError):
-        raise ModelfileError(f"PARAMETER {name} is of the type {kind.__name__}; got {value!r}", line) from None
+    read = _typed(kind, value)
+    if read is None:
+        raise ModelfileError(f"PARAMETER {name} is of the type {kind.__name__}; got {value!r}", line)
+    parameters[name] = read
+
+
+def _typed(kind: type, value: str) -> bool | int | float | None:
+    if kind is bool:
+        return _TRUTH.get(value)
+    if kind is int:
+        return int(value) if _INT.fullmatch(value) and abs(int(value)) <= _INT_LIMIT else None
+    found = float(value) if _FLOAT.fullmatch(value) else math.inf
+    return found if abs(found) <= _FLOAT_LIMIT else None
 
 
 def _show(value: Any) -> str:

@@ -91,6 +91,11 @@ class OllamaService:
         return self._restarts
 
     @property
+    def models_folder(self) -> Path | None:
+        """Where the child keeps its models; None for a server that was found, whose folder is not known."""
+        return None if self._state == "external" else self._folder / "models"
+
+    @property
     def pid(self) -> int | None:
         """Process id of the child, where there is one."""
         return self._child.pid if self._child is not None else None
@@ -187,9 +192,15 @@ class OllamaService:
         return [
             f"OLLAMA_HOST={self._host}",
             f"OLLAMA_MODELS={self._folder / 'models'}",
+            *(["OLLAMA_NOPRUNE=1"] if self._has_broken_pulls() else []),
             f"OLLAMA_NUM_PARALLEL={self._settings.inference_concurrency}",
             f"HOME={self._folder}",
         ]
+
+    def _has_broken_pulls(self) -> bool:
+        """Whether parts of layers wait for a pull to go on. Ollama would drop them at its start, with other blobs that no model uses."""
+        oldest = time.time() - self._settings.broken_pull_days * 86400
+        return any(part.stat().st_mtime > oldest for part in (self._folder / "models" / "blobs").glob("*-partial"))
 
     async def _watch(self, binary: Path) -> None:
         """Start the child again whenever it dies."""

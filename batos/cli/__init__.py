@@ -5,7 +5,8 @@
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
     audit.py      audit: the guardian's verdict on a file
-    objects.py    show, history, info, models
+    objects.py    show, history, info
+    models.py     models: the list, and bars while they are pulled or made
     experts.py    experts
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through

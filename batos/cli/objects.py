@@ -1,4 +1,4 @@
-"""Verbs about what is in the image and in the daemon: show, history, info, models."""
+"""Verbs about what is in the image and in the daemon: show, history, info."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from batos.cli.record import page
 from batos.errors import UnknownTarget
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE), its oid (oid:1f), or a mission's id.")]
-MODEL_STYLES = {"present": "green", "created": "green", "pulled": "green", "failed": "bold red"}
 
 
 @app.command()
@@ -59,36 +58,6 @@ def info(connect: Connect = None, as_json: Json = False) -> None:
         output.document(reply)
     else:
         output.pairs((name, _value(value)) for name, value in _flat(reply) if name != "type")
-
-
-@app.command()
-def models(connect: Connect = None, as_json: Json = False) -> None:
-    """List the models that the daemon needs, and whether it has them."""
-    reply = ask(endpoint(connect), lambda client: client.models())
-    output = Output(as_json)
-    if as_json:
-        output.document(reply)
-        return
-    listed = reply.get("models", [])
-    columns = ("model", "state", "memory", "size", "last used", "loads", "about")
-    output.rows(columns, (_model(m) for m in listed), MODEL_STYLES)
-    for model in listed:
-        if model.get("remedy"):
-            output.say(f"\n{model['name']}: {model['remedy']}", "yellow")
-
-
-def _model(facts: dict[str, Any]) -> tuple[Any, ...]:
-    """A model's row; where nothing is known of its memory yet, those cells are empty."""
-    known = "resident" in facts
-    return (
-        facts.get("name"),
-        facts.get("state"),
-        ("resident" if facts["resident"] else "–") if known else "",
-        f"{'' if facts['measured'] else '~'}{size(facts['bytes'])}" if known else "",
-        _moment(facts["last_used"]) if known and facts["last_used"] else "",
-        facts["loads"] if known else "",
-        one_line(facts.get("detail") or "", 200),
-    )
 
 
 def _about(target: str, connect: str | None, op: str, *more: Any) -> dict[str, Any]:

@@ -23,6 +23,9 @@ class Model:
     licenses: tuple[str, ...] = ()
     adapters: tuple[str, ...] = ()
     parent: str = ""
+    renderer: str = ""
+    parser: str = ""
+    requires: str = ""
 
     @property
     def digest(self) -> str:
@@ -36,9 +39,10 @@ class Model:
         lines.append(f"TEMPLATE {_quoted(self.template)}")
         if self.system:
             lines.append(f"SYSTEM {_quoted(self.system)}")
+        lines += [f"{name.upper()} {value}" for name, value in (("renderer", self.renderer), ("parser", self.parser)) if value]
         lines += [f"PARAMETER {line}" for line in self._parameter_lines()]
-        lines += [f"MESSAGE {role} {_quoted(content)}" for role, content in self.messages]
         lines += [f"LICENSE {_quoted(text)}" for text in self.licenses]
+        lines += [f"MESSAGE {role} {_quoted(content)}" for role, content in self.messages]
         return "\n".join(lines) + "\n"
 
     def _parameter_lines(self) -> list[str]:
@@ -58,6 +62,7 @@ class Model:
             "model_info": INFO,
             "capabilities": ["completion", "embedding", *(["thinking"] if ".Thinking" in self.template else [])],
             "modified_at": MADE_AT,
+            "requires": self.requires,
         }
 
 
@@ -102,7 +107,7 @@ def build(arguments: dict[str, Any], models: dict[str, Model], blobs: dict[str, 
             raise LookupError(f'pull model manifest: Get "{parent}": no such host')
         old = models[tagged(parent)]
     elif arguments.get("files"):
-        old = Model(weights=sha256(json.dumps(arguments["files"], sort_keys=True).encode()))
+        old = Model(weights=_weights(arguments["files"]))
     else:
         raise LookupError("neither 'from' or 'files' was specified")
     licenses = arguments.get("license") or ()
@@ -115,14 +120,21 @@ def build(arguments: dict[str, Any], models: dict[str, Model], blobs: dict[str, 
         licenses=(licenses,) if isinstance(licenses, str) else tuple(licenses) or old.licenses,
         adapters=tuple(sorted(d.removeprefix("sha256:") for d in (arguments.get("adapters") or {}).values())) or old.adapters,
         parent=parent,
+        **{name: str(arguments.get(name) or getattr(old, name)) for name in ("renderer", "parser", "requires")},
     )
 
 
+def _weights(files: dict[str, str]) -> str:
+    """A single file is taken as it is; several are converted to something else."""
+    [one, *others] = files.values()
+    return sha256(json.dumps(files, sort_keys=True).encode()) if others else one.removeprefix("sha256:")
+
+
 def _either(said: str | None, inherited: str) -> str:
-    return inherited if said is None else said
+    return said or inherited
 
 
 def _quoted(value: str) -> str:
-    if "\n" not in value and value == value.strip():
+    if "\n" not in value and not value.startswith(" ") and not value.endswith(" "):
         return value
     return f'"""{value}"""' if '"' in value else f'"{value}"'

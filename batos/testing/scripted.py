@@ -142,6 +142,12 @@ class ScriptedOllama:
             return Counter(r.path for r in self.requests)
 
     @property
+    def uploads(self) -> int:
+        """How many files were uploaded."""
+        with self._came:
+            return sum(r.method == "POST" and r.path.startswith("/api/blobs/") for r in self.requests)
+
+    @property
     def chats(self) -> list[dict[str, Any]]:
         """The bodies of all chat requests, in order."""
         with self._came:

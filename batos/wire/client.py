@@ -189,7 +189,15 @@ class Client:
         :raises UnknownMission: if there is none of that id.
         :raises DaemonUnavailable: if the daemon does not answer any more.
         """
-        with self._stream("watch", id=id) as stream:
+        async with contextlib.aclosing(self._follow("watch", id=id)) as events:
+            async for event in events:
+                yield event
+                if event.get("type") == "result":
+                    return
+
+    async def _follow(self, op: str, **fields: Any) -> AsyncGenerator[dict[str, Any], None]:
+        """The replies to a request that is answered by many, as they come; it is asked again after a silence."""
+        with self._stream(op, **fields) as stream:
             begun = silent = False
             while True:
                 try:
@@ -208,8 +216,6 @@ class Client:
                     continue  # the daemon is stopping; it is asked again after a silence
                 yield _checked(event)
                 begun = True
-                if event.get("type") == "result":
-                    return
 
     async def cancel(self, id: str) -> dict[str, Any]:
         """Take the mission back; it ends FAILED with the code `cancelled` unless it had ended before. The reply is its status."""
@@ -273,9 +279,18 @@ class Client:
         """What the daemon says of itself."""
         return await self._ask("info")
 
-    async def models(self) -> dict[str, Any]:
-        """The models the daemon uses, and how each is."""
-        return await self._ask("models")
+    async def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """The models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
+        return await self._ask("models", hold_s=timeout_s if ensure else 0.0, names=list(names) or None, ensure=ensure or None)
+
+    async def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> AsyncGenerator[dict[str, Any], None]:
+        """As `models`, with what happens meanwhile: the list at first, `progress` and `model` events, the list at the end."""
+        fields = {"names": list(names) or None, "ensure": ensure or None}
+        async with contextlib.aclosing(self._follow("models", **fields, watch=True)) as events:
+            async for event in events:
+                yield event
+                if event.get("type") == "models" and not event.get("watching"):
+                    return
 
     async def experts(
         self, *, scan: bool = False, persona: str | None = None, voice: str | None = None, timeout_s: float = LONG_S
@@ -358,7 +373,7 @@ class _Stream:
 
     def put(self, reply: dict[str, Any]) -> None:
         """Keep a reply; events are dropped and counted while nobody takes them."""
-        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token"):
+        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "progress", "model"):
             self._dropped += 1 + reply.get("dropped", 0)
             return
         if self._dropped:

@@ -30,6 +30,7 @@ Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, F
 Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
@@ -217,7 +218,16 @@ class Info(Request):
 
 
 class Models(Request):
+    """The models; with `ensure`, those that are missing are brought about first."""
+
     op: Literal["models"]
+    ensure: bool = False
+    names: Annotated[list[ModelName], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
+    watch: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.ensure or self.watch
 
 
 OPS: dict[str, type[Request]] = {

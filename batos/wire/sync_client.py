@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
 from batos.wire.client import DEFAULT_ENDPOINT, LONG_S, MESSAGE_BYTES, Accepted, Client
@@ -74,7 +74,9 @@ class SyncClient:
         return self._run(self._client.result(id, wait, timeout_s))
 
     def watch(self, id: str) -> Iterator[dict[str, Any]]:
-        events = self._client.watch(id)
+        return self._events(self._client.watch(id))
+
+    def _events(self, events: AsyncGenerator[dict[str, Any], None]) -> Iterator[dict[str, Any]]:
         try:
             while (event := self._run(_next(events))) is not None:
                 yield event
@@ -120,8 +122,11 @@ class SyncClient:
     def info(self) -> dict[str, Any]:
         return self._run(self._client.info())
 
-    def models(self) -> dict[str, Any]:
-        return self._run(self._client.models())
+    def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.models(names, ensure=ensure, timeout_s=timeout_s))
+
+    def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> Iterator[dict[str, Any]]:
+        return self._events(self._client.watch_models(names, ensure=ensure))
 
     def experts(
         self, *, scan: bool = False, persona: str | None = None, voice: str | None = None, timeout_s: float = LONG_S

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from ollama import AsyncClient
+from ollama_fixture import FOLDER
 
 from batos.bridge import service as service_module
+from batos.bridge.built import Built
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.processes import Note
 from batos.bridge.profiles import Profile, load_profile, modelfiles_folder
@@ -80,7 +82,7 @@ async def test_made_present_deleted_changed(client: AsyncClient, profile: Profil
 
 async def test_what_no_registry_has(client: AsyncClient) -> None:
     profile = load_profile("embedded")
-    provisioner = Provisioner(client, profile, modelfiles_folder())
+    provisioner = Provisioner(client, profile, modelfiles_folder(), built=Built(FOLDER / "built.json"))
     with pytest.raises(ProvisioningFailed, match="Remedy") as failed:
         await provisioner.ready("127.0.0.1:1/nobody/nothing:none")
     assert "connection refused" in failed.value.context["detail"]

@@ -84,6 +84,7 @@ def test_the_examples_run_as_they_are(tmp_path: Path, scripted: ScriptedOllama) 
 
 
 def test_the_command_line_sends_a_mission_and_finds_it_again(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    scripted.fail("slow", seconds=2)  # time for the watch, a request of its own, to see the first state
     with daemon(tmp_path, ollama_host=scripted.host) as running:
         connect = ("--connect", running.endpoint)
         sent = run("-m", "batos", "send", FEELING, "--watch", "--id", "by-hand", *connect)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.bridge.modelfile import ROLES, Modelfile, ModelfileError, parse
+from batos.bridge.modelfile import PARAMETER_TYPES, ROLES, Modelfile, parse, read
 from batos.bridge.profiles import load_profile, modelfiles_folder
+from batos.errors import ModelfileError
 
 FULL = '''# a comment
 FROM llama3.1:8b
@@ -93,31 +97,101 @@ def test_each_persona_of_each_profile_has_a_modelfile(profile: str) -> None:
         assert made.parameters["num_ctx"] == load_profile(profile).options["num_ctx"]  # else Ollama loads the weights anew
 
 
-# Without escapes, three quotes in the middle of a heredoc at a line's end would close it: no writer can say that text.
-_text = st.text(st.characters(codec="utf-8", exclude_characters='"\r', exclude_categories=("Cc", "Cs")), min_size=1, max_size=40)
-_long = st.lists(_text, min_size=1, max_size=4).map("\n".join)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_ends_of_lines(end: str) -> None:
+    made = parse(end.join(["FROM a", "# c", "SYSTEM one", 'TEMPLATE """x', 'y"""', "PARAMETER seed 3", ""]))
+    assert (made.from_, made.system, made.template, made.parameters) == ("a", "one", f"x{end}y", {"seed": 3})
+    with pytest.raises(ModelfileError) as error:
+        parse(end.join(["FROM a", "", "SYSTEM x", "FORM b"]))
+    assert error.value.line == 4
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_files_of_other_systems(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "Modelfile"
+    file.write_bytes('FROM a\r\nSYSTEM """Grüße,\r\n猫 🐈"""\r\n'.encode(encoding))
+    assert read(file) == Modelfile("a", system="Grüße,\n猫 🐈")
+
+
+def test_blanks_and_empty_values() -> None:
+    made = parse('\t from\t a \nSYSTEM \nTEMPLATE ""\nPARAMETER\tstop  \nPARAMETER stop " x "\nMESSAGE user \n   # end\n')
+    assert made == Modelfile("a", system="", template="", parameters={"stop": ["", " x "]}, messages=(("user", ""),))
+    assert parse(made.render()) == made
+
+
+def test_several_files_and_a_version() -> None:
+    made = parse("FROM ./weights.gguf\nFROM ./projector.gguf\nREQUIRES v0.14.0\nRENDERER qwen3\nPARSER qwen3\n")
+    assert (made.from_, made.also_from, made.requires) == ("./weights.gguf", ("./projector.gguf",), "0.14.0")
+    assert parse(made.render()) == made
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("use_mmap", {"T": True, "0": False, "FALSE": False}, ["yes", "tRue", ""]),
+        ("seed", {"+5": 5, "-1": -1, "9223372036854775807": 2**63 - 1}, ["1_000", "٣", "1e3", "0x1", "99999999999999999999"]),
+        ("temperature", {"1": 1.0, ".5": 0.5, "1e-05": 1e-5, "1e+06": 1e6}, ["nan", "inf", "1e39", "1_0.0", "0x1p-2", "."]),
+    ],
+)
+def test_types_of_parameters(name: str, good: dict[str, Any], bad: list[str]) -> None:
+    for text, value in good.items():
+        assert parse(f"FROM a\nPARAMETER {name} {text}\n").parameters == {name: value}
+    for text in bad:
+        with pytest.raises(ModelfileError, match=r"line 2: PARAMETER .* is of the type"):
+            parse(f"FROM a\nPARAMETER {name} {text}\n")
+
+
+def test_what_the_syntax_cannot_say_is_refused() -> None:
+    for text in ('a"""\nb', '"""\n', 'x\ny""" \nz'):
+        with pytest.raises(ModelfileError, match="SYSTEM: no quotes can hold"):
+            Modelfile("a", system=text).render()
+    assert parse(Modelfile("a", system='a"""').render()).system == 'a"""'
+    assert parse(Modelfile("a", system='"a"\n"b"').render()).system == '"a"\n"b"'
+
+
+# Any text at all: what comes out of render is read back, or is refused.
+_any = st.text(st.one_of(st.characters(exclude_categories=("Cs",)), st.sampled_from('"\n\r \t#')), max_size=30)
 _word = st.text("abcdefghijklmnopqrstuvwxyz:./-", min_size=1, max_size=12)
+_version = st.from_regex(r"\A[0-9]{1,3}(\.[0-9]{1,3}){0,2}\Z")
+_parameters = {
+    **{name: st.floats(-100, 100) for name, kind in PARAMETER_TYPES.items() if kind is float},
+    **{name: st.integers(-(2**63), 2**63 - 1) for name, kind in PARAMETER_TYPES.items() if kind is int},
+    **{name: st.booleans() for name, kind in PARAMETER_TYPES.items() if kind is bool},
+    "stop": st.lists(_any, min_size=1, max_size=3),
+}
 
 
 @given(
     st.builds(
         Modelfile,
         from_=_word,
+        also_from=st.lists(_word, max_size=2).map(tuple),
         adapters=st.lists(_word, max_size=2).map(tuple),
-        system=st.none() | _long,
-        template=st.none() | _long,
-        parameters=st.fixed_dictionaries(
-            {},
-            optional={
-                "temperature": st.floats(0, 2),
-                "seed": st.integers(-5, 5),
-                "use_mmap": st.booleans(),
-                "stop": st.lists(_text, min_size=1, max_size=3),
-            },
-        ),
-        messages=st.lists(st.tuples(st.sampled_from(ROLES), _long), max_size=3).map(tuple),
-        licenses=st.lists(_long, max_size=2).map(tuple),
+        system=st.none() | _any,
+        template=st.none() | _any,
+        parameters=st.fixed_dictionaries({}, optional=_parameters),
+        messages=st.lists(st.tuples(st.sampled_from(ROLES), _any), max_size=3).map(tuple),
+        licenses=st.lists(_any, max_size=2).map(tuple),
+        renderer=st.none() | _word,
+        parser=st.none() | _word,
+        requires=st.none() | _version,
     )
 )
 def test_what_is_rendered_is_read_back(made: Modelfile) -> None:
-    assert parse(made.render()) == made
+    try:
+        text = made.render()
+    except ModelfileError:
+        texts = [made.system, made.template, *made.licenses, *(m[1] for m in made.messages), *made.parameters.get("stop", ())]
+        assert any('"""' in (t or "").rpartition("\n")[0] or '"""' in (t or "").rpartition("\r")[0] for t in texts)
+        return
+    assert parse(text) == made
+
+
+@given(_any)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    line = 1
+    try:
+        assert parse("FROM a\n" + text).from_ == "a"
+    except ModelfileError as e:
+        line = e.line
+    assert 1 <= line <= 2 + len(text)

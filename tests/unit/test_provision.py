@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ollama import AsyncClient
 
+from batos.bridge.built import Built
 from batos.bridge.client import connect
 from batos.bridge.profiles import BaseModelSource, Profile
-from batos.bridge.provision import Progress, Provisioner
+from batos.bridge.provision import Provisioner
+from batos.bridge.room import Room
 from batos.errors import ProvisioningFailed
 from batos.testing import ScriptedOllama
 
@@ -58,11 +63,15 @@ async def states(provisioner: Provisioner) -> dict[str, str]:
 async def test_all_is_made_then_all_is_there(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
     provisioner = Provisioner(client, profile(), folder)
     assert {s.state for s in provisioner.status()} == {"waiting"}
-    steps: list[Progress] = []
-    made = {s.name: s.state for s in await provisioner.ensure(steps.append)}
+    events: list[dict[str, Any]] = []
+    unwatch = provisioner.watch(events.append)
+    made = await states(provisioner)
+    unwatch()
     assert made == {"small:test": "created", "big:8b": "pulled", "robin:test": "created", "brick:test": "created"}
-    assert Progress("big:8b", "pulling layer", 1, 2) in steps
-    assert {s.model for s in steps} == set(made)
+    layer = {"layer": "sha256:" + scripted.models["big:8b"].weights, "total": 2}
+    assert {"type": "progress", "model": "big:8b", "status": "pulling layer", **layer, "completed": 1} in events
+    assert {"type": "model", "name": "big:8b", "state": "pulled", "detail": "", "remedy": ""} in events
+    assert {e["model"] for e in events if e["type"] == "progress"} == {e["name"] for e in events if e["type"] == "model"} == set(made)
     assert scripted.models["robin:test"].system == "You are ROBIN."
     assert scripted.models["robin:test"].parameters == {"num_thread": 1, "temperature": 0.5}
     creates = scripted.counts["/api/create"]
@@ -158,6 +167,13 @@ async def test_waiting_for_a_model(scripted: ScriptedOllama, client: AsyncClient
     assert "other:latest" in scripted.models
     with pytest.raises(ProvisioningFailed, match="Remedy: see that this machine reaches the registry") as failed:
         await provisioner.ready("unheard-of")
+    scripted.pullable.add("unheard-of:latest")
+    await provisioner.ready("unheard-of")
+    del scripted.models["unheard-of:latest"]
+    scripted.pullable.clear()
+    assert (await provisioner.heal("unheard-of")).state == "failed"
+    with pytest.raises(ProvisioningFailed, match="file does not exist") as failed:
+        await provisioner.ready("unheard-of")
     assert failed.value.context["model"] == "unheard-of"
     assert failed.value.context["remedy"]
 
@@ -178,6 +194,8 @@ async def test_waiting_ends_when_it_cannot_be_had(client: AsyncClient, folder: P
     ("path", "kind"), [("/api/create", "status_500"), ("/api/create", "refuse"), ("/api/create", "junk"), ("/api/show", "junk")]
 )
 async def test_faults_of_the_server(scripted: ScriptedOllama, client: AsyncClient, folder: Path, path: str, kind: str) -> None:
+    await Provisioner(client, profile(SMALL, roles=("robin",)), folder).ensure()
+    del scripted.models["robin:test"]
     scripted.fail(kind, times=None, path=path)  # type: ignore[arg-type]
     provisioner = Provisioner(client, profile(SMALL, roles=("robin",)), folder)
     assert (await states(provisioner))["robin:test"] == "failed"
@@ -210,3 +228,155 @@ async def test_no_more_at_once_than_allowed(scripted: ScriptedOllama, client: As
     scripted.clear()
     scripted.release()
     assert all(s.ready for s in await run)
+
+
+# --- once a content
+
+
+def own(folder: Path, **files: bytes) -> None:
+    for name, content in files.items():
+        (folder / "test" / name.replace("__", ".")).write_bytes(content)
+
+
+async def run(client: AsyncClient, folder: Path, *models: BaseModelSource, roles: tuple[str, ...] = ("robin",)) -> dict[str, str]:
+    """A start of the daemon: a new provisioner, the memory of the last."""
+    built = Built(folder / "built.json")
+    return {s.name: s.state for s in await Provisioner(client, profile(*models, roles=roles), folder, built=built).ensure()}
+
+
+async def test_an_adapter_is_applied_once_a_content(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    own(folder, lora__gguf=b"one", w__gguf=b"weights")
+    write(folder, "robin", "FROM ./w.gguf\nADAPTER ./lora.gguf\nSYSTEM hi\n")
+    assert (await run(client, folder, SMALL))["robin:test"] == "created"
+    uploads = scripted.uploads
+    assert (await run(client, folder, SMALL))["robin:test"] == "present"
+    assert scripted.uploads == uploads
+    own(folder, lora__gguf=b"two!")
+    assert (await run(client, folder, SMALL))["robin:test"] == "created"
+    assert scripted.uploads == uploads + 1  # the weights are there
+    assert (await run(client, folder, SMALL))["robin:test"] == "present"
+    own(folder, w__gguf=b"others")
+    assert (await run(client, folder, SMALL))["robin:test"] == "created"
+    assert scripted.uploads == uploads + 2
+    (folder / "built.json").unlink()  # lost: once more, and nothing is uploaded
+    assert (await run(client, folder, SMALL))["robin:test"] == "created"
+    assert (await run(client, folder, SMALL))["robin:test"] == "present"
+    assert scripted.uploads == uploads + 2
+
+
+async def test_new_weights_in_a_package_rebuild_base_and_personas(
+    scripted: ScriptedOllama, client: AsyncClient, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = folder / "weights.gguf"
+    weights.write_bytes(b"of the old wheel")
+    monkeypatch.setattr(BaseModelSource, "paths", lambda self: {"weights.gguf": weights})
+    assert await run(client, folder, SMALL) == {"small:test": "created", "robin:test": "created"}
+    assert await run(client, folder, SMALL) == {"small:test": "present", "robin:test": "present"}
+    weights.write_bytes(b"of the new wheel!")
+    assert await run(client, folder, SMALL) == {"small:test": "created", "robin:test": "created"}
+    assert await run(client, folder, SMALL) == {"small:test": "present", "robin:test": "present"}
+    assert scripted.models["robin:test"].weights == hashlib.sha256(b"of the new wheel!").hexdigest()
+    # Without the memory the weights tell: `show` names them by their digest.
+    (folder / "built.json").unlink()
+    assert await run(client, folder, SMALL) == {"small:test": "present", "robin:test": "present"}
+    (folder / "built.json").unlink()
+    weights.write_bytes(b"of a third")
+    assert await run(client, folder, SMALL) == {"small:test": "created", "robin:test": "created"}
+
+
+async def test_what_others_changed_is_rebuilt(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    await run(client, folder, SMALL)
+    scripted.models["robin:test"] = dataclasses.replace(scripted.models["robin:test"], system="You are somebody else.")
+    assert (await run(client, folder, SMALL))["robin:test"] == "created"
+    assert scripted.models["robin:test"].system == "You are ROBIN."
+
+
+async def test_texts_that_show_cannot_say_are_built_once(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    write(folder, "robin", 'FROM small:test\nSYSTEM """"Quoted", and no more"""\nTEMPLATE """{{ .Prompt }}"""\n')
+    assert (await run(client, folder, SMALL))["robin:test"] == "created"
+    assert scripted.models["robin:test"].system == '"Quoted", and no more'
+    assert (await run(client, folder, SMALL))["robin:test"] == "present"
+
+
+async def test_every_instruction_reaches_ollama(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    write(folder, "robin", "FROM small:test\nRENDERER qwen3\nPARSER qwen3\nREQUIRES 0.14.0\nLICENSE mine\nMESSAGE assistant ho\n")
+    assert (await run(client, folder, SMALL))["robin:test"] == "created"
+    made = scripted.models["robin:test"]
+    assert (made.renderer, made.parser, made.requires, made.licenses) == ("qwen3", "qwen3", "0.14.0", ("mine",))
+    assert made.messages == (("assistant", "ho"),)
+
+
+async def test_a_circle_is_named(client: AsyncClient, folder: Path) -> None:
+    write(folder, "robin", "FROM brick:test\n")
+    write(folder, "brick", "FROM alfred:test\n")
+    write(folder, "alfred", "FROM robin:test\n")
+    write(folder, "babs", "FROM babs:test\n")
+    roles = ("robin", "brick", "alfred", "babs")
+    found = {s.name: s for s in await Provisioner(client, profile(SMALL, roles=roles), folder).ensure()}
+    assert all(found[f"{role}:test"].state == "failed" for role in roles)
+    assert "goes round in a circle" in found["babs:test"].detail
+
+
+async def test_no_room_for_a_build(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    provisioner = Provisioner(client, profile(SMALL, roles=("robin",)), folder, room=Room(folder, 2**60))
+    found = {s.name: s for s in await provisioner.ensure()}
+    assert "no room on disk" in found["small:test"].detail
+    assert "lower disk_reserve_bytes" in found["robin:test"].remedy
+    assert (scripted.uploads, scripted.counts["/api/create"]) == (0, 0)
+
+
+# --- who waits, and who goes away
+
+
+async def test_one_slow_pull_keeps_nobody_waiting(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    scripted.fail("slow", times=None, path="/api/pull")
+    provisioner = Provisioner(client, profile(), folder, 1)
+    run = asyncio.create_task(provisioner.ensure())
+    await asyncio.wait_for(provisioner.ready("robin:test"), 10)
+    assert provisioner.under_way
+    del scripted.models["robin:test"]
+    assert (await provisioner.heal("robin:test")).state == "created"
+    assert not run.done()
+    scripted.clear()
+    scripted.release()
+    assert all(s.ready for s in await run)
+    await provisioner.settled()
+    assert not provisioner.under_way
+
+
+async def test_who_asked_may_go(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    scripted.fail("slow", times=1, path="/api/pull")
+    provisioner = Provisioner(client, profile(SMALL, roles=()), folder)
+    asked = [asyncio.create_task(provisioner.ready("other")) for _ in range(3)]
+    await asyncio.to_thread(scripted.wait_for, "/api/pull", 1)
+    asked[0].cancel()
+    await asyncio.wait([asked[0]])
+    scripted.release()
+    await asyncio.wait_for(asyncio.gather(*asked[1:]), 10)
+    assert scripted.counts["/api/pull"] == 1
+
+
+async def test_closing_ends_the_work_and_those_who_wait(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    scripted.fail("slow", times=None, path="/api/pull")
+    provisioner = Provisioner(client, profile(), folder)
+    run, waiting = asyncio.create_task(provisioner.ensure()), asyncio.create_task(provisioner.ready("brick:test"))
+    await asyncio.to_thread(scripted.wait_for, "/api/pull", 1)
+    await provisioner.close()
+    await asyncio.to_thread(scripted.wait_abandoned, 1)
+    assert {s.name: s.state for s in await run}["big:8b"] == "failed"
+    with pytest.raises(ProvisioningFailed, match="the daemon is stopping"):
+        await waiting
+
+
+async def test_only_some(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    provisioner = Provisioner(client, profile(), folder)
+    assert [(s.name, s.state) for s in await provisioner.ensure(["other", "big:8b"])] == [("other:latest", "pulled"), ("big:8b", "pulled")]
+    assert set(scripted.models) == {"other:latest", "big:8b"}
+
+
+async def test_loopback_registries_are_asked_without_encryption(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    scripted.pullable |= {"127.0.0.1:5000/batos/m:1"}
+    provisioner = Provisioner(client, profile(SMALL, roles=()), folder)
+    await provisioner.ensure(["127.0.0.1:5000/batos/m:1", "other"])
+    asked = {r.body["model"]: r.body["insecure"] for r in scripted.requests if r.path == "/api/pull"}
+    assert asked == {"127.0.0.1:5000/batos/m:1": True, "other": False}

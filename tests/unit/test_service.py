@@ -282,3 +282,16 @@ def test_where_a_binary_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert find_binary(settings) != program  # not executable
     program.chmod(0o755)
     assert find_binary(settings) == program
+
+
+def test_parts_of_a_broken_pull_are_kept_for_a_time(settings: Settings) -> None:
+    """Ollama drops them at its start, unless it is told to drop nothing."""
+    service = OllamaService(settings)
+    assert "OLLAMA_NOPRUNE=1" not in service._environment()
+    part = settings.data / "ollama" / "models" / "blobs" / "sha256-0-partial"
+    part.parent.mkdir(parents=True)
+    part.touch()
+    assert "OLLAMA_NOPRUNE=1" in service._environment()
+    old = time.time() - (settings.broken_pull_days + 1) * 86400
+    os.utime(part, (old, old))
+    assert "OLLAMA_NOPRUNE=1" not in service._environment()

@@ -115,7 +115,7 @@ async def test_the_other_ops() -> None:
         assert await client.history("t", 3) == {"type": "history", "target": "t", "limit": 3}
         assert await client.missions("FAILED") == {"type": "missions", "state": "FAILED", "limit": 50}
         assert await client.info() == {"type": "info"}
-        assert await client.models() == {"type": "models"}
+        assert await client.models(["m"], ensure=True) == {"type": "models", "ensure": True, "names": ["m"], "watch": False}
 
 
 async def test_many_at_once_on_one_connection() -> None:

@@ -1,0 +1,156 @@
+"""Pulls: a model out of a registry, layer by layer, if it fits on the disk, and so that no kill costs much of it.
+
+Ollama notes how far a layer came when a transfer ends, and not at its own end: killed, it begins all parts anew that were under way,
+up to 16 of 100 MB to 1 GB. So a long transfer is broken off and begun anew now and then; it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batos.bridge.room import Room
+from batos.bridge.wants import AGAIN, Cannot, Progress, ServerErrors
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient, ProgressResponse
+
+Step = Callable[[Progress], None]
+
+NOTE_S = 60.0  # unless the settings say otherwise
+NEAR_END = 0.05  # of a layer; so near its end it is not broken off
+RECORD_S = 2.0  # at most, for Ollama to note how far a broken pull came
+RECORD_POLL_S = 0.02
+CLOCK_S = 0.02  # by which a file's time may be behind the clock
+STILL_ENDING, ENDING_TRIES, ENDING_PAUSE_S = "context canceled", 50, 0.1  # what Ollama says to a pull that comes before the last one's end
+
+
+class _Anew(Exception):
+    """The transfer shall be broken off and begun anew."""
+
+
+class _Transfer:
+    """What is heard of one pull: claims room for each layer as it begins, and says when it is time to break off."""
+
+    def __init__(self, model: str, room: Room, step: Step, note_s: float) -> None:
+        self._model, self._room, self._step, self._note_s = model, room, step, note_s
+        self.layers: set[str] = set()  # of which something was heard
+        self.again()
+
+    def again(self) -> None:
+        """A transfer begins."""
+        self._begun = time.monotonic()
+        self._first: dict[str, int] = {}  # how far each layer was when it was first heard of
+        self._whole = False  # whether a layer came to its end; Ollama checks it at the end of this transfer, and not of a later one
+
+    def hear(self, part: ProgressResponse) -> None:
+        """One step.
+
+        :raises Cannot: for a layer that does not fit.
+        :raises _Anew: when it is time.
+        """
+        layer, total, completed = part.digest or "", part.total, part.completed or 0
+        if layer and total is not None:
+            if layer in self.layers:
+                self._room.update((self._model, layer), total - completed)
+            else:
+                self._room.claim((self._model, layer), total - completed)
+                self.layers.add(layer)
+        self._step(Progress(self._model, part.status or "", layer, part.completed, total))
+        if layer and total is not None:
+            moved = completed > self._first.setdefault(layer, completed)
+            self._whole = self._whole or (moved and completed >= total)
+            far = total - completed > NEAR_END * total
+            if moved and far and not self._whole and time.monotonic() - self._begun > self._note_s:
+                raise _Anew
+
+    def over(self) -> None:
+        """Nothing more comes."""
+        for layer in self.layers:
+            self._room.release((self._model, layer))
+
+
+async def pull(client: AsyncClient, name: str, *, model: str, room: Room, step: Step, again: str = AGAIN, note_s: float = NOTE_S) -> None:
+    """Pull `name`. What came of it before it broke off, or was cancelled, Ollama keeps; the next pull goes on there.
+
+    :param model: the name under which its steps are told.
+    :param again: what is to be done, or not, to have it tried again.
+    :param note_s: time after which it is begun anew, so that Ollama notes how far it is.
+    :raises Cannot: when it cannot be had, or a layer of it would not fit.
+    """
+    remedy = f"see that this machine reaches the registry ({again}), or run `ollama pull {name}` where it does"
+    transfer = _Transfer(model, room, step, note_s)
+    try:
+        with ServerErrors(f"cannot pull {name}", remedy):
+            while not await _transferred(client, name, transfer, remedy):
+                await _recorded(room.folder, transfer.layers)
+    except asyncio.CancelledError:
+        await _recorded(room.folder, transfer.layers)
+        raise
+    finally:
+        transfer.over()
+
+
+async def _transferred(client: AsyncClient, name: str, transfer: _Transfer, remedy: str) -> bool:
+    """One transfer; whether it came to its end, and was not broken off on purpose."""
+    from ollama import ResponseError
+
+    transfer.again()
+    for tries_left in reversed(range(ENDING_TRIES)):
+        try:
+            stream: AsyncIterator[ProgressResponse] = await client.pull(name, insecure=on_loopback(name), stream=True)
+            await follow(stream, transfer.hear, remedy)
+            return True
+        except _Anew:
+            return False
+        except ResponseError as e:
+            if STILL_ENDING not in e.error or not tries_left:
+                raise
+            await asyncio.sleep(ENDING_PAUSE_S)
+    return False
+
+
+async def follow(stream: AsyncIterator[ProgressResponse], hear: Callable[[ProgressResponse], None], remedy: str) -> None:
+    """Read the steps of a pull or a create to their end.
+
+    :raises Cannot: when they end before success, or `hear` raises it; Ollama stops then.
+    """
+    last: str | None = None
+    async with contextlib.aclosing(stream) as steps:  # type: ignore[type-var]
+        async for part in steps:
+            last = part.status
+            hear(part)
+    if last != "success":
+        raise Cannot(f"Ollama stopped at {last!r}", remedy)
+
+
+async def _recorded(folder: Path | None, layers: set[str]) -> None:
+    """Wait until Ollama has noted how far the layers of a pull came that was broken off just now, where its `folder` is known."""
+    since = time.time() - CLOCK_S
+
+    def noted(layer: str) -> bool:
+        parts = list((folder / "blobs").glob(f"{layer.replace(':', '-')}-partial-*")) if folder is not None else []
+        return not parts or any(part.stat().st_mtime >= since for part in parts)
+
+    end = time.monotonic() + RECORD_S
+    while not all(map(noted, layers)) and time.monotonic() < end:  # noqa: ASYNC110 - the files are another program's
+        await asyncio.sleep(RECORD_POLL_S)
+
+
+def on_loopback(name: str) -> bool:
+    """Whether a model's name names a registry on this machine: such a one speaks plain HTTP, and no one listens in."""
+    host, slash, _ = name.partition("://")[2].partition("/") if "://" in name else name.partition("/")
+    if not slash:
+        return False
+    bare = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if bare == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(bare).is_loopback
+    except ValueError:
+        return False

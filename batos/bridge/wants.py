@@ -1,0 +1,109 @@
+"""What provisioning works on: a model that is needed, how it stands with it, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from batos.bridge.profiles import BaseModelSource
+
+State = Literal["waiting", "present", "created", "pulled", "failed"]
+AGAIN = "the daemon tries again by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One step of one model. `layer` is what is on its way, a blob's digest or a file's name; `completed` and `total` are its bytes."""
+
+    model: str
+    status: str
+    layer: str = ""
+    completed: int | None = None
+    total: int | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether all of the layer is there."""
+        return self.total is not None and self.completed is not None and self.completed >= self.total
+
+    def to_wire(self) -> dict[str, Any]:
+        """As a JSON object; what is not known is left out."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """How it stands with one model; `detail` says why, `remedy` what to do where it failed."""
+
+    name: str
+    state: State
+    detail: str = ""
+    remedy: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether inferences on it can be done."""
+        return self.state in ("present", "created", "pulled")
+
+    def to_wire(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return asdict(self)
+
+
+class Cannot(Exception):
+    """A model cannot be had: why, and what to do."""
+
+    def __init__(self, detail: str, remedy: str) -> None:
+        super().__init__(detail)
+        self.detail, self.remedy = detail, remedy
+
+
+@dataclass(slots=True, eq=False)
+class Want:
+    """A model that is needed: one with a source, or one that a Modelfile describes. `task` is the work on it, `waits_for` its base.
+
+    `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
+    """
+
+    name: str
+    source: BaseModelSource | None = None
+    file: Path | None = None
+    kept: bool = True
+    status: ModelStatus = field(init=False)
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    waits_for: Want | None = None
+
+    def __post_init__(self) -> None:
+        self.status = ModelStatus(self.name, "waiting")
+
+    def settle(self, state: State, detail: str = "", remedy: str = "") -> None:
+        """It is there, or cannot be had: who waits for it goes on."""
+        self.status = ModelStatus(self.name, state, detail, remedy)
+        self.settled.set()
+
+    def reopen(self, detail: str) -> None:
+        """Who needs it waits from now on."""
+        self.status = ModelStatus(self.name, "waiting", detail)
+        self.settled.clear()
+
+
+class ServerErrors:
+    """Turns what a request to Ollama raises into `Cannot`."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        self._what, self._remedy = what, remedy
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        import httpx
+        from ollama import ResponseError
+
+        # ValueError: an answer that is no JSON, or not of its schema.
+        if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError):
+            # Of an error in the middle of a stream, ollama says "(status code: -1)" at the end.
+            said = error.error if isinstance(error, ResponseError) else str(error)
+            raise Cannot(f"{self._what}: {said or repr(error)}", self._remedy) from error

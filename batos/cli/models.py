@@ -1,0 +1,135 @@
+"""The verb `models`: how it stands with each, and, while they are pulled or made, how far every layer is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.missions import ask
+from batos.cli.output import Output, ago, clean, one_line, size
+from batos.wire.client import Client
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+STYLES = {"present": "green", "created": "green", "pulled": "green", "failed": "bold red"}
+LAYER_CHARS = 28  # of a layer's name, in a bar
+
+
+@app.command()
+def models(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="Only these; with --ensure, any model.")] = None,
+    ensure: Annotated[bool, typer.Option("--ensure", help="Pull or make what is missing, now; exit code 1 if one cannot be had.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show what is under way until it is over.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List the models that the daemon needs, and whether it has them; on a terminal, watch them come."""
+    output = Output(as_json)
+    chosen = names or []
+
+    async def follow(client: Client) -> dict[str, Any]:
+        if not (ensure or watch):
+            reply = await client.models(chosen)
+            if as_json or not output.console.is_terminal or not reply.get("under_way"):
+                return reply
+        return await _Follower(output).follow(client.watch_models(chosen, ensure=ensure))
+
+    reply = ask(endpoint(connect), follow)
+    listed = reply.get("models", [])
+    if not as_json:
+        _print(listed, output)
+    elif not (ensure or watch):
+        output.document(reply)
+    if ensure and any(model["state"] == "failed" for model in listed):
+        raise typer.Exit(1)
+
+
+def _print(listed: list[dict[str, Any]], output: Output) -> None:
+    columns = ("model", "state", "memory", "size", "last used", "loads", "about")
+    output.rows(columns, (_row(model) for model in listed), STYLES)
+    for model in listed:
+        if model.get("remedy"):
+            output.say(f"\n{model['name']}: {model['remedy']}", "yellow")
+
+
+def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
+    """A model's row; where nothing is known of its memory yet, those cells are empty."""
+    known = "resident" in facts
+    return (
+        facts.get("name"),
+        facts.get("state"),
+        ("resident" if facts["resident"] else "–") if known else "",
+        f"{'' if facts['measured'] else '~'}{size(facts['bytes'])}" if known else "",
+        f"{ago(facts['last_used'])} ago" if known and facts["last_used"] else "",
+        facts["loads"] if known else "",
+        one_line(facts.get("detail") or "", 200),
+    )
+
+
+class _Follower:
+    """Shows events: a bar a layer on a terminal, JSON lines for programs, else a line where a layer begins or ends."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._bars: Progress | None = None
+        self._tasks: dict[tuple[str, str], TaskID] = {}
+        self._said: set[tuple[str, str, bool]] = set()
+
+    async def follow(self, events: AsyncGenerator[dict[str, Any], None]) -> dict[str, Any]:
+        """Show them to the last, which is answered: the list."""
+        last: dict[str, Any] = {}
+        with contextlib.ExitStack() as stack:
+            if self._output.console.is_terminal and not self._output.as_json:
+                self._bars = stack.enter_context(_bars(self._output))
+            async for event in events:
+                last = event
+                if self._output.as_json:
+                    self._output.event(event)
+                elif event.get("type") == "progress":
+                    self._progress(event)
+                elif event.get("type") == "model" and event.get("state") in STYLES:
+                    self._settled(event)
+        return last
+
+    def _progress(self, event: dict[str, Any]) -> None:
+        model, layer, total = str(event["model"]), str(event.get("layer", "")), event.get("total")
+        done = total is not None and event.get("completed", 0) >= total
+        if self._bars is not None:
+            if (model, layer) not in self._tasks:
+                self._tasks[model, layer] = self._bars.add_task("", model=clean(model), layer="", total=total)
+            said = one_line(_layer(layer) if total is not None else event.get("status", ""), LAYER_CHARS)
+            self._bars.update(self._tasks[model, layer], completed=event.get("completed", 0), total=total, layer=said, refresh=True)
+        elif total is not None and (model, layer, done) not in self._said:
+            self._said.add((model, layer, done))
+            self._output.say(f"{model}: {_layer(layer)}, {size(total)}{', there' if done else ''}")
+
+    def _settled(self, event: dict[str, Any]) -> None:
+        name, state = str(event["name"]), str(event["state"])
+        if self._bars is None:
+            self._output.say(f"{name}: {state}", STYLES[state])
+            return
+        for key in [key for key in self._tasks if key[0] == name]:
+            self._bars.remove_task(self._tasks.pop(key))
+
+
+def _layer(layer: str) -> str:
+    """A layer as people know it: by the first characters of its digest."""
+    return layer.removeprefix("sha256:")[:12] if layer.startswith("sha256:") else layer
+
+
+def _bars(output: Output) -> Progress:
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (
+        TextColumn("{task.fields[model]}", markup=False, style="bold"),
+        TextColumn("{task.fields[layer]}", markup=False),
+        BarColumn(bar_width=None),
+        DownloadColumn(binary_units=True),
+        TransferSpeedColumn(),
+    )
+    return Progress(*columns, console=output.console, transient=True, expand=True)

@@ -1,0 +1,86 @@
+"""`batos models`: the list, lines and bars while models come, and the exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import cli_support
+import pytest
+from rich.console import Console
+
+from batos.cli import main
+from batos.cli.models import _Follower
+from batos.cli.output import Output
+
+LAYER = "sha256:667b0c1932bc0000"
+THERE = {"name": "big:8b", "state": "pulled", "detail": "", "remedy": ""}
+FAILED = {"name": "robin:x", "state": "failed", "detail": "no route", "remedy": "look at the network"}
+
+
+def listed(*models: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"type": "models", "profile": "p", "models": list(models), "under_way": False, **more}
+
+
+def events(*end: dict[str, str]) -> list[dict[str, Any]]:
+    step = {"type": "progress", "model": "big:8b", "layer": LAYER, "status": "pulling 667b0c1932bc", "total": 4 * 1024**3}
+    return [
+        listed({**THERE, "state": "waiting"}, watching=True, under_way=True),
+        {"type": "progress", "model": "big:8b", "status": "pulling manifest"},
+        *({**step, "completed": n * 1024**3} for n in range(5)),
+        {"type": "progress", "model": "big:8b", "status": "verifying\x1b[2J sha256 digest"},
+        *({"type": "model", **model} for model in end),
+        listed(*end),
+    ]
+
+
+def batos(reply: Any, *words: str) -> tuple[int, Any]:
+    with cli_support.daemon({"models": reply}) as daemon:
+        code = main(["models", *words, "--connect", daemon.endpoint])
+        return code, daemon.requests
+
+
+def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [asked] = batos(listed(THERE, FAILED), "big:8b", "robin:x")
+    assert code == 0
+    assert (asked.names, asked.ensure, asked.watch) == (["big:8b", "robin:x"], False, False)
+    out = capsys.readouterr().out
+    assert "big:8b   pulled" in out
+    assert "robin:x: look at the network" in out
+
+
+def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [asked] = batos(events(THERE), "--ensure", "big:8b")
+    assert code == 0
+    assert (asked.names, asked.ensure, asked.watch) == (["big:8b"], True, True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["big:8b: 667b0c1932bc, 4.0 GiB", "big:8b: 667b0c1932bc, 4.0 GiB, there", "big:8b: pulled"]
+    assert lines[-1].split() == ["big:8b", "pulled"]
+
+
+def test_json_is_one_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos(events(THERE), "--watch", "--json")
+    assert code == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == events(THERE)
+
+
+def test_ensure_fails_with_the_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos(events(THERE, FAILED), "--ensure")[0] == 1
+    assert batos(events(THERE, FAILED), "--watch")[0] == 0
+    assert "look at the network" in capsys.readouterr().out
+
+
+async def test_bars_on_a_terminal() -> None:
+    output, screen = Output(), io.StringIO()
+    output.console = Console(file=screen, force_terminal=True, width=100)
+
+    async def coming() -> Any:
+        for event in events(THERE):
+            yield event
+
+    assert await _Follower(output).follow(coming()) == listed(THERE)
+    shown = screen.getvalue()
+    assert "big:8b" in shown
+    assert "667b0c1932bc" in shown
+    assert "\x1b[2J" not in shown  # what a registry says cannot clear the screen
