@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.errors import Busy
-from batos.image import history, ledger
+from batos.image import history, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
 from batos.mind import forms, record
@@ -36,6 +36,7 @@ class Desk:
         router: Router,
         info: Callable[[], Reply],
         models: Callable[[], Awaitable[Reply]],
+        personas: Callable[[], Reply],
         upkeep: Upkeep,
         replays: Replays,
         watches_per_client: int,
@@ -43,9 +44,10 @@ class Desk:
         """
         :param info: facts about the daemon.
         :param models: facts about its models.
+        :param personas: facts about its personas.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
-        self._info, self._models = info, models
+        self._info, self._models, self._personas = info, models, personas
         self._upkeep, self._replays = upkeep, replays
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
@@ -100,6 +102,8 @@ class Desk:
                 client.send({"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)})
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
+            case schemas.Personas():
+                client.send({"type": "personas", **self._personas()})
             case schemas.Models():
                 client.send({"type": "models", **await self._models()})
             case _:
@@ -199,6 +203,8 @@ class Desk:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
         facts |= {name: known[name] for name in ("context", "questions") if known[name]}
+        if (route := self._image.read(journal.route_of, id)) is not None:
+            facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 

@@ -33,11 +33,11 @@ from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
-from batos.mind import psm
+from batos.mind import incarnation, learning, personas, psm
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.fractal import shares
-from batos.mind.incarnation import incarnate
+from batos.mind.likeness import Likeness
 from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
@@ -95,23 +95,26 @@ class Kernel:
         if listen:
             for endpoint in settings.listen:
                 endpoints.normalised(endpoint)  # refused before an image is made and an Ollama started
-        codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
-        self.router, self.events = Router(codex), Events()
+        self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
+        self.events = Events()
+        incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate(codex), psm.install),
+            steps=(incarnate, psm.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
             on_failed=self.request_stop,
         )
         self._stack.push_async_callback(self.image.close)
+        self._tell_of(incarnate)
         self.walk = Walk(self.image.db)
         if inference is None:
             inference = await self._connect_ollama()
         if settings.metrics:
             inference = self._count(inference)
         self._look_after_image()
+        self._route_with(inference)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop)
         resumed = await self.scheduler.recover()
         if listen:
@@ -122,6 +125,7 @@ class Kernel:
                 router=self.router,
                 info=self.info,
                 models=self._describe_models,
+                personas=self.personas,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 watches_per_client=settings.watches_per_client,
@@ -138,6 +142,37 @@ class Kernel:
         log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
         if settings.autotelic == "on":
             self._beat()
+
+    def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
+        """Log what the codex has changed in the image, and what it has not."""
+        for name, changes in incarnate.changes.items():
+            log.info("incarnated", persona=name, changes=changes or "new")
+        for name, slots in self.image.read(lambda root: incarnation.kept(root["lobby"], self.codex)).items():
+            log.warning("codex_not_followed", persona=name, slots=slots, hint="batos personas")
+
+    def _route_with(self, inference: Inference) -> None:
+        settings, codex = self.settings, self.codex
+
+        def examples(root: Any) -> dict[str, learning.Exemplars]:
+            there = incarnation.present(root["lobby"], codex)
+            return {name: learning.exemplars_of(persona) for name, persona in there.items()}
+
+        self.likeness = Likeness(
+            self.image,
+            inference,
+            self.profile.embedder,
+            limit_s=settings.routing_s,
+            pause_s=settings.routing_pause_s,
+            deadline_s=settings.inference_deadline_s,
+        )
+        self._stack.push_async_callback(self.likeness.stop)
+        self.router = Router(codex, lambda: self.image.read(examples), self.likeness, chars=settings.routing_chars)
+        self._background(self.likeness.warm({name: own.texts for name, own in self.image.read(examples).items()}), "exemplars")
+
+    def personas(self) -> dict[str, Any]:
+        """What there is to say of the personas, as the wire's `personas` gives it."""
+        told = self.image.read(personas.describe, self.codex, self.profile.model_of)
+        return {"personas": told, "embedder": {"model": self.likeness.model, "state": self.likeness.state}}
 
     async def _connect_ollama(self) -> Inference:
         from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
@@ -186,15 +221,15 @@ class Kernel:
 
     def _host(self) -> dict[str, Any]:
         """What every attempt is given, whoever infers for it."""
-        settings, profile, router = self.settings, self.profile, self.router
+        settings, profile = self.settings, self.profile
         own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict}
         return {
             "image": self.image,
             "settings": settings,
             "models": profile.model_of,
             "options": {**profile.options, **{name: value for name, value in own.items() if value}},
-            "share_out": lambda brief: shares(brief, lambda sentence: router.route(sentence).scores, settings.voices_limit),
-            "route": lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
+            "share_out": lambda brief: shares(brief, self.router.weights, settings.voices_limit),
+            "router": self.router,
         }
 
     def _look_after_image(self) -> None:

@@ -51,6 +51,7 @@ def verbs() -> str:
     import batos.cli.daemon
     import batos.cli.missions
     import batos.cli.objects
+    import batos.cli.steering
     import batos.cli.upkeep  # noqa: F401
     from batos.cli.app import app
 

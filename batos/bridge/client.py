@@ -54,8 +54,8 @@ class OllamaInference:
     """`bridge.types.Inference` on a real Ollama.
 
     :param host: address of the server.
-    :param concurrency: chats and embeddings under way at the same time; the others wait their turn, and the deadline of
-        each counts from its turn.
+    :param concurrency: chats under way at the same time; the others wait their turn, and the deadline of each counts from
+        its turn. Embeddings have a turn of their own, one at a time: they take milliseconds, and do not wait for chats.
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
     """
 
@@ -63,6 +63,7 @@ class OllamaInference:
         self.host = host
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
+        self._embedding = asyncio.Semaphore(1)
         self._defaults = {**DEFAULT_OPTIONS, **(defaults or {})}
         self._digests: dict[str, str] = {}
         self._digests_at = float("-inf")
@@ -166,7 +167,7 @@ class OllamaInference:
         vectors: list[list[float]] = []
         for at in range(0, len(texts), EMBED_BATCH):
             batch = list(texts[at : at + EMBED_BATCH])
-            async with self._turns:
+            async with self._embedding:
                 try:
                     async with asyncio.timeout(deadline_s):
                         with self._failures(model):

@@ -277,6 +277,10 @@ class Client:
         """The models the daemon uses, and how each is."""
         return await self._ask("models")
 
+    async def personas(self) -> dict[str, Any]:
+        """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone."""
+        return await self._ask("personas")
+
     async def _accept(self, op: str, **fields: Any) -> Accepted:
         reply = await self._ask(op, **fields)
         return Accepted(reply["id"], reply["state"], reply.get("duplicate", False), reply.get("result"), reply.get("error"))

@@ -201,11 +201,15 @@ class Models(Request):
     op: Literal["models"]
 
 
+class Personas(Request):
+    op: Literal["personas"]
+
+
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
-    "info": Info, "models": Models,
+    "info": Info, "models": Models, "personas": Personas,
 }  # fmt: skip
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 

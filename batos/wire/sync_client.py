@@ -123,6 +123,9 @@ class SyncClient:
     def models(self) -> dict[str, Any]:
         return self._run(self._client.models())
 
+    def personas(self) -> dict[str, Any]:
+        return self._run(self._client.personas())
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:
             work.close()

@@ -21,6 +21,7 @@ FIELDS = {
     "result": {"id", "state"},
     "error": {"code", "message"},
     "failures": {"failures"},
+    "personas": {"personas", "embedder"},
     "replay": {"id", "state", "outcome", "inferences", "journaled", "unused"},
     "pack": {"bytes_before", "bytes_after", "objects_before", "objects_after", "packed_to", "took_s"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "objects", "methods", "tid", "took_s"},
