@@ -43,6 +43,10 @@ class Settings(BaseModel):
     mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
     retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
     conflict_retries: int = Field(8, ge=1, le=100, description="replays of a cycle whose commit met a conflict")
+    routing_s: float = Field(2.0, gt=0, le=600, description="time for the embedder to look at a brief; past it, the triggers decide")
+    routing_pause_s: float = Field(30, ge=0, le=86400, description="time for which an embedder that did not answer is not asked again")
+    routing_chars: int = Field(2000, ge=100, le=64_000, description="characters of a brief that the router looks at, from both its ends")
+    learned_exemplars: int = Field(64, ge=0, le=1000, description="briefs that a persona learns from users who chose it; 0: none")
     facets_limit: int = Field(3, ge=1, le=16, description="facets that one cycle delegates to")
 
     cycle_depth: int = Field(2, ge=1, le=8, description="cycles inside cycles: 1 lets one persona think alone")

@@ -11,7 +11,7 @@ from typing import Any
 
 from batos.bridge.models import Models
 from batos.errors import Busy
-from batos.image import history, ledger
+from batos.image import history, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
 from batos.mind import forms, record
@@ -38,6 +38,7 @@ class Desk:
         info: Callable[[], Reply],
         models: Models,
         experts: Callable[[bool, str | None, str | None], Awaitable[Reply]],
+        personas: Callable[[], Reply],
         upkeep: Upkeep,
         replays: Replays,
         watches_per_client: int,
@@ -45,9 +46,10 @@ class Desk:
         """
         :param info: facts about the daemon.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
+        :param personas: facts about its personas.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
-        self._info, self._models, self._experts = info, models, experts
+        self._info, self._models, self._experts, self._personas = info, models, experts, personas
         self._upkeep, self._replays = upkeep, replays
         self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
@@ -103,6 +105,8 @@ class Desk:
                 client.send({"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)})
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
+            case schemas.Personas():
+                client.send({"type": "personas", **self._personas()})
             case schemas.Models():
                 await self._tell_of_models(request, client)
             case schemas.Experts():
@@ -204,6 +208,8 @@ class Desk:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
         facts |= {name: known[name] for name in ("context", "questions") if known[name]}
+        if (route := self._image.read(journal.route_of, id)) is not None:
+            facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 

@@ -35,12 +35,12 @@ from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
-from batos.mind import psm
+from batos.mind import incarnation, learning, personas, psm
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.fractal import shares
-from batos.mind.incarnation import incarnate
+from batos.mind.likeness import Likeness
 from batos.mind.queue import Grouping
 from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
@@ -105,18 +105,20 @@ class Kernel:
         if listen:
             for endpoint in settings.listen:
                 endpoints.normalised(endpoint)  # refused before an image is made and an Ollama started
-        codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
+        self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
         self.models = Models(settings.profile)
-        self.router, self.events = Router(codex), Events()
+        self.events = Events()
+        incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate(codex), psm.install, experts.install),
+            steps=(incarnate, psm.install, experts.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
             on_failed=self.request_stop,
         )
         self._stack.push_async_callback(self.image.close)
+        self._tell_of(incarnate)
         self.walk = Walk(self.image.db)
         grouping = None
         if inference is None:
@@ -124,6 +126,7 @@ class Kernel:
         if settings.metrics:
             inference = self._count(inference)
         self._look_after_image()
+        self._route_with(inference)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
         resumed = await self.scheduler.recover()
         if listen:
@@ -135,6 +138,7 @@ class Kernel:
                 info=self.info,
                 models=self.models,
                 experts=self._experts,
+                personas=self.personas,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 watches_per_client=settings.watches_per_client,
@@ -151,6 +155,37 @@ class Kernel:
         log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
         if settings.autotelic == "on":
             self._beat()
+
+    def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
+        """Log what the codex has changed in the image, and what it has not."""
+        for name, changes in incarnate.changes.items():
+            log.info("incarnated", persona=name, changes=changes or "new")
+        for name, slots in self.image.read(lambda root: incarnation.kept(root["lobby"], self.codex)).items():
+            log.warning("codex_not_followed", persona=name, slots=slots, hint="batos personas")
+
+    def _route_with(self, inference: Inference) -> None:
+        settings, codex = self.settings, self.codex
+
+        def examples(root: Any) -> dict[str, learning.Exemplars]:
+            there = incarnation.present(root["lobby"], codex)
+            return {name: learning.exemplars_of(persona) for name, persona in there.items()}
+
+        self.likeness = Likeness(
+            self.image,
+            inference,
+            self.profile.embedder,
+            limit_s=settings.routing_s,
+            pause_s=settings.routing_pause_s,
+            deadline_s=settings.inference_deadline_s,
+        )
+        self._stack.push_async_callback(self.likeness.stop)
+        self.router = Router(codex, lambda: self.image.read(examples), self.likeness, chars=settings.routing_chars)
+        self._background(self.likeness.warm({name: own.texts for name, own in self.image.read(examples).items()}), "exemplars")
+
+    def personas(self) -> dict[str, Any]:
+        """What there is to say of the personas, as the wire's `personas` gives it."""
+        told = self.image.read(personas.describe, self.codex, self.profile.model_of)
+        return {"personas": told, "embedder": {"model": self.likeness.model, "state": self.likeness.state}}
 
     async def _connect_ollama(self) -> tuple[Inference, Grouping]:
         from batos.bridge.breaker import Policy
@@ -225,9 +260,9 @@ class Kernel:
         """How missions are grouped by model, and what is preloaded in a pause."""
         from batos.bridge.preload import Expected, Preloader
 
-        foresight, route = Foresight(), self._host()["route"]
+        foresight = Foresight()
         for persona in self.image.read(recent_personas):
-            if persona in self.router.personas:
+            if persona in self.codex.personas:
                 foresight.note(persona)
 
         def expected() -> Expected:
@@ -237,7 +272,7 @@ class Kernel:
             residency.preloader = Preloader(residency, self.settings.preload_idle_s, expected)
         return Grouping(
             fairness,
-            persona_of=lambda record: None if record["message"] else route(record).persona,
+            persona_of=lambda record: None if record["message"] else self.router.guess(record),
             model_of=self._model_of,
             load_of=residency.load_of,
             conflict=residency.gate.conflict,
@@ -250,7 +285,7 @@ class Kernel:
             if not all(status.ready for status in provisioner.status()):
                 await provisioner.ensure()
                 self._models_settled.set()
-                await residency.learn_all([self._model_of(persona) for persona in self.router.personas])
+                await residency.learn_all([self._model_of(persona) for persona in self.codex.personas])
             await asyncio.sleep(self.settings.provision_retry_s)
 
     def _count(self, inference: Inference) -> Inference:
@@ -275,15 +310,14 @@ class Kernel:
 
     def _host(self) -> dict[str, Any]:
         """What every attempt is given, whoever infers for it."""
-        router = self.router
         think = {"on": {"think": True}, "off": {"think": False}}.get(self.settings.think, {})
         return {
             "image": self.image,
             "settings": self.settings,
             "models": self.profile.model_of,
             "options": {**self._options, **({"stop": list(self.settings.stop)} if self.settings.stop else {}), **think},
-            "share_out": lambda brief: shares(brief, lambda sentence: router.route(sentence).scores, self.settings.voices_limit),
-            "route": lambda record: router.route(record["brief"], persona=record["persona"], origin=record["origin"]),
+            "share_out": lambda brief: shares(brief, self.router.weights, self.settings.voices_limit),
+            "router": self.router,
         }
 
     def _model_of(self, persona: str) -> str:

@@ -110,7 +110,7 @@ class Instant:
         return ChatReply(PLAN if request.schema else ANSWER, request.model, "0" * 64, 120, 100, 0.1, 1.0)
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        raise AssertionError("a mission embeds nothing here")
+        return [[float(text.count(letter)) + 1 for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
 
     async def digest(self, model: str) -> str:
         return "0" * 64

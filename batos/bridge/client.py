@@ -78,8 +78,8 @@ class OllamaInference:
     alone until it answers (see `breaker`). What that does not mend is for the caller: another host, or a later attempt.
 
     :param host: address of the server.
-    :param concurrency: chats and embeddings under way at the same time; the others wait their turn, and the deadline of
-        each counts from its turn.
+    :param concurrency: chats under way at the same time; the others wait their turn, and the deadline of each counts from
+        its turn. Embeddings have a turn of their own, one at a time: they take milliseconds, and do not wait for chats.
     :param defaults: options for requests that name none; `num_ctx` and `num_predict` are always sent.
     """
 
@@ -88,6 +88,7 @@ class OllamaInference:
         self.under_way = 0
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
+        self._embedding = asyncio.Semaphore(1)
         self._defaults = {**DEFAULT_OPTIONS, **(defaults or {})}
         self._policy = policy or Policy()
         self.breaker = Breaker(host, self._answers, self._policy)
@@ -192,7 +193,7 @@ class OllamaInference:
         return vectors
 
     async def _embed_batch(self, model: str, batch: list[str], deadline_s: float) -> list[list[float]]:
-        async with self._turns, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
+        async with self._embedding, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
             reply = await self._request(model, lambda: self._client.embed(model, batch))
         if len(reply.embeddings) != len(batch):
             raise InferenceFailed(

@@ -62,11 +62,21 @@ class Profile(BaseModel):
     def _embedder_is_a_model(self) -> Profile:
         if self.embedder not in {m.name for m in self.models}:
             raise ValueError(f"embedder {self.embedder!r} is none of the profile's models")
+        if len({m.name for m in self.models}) < 2:
+            raise ValueError("a profile has an embedder and another model at least")
         return self
 
     def model_of(self, role: str) -> str:
-        """The model of a persona's role, its name in any case; what is no role of this profile is a model's own name."""
-        return self.personas.get(role.lower(), role)
+        """The model of a persona's role, its name in any case; what is no role of this profile is a model's own name.
+
+        The role `base` is the model that the personas of the profile are made of, as it is.
+        """
+        return self.personas.get(role.lower()) or (self.base if role == "base" else role)
+
+    @property
+    def base(self) -> str:
+        """Name of the model that the personas are made of: the first that is not the embedder."""
+        return next(model.name for model in self.models if model.name != self.embedder)
 
 
 def load_profile(name: str, path: Path = PROFILES_FILE) -> Profile:

@@ -13,6 +13,7 @@ import typer
 
 from batos.cli.app import INTERRUPTED, Connect, Json, app, check_reachable, endpoint, run_async
 from batos.cli.output import Output, ago, one_line
+from batos.cli.record import routing_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost
 from batos.config import nearest
 from batos.errors import BatosError, MissionFailed, UnknownPersona, UnknownTarget
@@ -326,6 +327,7 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         "persona": reply.get("persona"),
         "brief": one_line(reply.get("brief", ""), 200),
     }
+    shown |= routing_pairs(reply)
     if reply.get("place"):
         shown["in the queue"] = f"number {reply['place']}"
     if reply.get("question"):

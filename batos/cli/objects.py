@@ -1,4 +1,4 @@
-"""Verbs about what is in the image and in the daemon: show, history, info."""
+"""Verbs about what is in the image and in the daemon: show, history, info, personas."""
 
 from __future__ import annotations
 
@@ -58,6 +58,34 @@ def info(connect: Connect = None, as_json: Json = False) -> None:
         output.document(reply)
     else:
         output.pairs((name, _value(value)) for name, value in _flat(reply) if name != "type")
+
+
+@app.command()
+def personas(connect: Connect = None, as_json: Json = False) -> None:
+    """List the personas: mission, model, ways of thinking, exemplars, and where the image does not follow the codex."""
+    reply = ask(endpoint(connect), lambda client: client.personas())
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+        return
+    for persona in reply["personas"]:
+        output.say(persona["name"].upper() + ("" if persona["routed"] else "  (no brief is routed to it)"), "bold")
+        output.pairs(_persona(persona))
+        output.say()
+    embedder = reply["embedder"]
+    output.note(f"embedder {embedder['model']}: {embedder['state']}", "dim")
+
+
+def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
+    """What there is to say of a persona, as names and values."""
+    shown: list[tuple[str, object]] = []
+    if "model" in persona:  # else it is not in the image
+        shown = [("mission", persona["core_mission"]), ("model", persona["model"])]
+        for heading, facet in (("facets", True), ("answers to", False)):
+            ways = [f"{way['selector']} ({way['kind']})" for way in persona["behaviour"] if way["facet"] is facet]
+            shown.append((heading, ", ".join(ways)))
+        shown.append(("exemplars", f"{persona['exemplars']}, and {persona['learned']} learned"))
+    return shown + [("not as in the codex", f"{left['slot'] or 'the whole persona'}: {left['why']}") for left in persona["kept"]]
 
 
 def _about(target: str, connect: str | None, op: str, *more: Any) -> dict[str, Any]:

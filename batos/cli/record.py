@@ -37,16 +37,29 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     facts: list[tuple[str, Any]] = [("brief", one_line(record["brief"], _WIDTH)), ("from", record["origin"])]
     facts += [(name, time.strftime(moment, time.localtime(record[name]))) for name in ("accepted", "finished") if record[name]]
     facts += [("attempts", record["attempts"]), ("priority", record["priority"]), ("follows", record["context"])]
+    facts += routing_pairs(record).items()
     if record["schema"]:
         facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
     return facts
 
 
+def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
+    """Who thinks a mission through, and why, as a `status` or a record tells it: names and values."""
+    routing = told.get("routing")
+    if not routing:
+        return {}
+    shown = {"routed to": f"{routing['persona'].upper()} (by {routing['by']}): {routing['why']}"}
+    if routing.get("preferred"):
+        shown["the router's own"] = routing["preferred"].upper()
+    scores = routing.get("scores", {})
+    ranked = sorted(scores, key=lambda name: -scores[name]["score"])
+    if ranked:
+        shown["scores"] = ", ".join(f"{name.upper()} {scores[name]['score']:.2f}" for name in ranked)
+    return shown
+
+
 def _cycle(cycle: dict[str, Any], output: Output) -> None:
     output.say(f"\ncycle {cycle['cycle']}: {cycle['persona']}, {cycle['why']}", "bold")
-    scores = ", ".join(f"{name} {score:g}" for name, score in cycle["scores"].items())
-    if scores:
-        output.say(f"  scores: {scores}", "dim")
     output.say(f"  brief: {one_line(cycle['brief'], _WIDTH)}", "dim")
     for part in cycle["plan"]:
         output.say(f"  {part['part']}: {one_line(part['query'], _WIDTH)}")

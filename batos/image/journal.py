@@ -98,6 +98,8 @@ class Journal(Persistent):
     __module__ = "batos.image"
     entries: tuple[JournalEntry, ...] = ()
     partials: tuple[tuple[partials.Key, partials.PartialText], ...] = ()
+    route: str | None = None
+    """Who thinks the mission through, and why, as JSON: decided once, and durable before the first of the entries."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -133,6 +135,19 @@ def add(root: Any, mission: str, inference: Inference) -> None:
     journal = root["ledger"].missions[mission].journal
     journal.entries += (JournalEntry(inference),)
     partials.forget(journal, (inference.key, inference.occurrence))
+
+
+def set_route(root: Any, mission: str, route: str) -> None:
+    """System transaction: record who thinks a mission through; the first decision stays."""
+    journal = root["ledger"].missions[mission].journal
+    if journal.route is None:
+        journal.route = route
+
+
+def route_of(root: Any, mission: str) -> str | None:
+    """The recorded decision who thinks a mission through."""
+    found = root["ledger"].missions.get(mission)
+    return None if found is None else found.journal.route
 
 
 def load(root: Any, mission: str) -> list[Inference]:

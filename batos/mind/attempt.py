@@ -14,11 +14,12 @@ from typing import Any
 import structlog
 from transaction.interfaces import TransientError
 
-from batos.errors import Conflicted
+from batos.errors import Conflicted, UnknownPersona
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
 from batos.mind import conversation
+from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.thinking import NeedInference, Thinking, thinking
@@ -42,6 +43,8 @@ class Attempts:
         """
         if attempt.mission.get("resumed"):
             attempt.recall()
+        if not attempt.mission["message"]:
+            await attempt.decide()  # before the unit is opened: it may take a while
         conflicts = 0
         while True:
             try:
@@ -70,11 +73,20 @@ class Attempts:
             except BaseException:
                 unit.doom()
                 raise
+            self._learn(unit, mission, attempt)
             result["usage"] = attempt.usage()
             ledger.complete(mission, result, cycle)
             unit.note(attempt.id, f"COMPLETE by {result['persona']}")
         self._image.committer.defer(ledger.settle, attempt.id)
         return result
+
+    def _learn(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> None:
+        """Where its user chose another persona than the router would have, and it came to an end, the brief tells the router more."""
+        route, limit = attempt.routed, attempt.settings.learned_exemplars
+        if route is not None and limit and route.preferred not in (None, route.persona):
+            lobby = unit.root["lobby"]
+            personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
+            learn(personas, route.persona, attempt.router.window(mission.brief), attempt.id, limit)
 
     async def rehearse(self, attempt: Thinking) -> dict[str, Any]:
         """Think a mission through in a unit that is doomed from the beginning: whatever comes of it, nothing is kept.
@@ -97,10 +109,12 @@ class Attempts:
                 "value": shown,
                 "persona": attempt.persona or None,
             }, None
-        route = attempt.route(attempt.mission)
+        route = await attempt.decide()
         limits = attempt.settings
         attempt.conversation = conversation.told(unit.root, mission, missions=limits.context_missions, chars=limits.context_chars)
-        persona = unit.root["lobby"]._slots[route.persona]
+        persona = unit.root["lobby"]._slots.get(route.persona)
+        if not isinstance(persona, UvmObject):
+            raise UnknownPersona(f"the persona {route.persona!r} of this mission is not in the image any more; give it again to another")
         cycle = new_cycle(persona, mission.brief, route)
         await run_cycle(cycle, attempt)
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from batos.errors import ConfigError
+from batos.mind.toml_lines import line_of
+
+BASE_MODEL = "base"
+"""The role of the model that a profile's personas are made of: it serves a persona that has no model of its own."""
+RESERVED = frozenset({"name", "comment", "genesis", "traits", "personas", "psm", "incarnation", "lobby"})
+"""Slots of the lobby, where personas live too."""
 
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
@@ -29,11 +36,26 @@ def _selector(value: str) -> str:
     return value
 
 
+def _name(value: str) -> str:
+    if value in RESERVED:
+        raise ValueError(f"the image has something else under the name {value!r}; call the persona otherwise")
+    return value
+
+
+def _all_different(value: tuple[str, ...]) -> tuple[str, ...]:
+    seen: set[str] = set()
+    for text in value:
+        if text in seen:
+            raise ValueError(f"has {text[:60]!r} twice")
+        seen.add(text)
+    return value
+
+
 class Trigger(BaseModel):
     """One sign in a brief that speaks for a persona."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    pattern: Annotated[str, AfterValidator(_pattern)]
+    pattern: Annotated[Text, AfterValidator(_pattern)]
     weight: float = Field(gt=0, le=100)
     says: Text
 
@@ -45,33 +67,65 @@ class PersonaCodex(BaseModel):
     core_mission: Text
     core_method: Text
     pillars: tuple[Text, ...] = Field(min_length=1, max_length=16)
-    model: Text
-    triggers: tuple[Trigger, ...] = ()
-    exemplars: tuple[Text, ...] = ()
-    protocols: dict[Annotated[str, AfterValidator(_selector)], Text] = {}
+    model: Text = BASE_MODEL
+    triggers: tuple[Trigger, ...] = Field((), max_length=64)
+    exemplars: Annotated[tuple[Text, ...], Field(max_length=512), AfterValidator(_all_different)] = ()
+    protocols: dict[Annotated[str, AfterValidator(_selector)], Text] = Field(default_factory=dict, max_length=64)
+
+
+class Routing(BaseModel):
+    """How a brief finds its persona.
+
+    The score of a persona is `t / (T + doubt) + likeness * a`: t the weights of its triggers in the brief, T those of all
+    personas', a the mean cosine of the brief to the `nearest` ones of its exemplars.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    internal: str = ""
+    """Who gets the system's own missions; empty: they are routed as all others."""
+    fallback: str = ""
+    """Who gets a brief that speaks for nobody; empty: the first persona of the file."""
+    doubt: Annotated[float, Field(gt=0, le=1000)] = 4.0
+    likeness: Annotated[float, Field(ge=0, le=1000)] = 2.0
+    nearest: Annotated[int, Field(ge=1, le=64)] = 3
 
 
 class Codex(BaseModel):
     """All personas, by their lower-case names, in the order of the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    personas: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")], PersonaCodex] = Field(min_length=1, max_length=64)
+    personas: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$"), AfterValidator(_name)], PersonaCodex] = Field(
+        min_length=1, max_length=64
+    )
+    routing: Routing = Routing()
 
 
 def load_codex(path: str | Path | None = None) -> Codex:
     """The codex in `path`, or the one shipped with BAT OS.
 
-    :raises ConfigError: naming file, key and fault.
+    :raises ConfigError: naming file, line, key and fault.
     """
     where = str(path) if path else "the shipped codex"
     try:
         text = Path(path).read_text("utf-8") if path else resources.files("batos.mind").joinpath("codex.toml").read_text("utf-8")
-        return Codex.model_validate(tomllib.loads(text))
+        codex = Codex.model_validate(tomllib.loads(text))
     except OSError as e:
         raise ConfigError(f"cannot read the codex {where}: {e.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
         raise ConfigError(f"the codex {where} is no valid TOML: {e}") from None
     except ValidationError as e:
-        first = e.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"the codex {where}, key {key}: {first['msg']}") from None
+        faults = e.errors()
+        more = f" ({len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise _wrong(where, text, faults[0]["loc"], faults[0]["msg"] + more) from None
+    for role in ("internal", "fallback"):
+        named = getattr(codex.routing, role)
+        if named and named not in codex.personas:
+            raise _wrong(where, text, ("routing", role), f"there is no persona {named!r}; there are: {', '.join(codex.personas)}")
+    return codex
+
+
+def _wrong(where: str, text: str, loc: Sequence[Any], fault: str) -> ConfigError:
+    path = [step for step in loc if step != "[key]"]  # pydantic's mark for a fault of the key itself
+    line = line_of(text, path)
+    at = f", line {line}" if line else ""
+    return ConfigError(f"the codex {where}{at}, key {'.'.join(map(str, path))}: {fault}")

@@ -1,20 +1,40 @@
-"""The Incarnation Protocol: the codex becomes personas, clones of the genesis object, in the image."""
+"""The Incarnation Protocol: the codex becomes personas, clones of the genesis object, in the image.
+
+It runs at every start. A codex that has changed meanwhile changes what the image has not changed itself (`merging`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from batos.image.genesis import Step, add_missing
+from BTrees.OOBTree import OOBTree
+
+from batos.errors import ConfigError
+from batos.image.genesis import add_missing
 from batos.mind.codex import Codex, PersonaCodex
-from batos.objects import Intent, UvmObject, lookup_order
+from batos.mind.learning import SLOT, forget_exemplar_
+from batos.mind.merging import DELETED, Merged, merge
+from batos.objects import Intent, Primitive, UvmObject, lookup_order
 
 PLAIN_FACET = "Answer the request directly and concretely, in plain words, in a few sentences."
+REMOVED = "no longer in the codex: it stays in the image, and no brief is routed to it"
+Said = dict[str, dict[str, str]]
+Kept = dict[str, dict[str, str]]
 
 
-def incarnate(codex: Codex) -> Step:
-    """The step of genesis that makes a persona of every one in the codex; what the image has changed stays."""
+class Incarnation:
+    """The step of genesis that makes a persona of every one in the codex, and brings those there are up to date."""
 
-    def step(lobby: UvmObject) -> None:
+    def __init__(self, codex: Codex) -> None:
+        self._codex = codex
+        self.changes: Kept = {}
+        """By persona and slot, what the last run did: added, updated or removed. Empty for a persona that is new."""
+
+    def __call__(self, lobby: UvmObject) -> None:
+        """
+        :raises ConfigError: for a persona whose name something else in the image has.
+        """
+        self.changes = {}
         add_missing(
             lobby.traits,
             persona=lambda: lobby.genesis.derive(
@@ -23,15 +43,43 @@ def incarnate(codex: Codex) -> Step:
                 plain_facet_=Intent(PLAIN_FACET),
             ),
         )
-        for name, persona in codex.personas.items():
-            add_missing(lobby, **{name: lambda name=name: _clone(lobby, name)})
-            add_missing(lobby._slots[name], **_slots_of(persona))
-        known = tuple(lobby._slots.get("personas", ()))
-        named = known + tuple(name for name in codex.personas if name not in known)
-        if named != known:
-            lobby.personas = named
+        add_missing(lobby.traits.persona, forget_exemplar_=Primitive.of(forget_exemplar_))
+        add_missing(
+            lobby,
+            incarnation=lambda: lobby.genesis.derive(
+                name="incarnation", comment="I remember what the codex said of each persona when image and codex last agreed.", said=()
+            ),
+        )
+        said, known = said_of(lobby), tuple(lobby._slots.get("personas", ()))
+        for name, persona in self._codex.personas.items():
+            if name not in lobby._slots:
+                if name in said:
+                    continue  # it was deleted in the image
+                lobby._slots[name] = _clone(lobby, name)
+                self.changes[name] = {}
+            elif name not in known:
+                raise ConfigError(f"the codex has a persona {name!r}, but the image has something else under this name; call it otherwise")
+            elif not isinstance(lobby._slots[name], UvmObject):
+                continue  # the image put something else in its place
+            said[name] = self._merge(name, lobby._slots[name], merge(said.get(name, {}), lobby._slots[name]._slots, slots_of(persona)))
+            add_missing(lobby._slots[name], **{SLOT: OOBTree})
+        _set(lobby.incarnation, "said", tuple((name, tuple(sorted(slots.items()))) for name, slots in sorted(said.items())))
+        _set(lobby, "personas", known + tuple(name for name in self._codex.personas if name not in known))
 
-    return step
+    def _merge(self, name: str, persona: UvmObject, merged: Merged) -> dict[str, str]:
+        done = {slot: "updated" if slot in persona._slots else "added" for slot in merged.store}
+        done |= dict.fromkeys(merged.remove, "removed")
+        if done and name not in self.changes:
+            self.changes[name] = done
+        persona._slots.update(merged.store)
+        for slot in merged.remove:
+            del persona._slots[slot]
+        return merged.said
+
+
+def _set(target: UvmObject, slot: str, value: object) -> None:
+    if target._slots.get(slot) != value:
+        target._slots[slot] = value
 
 
 def _clone(lobby: UvmObject, name: str) -> UvmObject:
@@ -40,14 +88,43 @@ def _clone(lobby: UvmObject, name: str) -> UvmObject:
     return genesis._clone_persistent_(**{"parent*": lobby.traits.persona, "name": name.upper(), "comment": comment})
 
 
-def _slots_of(persona: PersonaCodex) -> dict[str, object]:
+def slots_of(persona: PersonaCodex) -> dict[str, object]:
+    """The slots that the codex gives a persona."""
     return {
         "core_mission": persona.core_mission,
         "core_method": persona.core_method,
         "pillars": persona.pillars,
         "model": persona.model,
+        "exemplars": persona.exemplars,
         **{selector: Intent(intent) for selector, intent in persona.protocols.items()},
     }
+
+
+def said_of(lobby: UvmObject) -> Said:
+    """By persona and slot: the digest of what codex and image last agreed on."""
+    return {name: dict(slots) for name, slots in lobby.incarnation.said}
+
+
+def kept(lobby: UvmObject, codex: Codex) -> Kept:
+    """By persona and slot, why the image does not hold what the codex says; the slot "" stands for the whole persona."""
+    found: Kept = {}
+    said = said_of(lobby)
+    for name in {**dict.fromkeys(lobby.personas), **codex.personas}:
+        persona = lobby._slots.get(name)
+        if not isinstance(persona, UvmObject):
+            why = {"": DELETED} if name in codex.personas else {}
+        elif name not in codex.personas:
+            why = {"": REMOVED}
+        else:
+            why = merge(said.get(name, {}), persona._slots, slots_of(codex.personas[name])).kept
+        if why:
+            found[name] = why
+    return found
+
+
+def present(lobby: UvmObject, codex: Codex) -> Mapping[str, UvmObject]:
+    """The personas to which briefs are routed: those of the codex that the image has, in the order of the codex."""
+    return {name: found for name in codex.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
 
 
 def facets(persona: UvmObject) -> Iterator[tuple[str, str]]:

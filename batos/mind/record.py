@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from batos.image import journal, ledger
@@ -24,8 +25,9 @@ def is_mission(obj: UvmObject) -> bool:
 def of(root: Any, id: str) -> dict[str, Any]:
     """The record of a mission.
 
-    `thought` is the cycle that completed (`thought.cycles`: those inside it), `inferences` what the journal holds, by the
-    cycle, state, persona and part that asked, `cost` their sum by model, `failures` the attempts that failed, newest first.
+    `routing` is who it was given to, and why, `thought` the cycle that completed (`thought.cycles`: those inside it),
+    `inferences` what the journal holds, by the cycle, state, persona and part that asked, `cost` their sum by model, `failures`
+    the attempts that failed, newest first.
 
     :raises UnknownMission: if there is none of that id.
     """
@@ -33,6 +35,8 @@ def of(root: Any, id: str) -> dict[str, Any]:
     described = ledger.describe(mission)
     record = {name: described[name] for name in _OF_MISSION}
     record |= {name: described[name] for name in ("result", "error") if described[name] is not None}
+    if mission.journal.route is not None:
+        record["routing"] = json.loads(mission.journal.route)
     if mission.thought is not None:
         record["thought"] = _cycle(mission.thought)
     record["inferences"] = [_inference(entry.inference) for entry in mission.journal.entries]
@@ -53,7 +57,6 @@ def _cycle(cycle: UvmObject) -> dict[str, Any]:
         "cycle": str(cycle.number),
         "persona": str(cycle.persona.name),
         "why": slots.get("why", ""),
-        "scores": plain(slots.get("scores", {})),
         "brief": slots.get("brief", ""),
         "state": str(slots["state*"].name),
         "planned_by": slots.get("plan_source", ""),

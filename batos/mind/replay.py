@@ -17,6 +17,7 @@ from batos.image import journal, ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
+from batos.mind.router import Route
 from batos.mind.thinking import NeedAnswer, Place, Thinking
 
 _SHOWN = 400  # characters of each text where two differ
@@ -27,6 +28,7 @@ _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema"
 class Replaying(Thinking):
     """Takes every inference from the journal. What is not there fails, as it may have failed the first time."""
 
+    compare = False
     missed: dict[str, Any] | None = None  # the first that was not there
 
     def recall(self) -> None:
@@ -51,6 +53,9 @@ class Replaying(Thinking):
             return super().ask(question)
         except NeedAnswer:
             raise InvalidInput(f"the question {question[:60]!r} was not answered") from None
+
+    def _keep(self, route: Route) -> None:
+        """A replay leaves no trace."""
 
     async def pay(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None = None) -> journal.Inference:
         """Nothing is paid here.

@@ -27,7 +27,7 @@ from batos.image.living import LivingImage
 from batos.mind.begun import Begun
 from batos.mind.events import Events, TextBatch
 from batos.mind.fractal import Shares
-from batos.mind.router import Route
+from batos.mind.router import Route, Router
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
@@ -72,6 +72,8 @@ class NeedAnswer(BatosSignal):
 class Thinking:
     """One attempt at one mission, as the states and primitives see it."""
 
+    compare = True  # whether the router may ask the embedder
+
     def __init__(
         self,
         mission: dict[str, Any],
@@ -82,7 +84,7 @@ class Thinking:
         settings: Settings,
         models: Callable[[str], str],
         options: dict[str, Any],
-        route: Callable[[dict[str, Any]], Route],
+        router: Router,
         share_out: Callable[[str], Shares],
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
@@ -96,7 +98,8 @@ class Thinking:
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
-        self.settings, self.model_of, self.route = settings, models, route
+        self.settings, self.model_of, self.router = settings, models, router
+        self.routed: Route | None = None
         alone = mission["persona"] is not None or mission["origin"] == "system"
         self.share_out: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
         self.conversation = ""  # what was said before, where the mission follows another
@@ -119,9 +122,25 @@ class Thinking:
         self._questions: Counter[str] = Counter()
 
     def recall(self) -> None:
-        """Load what earlier attempts paid for."""
+        """Load what earlier attempts decided and paid for."""
         self._begun.recall()
+        record = self._image.read(journal.route_of, self.id)
+        self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
+
+    async def decide(self) -> Route:
+        """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
+
+        The record is on its way when this returns, and durable before any inference is: commits keep their order.
+        """
+        if self.routed is None:
+            self.routed = await self.router.decide(self.mission, compare=self.compare)
+            self.persona, self.why = self.routed.persona.upper(), self.routed.why
+            self._keep(self.routed)
+        return self.routed
+
+    def _keep(self, route: Route) -> None:
+        self._image.later(journal.set_route, self.id, route.to_record())
 
     @property
     def live_state(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -54,12 +55,15 @@ def embedding(text: str) -> list[float]:
     """A unit vector that depends on the words of the text: shared words make vectors alike."""
     total = [0.0] * DIMENSIONS
     for word in _words(text.lower()) or [text]:
-        seed = int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big")
-        draw = random.Random(seed)
-        for i in range(DIMENSIONS):
-            total[i] += draw.gauss(0, 1)
+        total = [x + y for x, y in zip(total, _direction(word), strict=True)]
     length = math.sqrt(sum(x * x for x in total))
     return [x / length for x in total]
+
+
+@functools.lru_cache(maxsize=4096)
+def _direction(word: str) -> tuple[float, ...]:
+    draw = random.Random(int.from_bytes(hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()[:8], "big"))
+    return tuple(draw.gauss(0, 1) for _ in range(DIMENSIONS))
 
 
 def _words(text: str) -> list[str]:

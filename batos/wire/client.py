@@ -303,6 +303,10 @@ class Client:
         """
         return await self._ask("experts", hold_s=timeout_s if scan else 0.0, scan=scan or None, persona=persona, voice=voice)
 
+    async def personas(self) -> dict[str, Any]:
+        """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone."""
+        return await self._ask("personas")
+
     async def _accept(self, op: str, **fields: Any) -> Accepted:
         reply = await self._ask(op, **fields)
         return Accepted(reply["id"], reply["state"], reply.get("duplicate", False), reply.get("result"), reply.get("error"))

@@ -230,11 +230,15 @@ class Models(Request):
         return self.ensure or self.watch
 
 
+class Personas(Request):
+    op: Literal["personas"]
+
+
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
-    "info": Info, "models": Models, "experts": Experts,
+    "info": Info, "models": Models, "experts": Experts, "personas": Personas,
 }  # fmt: skip
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 

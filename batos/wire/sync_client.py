@@ -133,6 +133,9 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.experts(scan=scan, persona=persona, voice=voice, timeout_s=timeout_s))
 
+    def personas(self) -> dict[str, Any]:
+        return self._run(self._client.personas())
+
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:
             work.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.config import Settings
-from batos.errors import BatosError
+from batos.errors import BatosError, InferenceFailed
 from batos.kernel import Kernel
 
 WAIT_S = 30  # for what must come; a test that waits this long has failed
@@ -19,13 +19,15 @@ DIGEST = "d" * 64
 
 
 class FakeInference:
-    """Answers at once, by rule. `hold` keeps chats waiting, `fail_when` fails those that fit."""
+    """Answers at once, by rule; has no embedder until it is given one. `hold` keeps chats waiting, `fail_when` fails those that fit."""
 
     def __init__(self) -> None:
         self.asked: list[ChatRequest] = []
         self.answered = 0
         self.digests: dict[str, str] = {}
         self.fail_when: Callable[[ChatRequest], BatosError | None] = lambda request: None
+        self.embedder: Callable[[str], list[float]] | None = None
+        self.embedded: list[str] = []
         self.say: Callable[[ChatRequest], str] = answer
         self._open = asyncio.Event()
         self._open.set()
@@ -61,7 +63,10 @@ class FakeInference:
         return ChatReply(text, request.model, await self.digest(request.model), 7, len(text.split()), 0.5, 2.0)
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        raise AssertionError("no mission embeds anything yet")
+        self.embedded.extend(texts)
+        if self.embedder is None:
+            raise InferenceFailed("there is no embedder here", cause="model_missing", model=model)
+        return [self.embedder(text) for text in texts]
 
     async def digest(self, model: str) -> str:
         return self.digests.get(model, DIGEST)

@@ -95,6 +95,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         "cancel",
         "info",
         "models",
+        "personas",
         "show",
         "history",
         "doctor",
@@ -379,6 +380,51 @@ def test_send_to(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 # --- objects and the daemon
+
+
+ROUTING = {
+    "persona": "brick", "why": "requests a plan", "by": "mission", "preferred": "babs",
+    "scores": {"brick": {"score": 0.5, "triggers": 1}, "babs": {"score": 1.25, "triggers": 2.5, "alike": 0.4}},
+}  # fmt: skip
+
+
+def test_who_thinks_a_mission_through_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    status = {"id": "m1", "state": "COMPLETE", "brief": "b", "origin": "client", "attempts": 1, "routing": ROUTING}
+    record = {**status, **dict.fromkeys(("accepted", "finished", "priority", "context", "schema")), "questions": [], "inferences": [],
+              "cost": [], "texts_dropped": False, "failures": []}  # fmt: skip
+    for op, reply in (("status", {"type": "status", **status}), ("show", {"type": "show", "slots": {}, "record": record})):
+        code, _ = batos({op: reply}, op, "m1")
+        out = capsys.readouterr().out
+        assert code == 0
+        assert "BRICK (by mission): requests a plan" in out
+        assert "the router's own  BABS" in out
+        assert "BABS 1.25, BRICK 0.50" in out
+
+
+def test_personas(capsys: pytest.CaptureFixture[str]) -> None:
+    behaviour = [
+        {"selector": "sage_facet_", "kind": "intent", "facet": True, "text": "Be wise."},
+        {"selector": "koan_", "kind": "method", "facet": False, "text": "def koan_(self): ..."},
+    ]
+    robin = {
+        "name": "robin", "routed": True, "core_mission": "To listen.", "core_method": "Listening.", "pillars": ["Watts"],
+        "model": "robin:x", "behaviour": behaviour, "exemplars": 46, "learned": 2,
+        "kept": [{"slot": "core_mission", "why": "changed in the image"}],
+    }  # fmt: skip
+    gone = {"name": "babs", "routed": False, "kept": [{"slot": None, "why": "deleted in the image"}]}
+    reply = {"type": "personas", "personas": [robin, gone], "embedder": {"model": "minilm:x", "state": "away"}}
+    code, _ = batos({"personas": reply}, "personas")
+    told = capsys.readouterr()
+    assert code == 0
+    for part in (
+        "ROBIN\n", "To listen.", "robin:x", "facets               sage_facet_ (intent)", "answers to           koan_ (method)",
+        "46, and 2 learned", "core_mission: changed in the image", "BABS  (no brief is routed to it)",
+        "the whole persona: deleted in the image",
+    ):  # fmt: skip
+        assert part in told.out
+    assert "embedder minilm:x: away" in told.err
+    batos({"personas": reply}, "personas", "--json")
+    assert json.loads(capsys.readouterr().out) == reply
 
 
 def test_show_history_info_models(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from batos.bridge.profiles import load_profile
 from batos.errors import ConfigError
 from batos.mind.codex import load_codex
 
@@ -56,6 +57,47 @@ def test_a_codex_from_a_file(tmp_path: Path) -> None:
     codex = load_codex(path)
     assert list(codex.personas) == ["penguin"]
     assert codex.personas["penguin"].triggers == ()
+    assert codex.personas["penguin"].model == "robin"
+    path.write_text(GOOD.replace('model = "robin"', ""))
+    assert load_profile("embedded").model_of(load_codex(path).personas["penguin"].model) == "smollm2:embedded"
+    assert load_profile("workstation").model_of("base") == "llama3.1:8b"
+
+
+def test_the_shipped_codex_says_of_each_persona_what_it_is_for() -> None:
+    said = {
+        "robin": (
+            "the 'why' behind the data",
+            "empathetic reasoning, emotional processing, philosophical inquiry",
+            ("Alan Watts", "Winnie", "Robin"),
+        ),
+        "brick": (
+            "the 'what' and the 'how'",
+            "logical deconstruction, systems analysis, technical blueprinting",
+            ("Tamland", "Batman", "Hitchhiker"),
+        ),
+        "babs": (
+            "'Grounding Agent,'",
+            "data retrieval, search synthesis, factual reporting",
+            ("competence", "deconstruction", "cited"),
+        ),
+        "alfred": (
+            "'system metacognition,'",
+            "system meta-commentary, efficiency auditing, protocol validation",
+            ("Swanson", "Socratic", "naive"),
+        ),
+    }
+    for name, (mission, method, pillars) in said.items():
+        persona = load_codex().personas[name]
+        assert mission in persona.core_mission
+        assert persona.core_method.lower() == f"{method}."
+        assert all(word in pillar for word, pillar in zip(pillars, persona.pillars, strict=True))
+        assert persona.triggers
+        assert len(persona.exemplars) >= 20
+
+
+def test_the_shipped_codex_names_who_gets_what_nobody_asked_for() -> None:
+    routing = load_codex().routing
+    assert (routing.internal, routing.fallback) == ("alfred", "brick")
 
 
 @pytest.mark.parametrize(
@@ -64,11 +106,17 @@ def test_a_codex_from_a_file(tmp_path: Path) -> None:
         ("", "personas"),
         ("[personas]", "personas"),
         ("this is no toml", "no valid TOML"),
-        (GOOD.replace("core_method", "core_methods"), "personas.penguin.core_method"),
-        (GOOD.replace('"To stand still."', '""'), "personas.penguin.core_mission"),
-        (GOOD.replace('["Patience"]', "[]"), "personas.penguin.pillars"),
+        (GOOD.replace("core_method", "core_methods"), "line 2, key personas.penguin.core_method"),
+        (GOOD.replace('"To stand still."', '""'), "line 3, key personas.penguin.core_mission"),
+        (GOOD.replace('["Patience"]', "[]"), "line 5, key personas.penguin.pillars"),
+        (GOOD.replace('["Patience"]', '[\n"Patience",\n7,\n]'), "line 7, key personas.penguin.pillars.1"),
+        (GOOD.replace("core_m", "x_m"), "(3 more)"),
+        (GOOD.replace("personas.penguin", "personas.traits"), "something else under the name 'traits'"),
+        (GOOD + 'exemplars = ["Is it cold?", "Is it cold?"]', "has 'Is it cold?' twice"),
+        (GOOD + '[routing]\nfallback = "robin"', "line 8, key routing.fallback: there is no persona 'robin'; there are: penguin"),
+        (GOOD + "[routing]\nnearest = 0", "line 8, key routing.nearest"),
         (GOOD.replace("personas.penguin", 'personas."Big Penguin"'), "Big Penguin"),
-        (GOOD + "flippers = 2", "personas.penguin.flippers"),
+        (GOOD + "flippers = 2", "line 7, key personas.penguin.flippers"),
         (GOOD + "triggers = [{ pattern = '(', weight = 1.0, says = 'x' }]", "triggers.0.pattern"),
         (GOOD + "triggers = [{ pattern = 'a', weight = 0, says = 'x' }]", "triggers.0.weight"),
         (GOOD + '[personas.penguin.protocols]\nsage_facet = "no underscore at the end"', "no keyword selector"),

@@ -6,11 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+import structlog
+
+from batos.errors import ConfigError
 from batos.mind import psm
-from batos.mind.incarnation import PLAIN_FACET, facets, system_message
-from batos.objects import Intent, Primitive
+from batos.mind.codex import load_codex
+from batos.mind.incarnation import PLAIN_FACET, REMOVED, facets, system_message
+from batos.mind.merging import CHANGED, DELETED
+from batos.objects import Intent, Method, Primitive
 from tests.unit.mind_support import FakeInference, mind, submit
 
+SHIPPED = Path(psm.__file__).with_name("codex.toml").read_text("utf-8")
 PENGUIN = """
 [personas.penguin]
 core_mission = "To stand still."
@@ -62,28 +69,127 @@ async def test_a_second_start_changes_nothing_and_what_the_image_learned_stays(t
         robin.core_mission = "To listen."
         robin._slots["new_facet_"] = Intent("Sing.")
         del robin._slots["sages_koan_protocol_"]
+        robin._slots["still_point_facet_"] = Method("still_point_facet_", "def still_point_facet_(self, query):\n    return query\n")
         root["lobby"].psm.IDLE.comment = "I was changed."
 
     async with mind(tmp_path, FakeInference()) as kernel:
         await kernel.image.system(learn)
-        before = kernel.image.read(lambda root: len(kernel.image.db.storage))
+        before = kernel.image.db.lastTransaction()
 
     def check(lobby: Any) -> None:
         assert lobby.robin.core_mission == "To listen."
         assert "new_facet_" in lobby.robin._slots
-        assert "sages_koan_protocol_" in lobby.robin._slots, "what is missing is added"
+        assert "sages_koan_protocol_" not in lobby.robin._slots, "it was deleted on purpose"
+        assert isinstance(lobby.robin._slots["still_point_facet_"], Method)
         assert lobby.psm.IDLE.comment == "I was changed."
 
     await look(tmp_path, check)
     async with mind(tmp_path, FakeInference()) as kernel:
-        assert len(kernel.image.db.storage) == before
+        assert kernel.image.db.lastTransaction() == before, "nothing was written at either start"
+        assert kernel.personas()["personas"][0]["kept"] == [
+            {"slot": "core_mission", "why": CHANGED},
+            {"slot": "still_point_facet_", "why": CHANGED},
+            {"slot": "sages_koan_protocol_", "why": DELETED},
+        ]
+
+
+async def test_a_changed_codex_changes_what_the_image_has_not(tmp_path: Path) -> None:
+    path = tmp_path / "codex.toml"
+    path.write_text(SHIPPED + PENGUIN, "utf-8")
+
+    def learn(root: Any) -> None:
+        penguin = root["lobby"].penguin
+        penguin.pillars = ("Fish",)
+        penguin._slots["learned_exemplars"][b"k"] = ("Swim", "m0", 1.0)
+
+    async with mind(tmp_path, FakeInference(), codex=str(path)) as kernel:
+        await kernel.image.system(learn)
+    changed = PENGUIN.replace("To stand still.", "To swim.").replace('"Ice"]', '"Snow"]').replace("waddle_facet_", "dive_facet_")
+    path.write_text(SHIPPED + changed + 'slide_facet_ = "On the belly."', "utf-8")
+    with structlog.testing.capture_logs() as logged:
+        async with mind(tmp_path, FakeInference(), codex=str(path)) as kernel:
+            penguin = next(p for p in kernel.personas()["personas"] if p["name"] == "penguin")
+            assert penguin["core_mission"] == "To swim."
+            assert penguin["pillars"] == ["Fish"]
+            assert [b["selector"] for b in penguin["behaviour"] if b["facet"]] == ["dive_facet_", "slide_facet_", "plain_facet_"]
+            assert penguin["learned"] == 1
+            assert penguin["kept"] == [{"slot": "pillars", "why": CHANGED}]
+    done = next(line for line in logged if line["event"] == "incarnated")
+    assert (done["persona"], done["changes"]) == (
+        "penguin",
+        {"core_mission": "updated", "dive_facet_": "added", "slide_facet_": "added", "waddle_facet_": "removed"},
+    )
+    left = next(line for line in logged if line["event"] == "codex_not_followed")
+    assert (left["persona"], left["slots"], left["log_level"]) == ("penguin", {"pillars": CHANGED}, "warning")
+
+
+async def test_a_persona_that_was_deleted_in_the_image_does_not_come_back(tmp_path: Path) -> None:
+    def delete(root: Any) -> None:
+        del root["lobby"]._slots["babs"]
+
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await kernel.image.system(delete)
+    async with mind(tmp_path, FakeInference()) as kernel:
+        assert kernel.router.personas == ("robin", "brick", "alfred")
+        babs = next(p for p in kernel.personas()["personas"] if p["name"] == "babs")
+        assert babs == {"name": "babs", "routed": False, "kept": [{"slot": None, "why": DELETED}]}
+        end = await (await submit(kernel, "m1", "Look up the population of Iceland.")).end()
+        assert end["result"]["persona"] != "BABS"
+
+
+async def test_a_name_that_the_image_needs_is_refused(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await kernel.image.system(lambda root: root["lobby"]._slots.__setitem__("penguin", root["lobby"].genesis.derive(name="a bird")))
+    path = tmp_path / "codex.toml"
+    path.write_text(SHIPPED + PENGUIN, "utf-8")
+    with pytest.raises(ConfigError, match="'penguin', but the image has something else"):
+        await look(tmp_path, lambda lobby: None, codex=str(path))
+    assert await look(tmp_path, lambda lobby: (lobby.penguin.name, dict(lobby.penguin._slots).keys() - {"name", "parent*"})) == (
+        "a bird",
+        set(),
+    )
+
+
+async def test_an_image_from_before_the_codex_was_remembered(tmp_path: Path) -> None:
+    def older(root: Any) -> None:
+        lobby = root["lobby"]
+        del lobby._slots["incarnation"], lobby.robin._slots["exemplars"], lobby.robin._slots["learned_exemplars"]
+        lobby.brick.core_mission = "To build."
+
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await kernel.image.system(older)
+    async with mind(tmp_path, FakeInference()) as kernel:
+        told = {p["name"]: p for p in kernel.personas()["personas"]}
+        assert told["robin"]["exemplars"] == len(load_codex().personas["robin"].exemplars)
+        assert told["robin"]["kept"] == []
+        assert told["brick"]["core_mission"] == "To build."
+        assert [k["slot"] for k in told["brick"]["kept"]] == ["core_mission"]
+
+
+async def test_what_there_is_to_say_of_a_persona(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        told = kernel.personas()
+        assert [p["name"] for p in told["personas"]] == ["robin", "brick", "babs", "alfred"]
+        assert told["embedder"]["model"] == "minilm:embedded"
+        robin = told["personas"][0]
+        assert (robin["routed"], robin["model"], robin["learned"], robin["kept"]) == (True, "robin:embedded", 0, [])
+        assert robin["core_mission"].startswith("To interpret the 'why'")
+        kinds = {b["selector"]: (b["kind"], b["facet"]) for b in robin["behaviour"]}
+        assert kinds == {
+            "sage_facet_": ("intent", True),
+            "still_point_facet_": ("intent", True),
+            "sages_koan_protocol_": ("intent", False),
+            "plain_facet_": ("intent", True),
+            "synthesize_response_for_": ("primitive", False),
+            "ask_user_": ("primitive", False),
+            "forget_exemplar_": ("primitive", False),
+        }
 
 
 async def test_a_fifth_persona_by_editing_the_file_alone(tmp_path: Path) -> None:
     await look(tmp_path, lambda lobby: None)
     path = tmp_path / "codex.toml"
-    shipped = Path(psm.__file__).with_name("codex.toml").read_text("utf-8")
-    path.write_text(shipped + PENGUIN, "utf-8")
+    path.write_text(SHIPPED + PENGUIN, "utf-8")
     inference = FakeInference()
     async with mind(tmp_path, inference, codex=str(path)) as kernel:
         assert kernel.image.read(lambda root: root["lobby"].personas)[-1] == "penguin"
@@ -93,5 +199,8 @@ async def test_a_fifth_persona_by_editing_the_file_alone(tmp_path: Path) -> None
         assert {request.model for request in inference.asked} == {"robin:embedded"}
     # taken out of the file again, it stays in the image, and is not chosen any more
     async with mind(tmp_path, FakeInference()) as kernel:
-        assert "penguin" in kernel.image.read(lambda root: root["lobby"].personas)
+        penguin = kernel.personas()["personas"][-1]
+        assert (penguin["name"], penguin["routed"], penguin["core_mission"]) == ("penguin", False, "To stand still.")
+        assert penguin["kept"] == [{"slot": None, "why": REMOVED}]
+        assert "penguin" not in kernel.router.personas
         assert (await (await submit(kernel, "m2", "Tell me of ice")).end())["result"]["persona"] == "BRICK"

@@ -101,7 +101,7 @@ async def test_a_mission_passes_through_the_states_in_order_and_is_durable(tmp_p
         assert end["result"]["text"] == "Take one small step and look where it led."
         assert end["result"]["persona"] == "ROBIN"
         assert end["result"]["usage"]["inferences"] == A_CYCLE == len(inference.asked)
-        assert heard.events[0]["why"] == "speaks of feelings, names an emotion"
+        assert heard.events[0]["why"] == "speaks of feelings, names an emotion, speaks of oneself"
         spoken = {event["facet"] for event in heard.events if event["type"] == "token"}
         assert spoken == {"sage_facet_", "still_point_facet_", "plain_facet_", None}, "each facet and the answer, but not the plan"
     async with mind(tmp_path, inference) as kernel:

@@ -116,6 +116,7 @@ async def test_the_other_ops() -> None:
         assert await client.missions("FAILED") == {"type": "missions", "state": "FAILED", "limit": 50}
         assert await client.info() == {"type": "info"}
         assert await client.models(["m"], ensure=True) == {"type": "models", "ensure": True, "names": ["m"], "watch": False}
+        assert await client.personas() == {"type": "personas"}
 
 
 async def test_many_at_once_on_one_connection() -> None:

@@ -24,6 +24,7 @@ FIELDS = {
     "models": {"profile", "models", "under_way"},
     "progress": {"model", "status"},
     "model": {"name", "state", "detail", "remedy"},
+    "personas": {"personas", "embedder"},
     "replay": {"id", "state", "outcome", "inferences", "journaled", "unused"},
     "pack": {"bytes_before", "bytes_after", "objects_before", "objects_after", "packed_to", "took_s"},
     "experts": {"staging", "experts", "voices", "refused"},

@@ -14,7 +14,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "history": {"target": "t"},
     **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "pause", "resume", "replay")},
     "answer": {"id": "m", "text": "yes"},
-    **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup", "experts")},
+    **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup", "experts", "personas")},
 }
 
 

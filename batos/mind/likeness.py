@@ -1,0 +1,173 @@
+"""How alike a brief and the personas' exemplars are: cosines of embeddings, if there is an embedder, in time.
+
+The vectors of the exemplars are computed once per text and embedder, and kept in memory and in the image. An embedder
+that is away or slow costs a mission `limit_s`, and the missions of the next `pause_s` nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from batos.bridge.text import for_embedding
+from batos.bridge.types import Inference
+from batos.errors import BatosError, InferenceFailed
+from batos.image import vectors
+from batos.image.living import LivingImage
+
+if TYPE_CHECKING:
+    import numpy as np
+
+log = structlog.get_logger("batos.mind")
+
+Texts = Mapping[str, tuple[str, ...]]
+"""By persona: its exemplars."""
+
+
+class Alike(NamedTuple):
+    """How alike a brief is to a persona's exemplars: the mean cosine of the nearest ones, and the nearest of all."""
+
+    mean: float
+    nearest: str
+    cosine: float
+
+
+class _Matrix(NamedTuple):
+    texts: Texts
+    digest: str
+    rows: dict[str, np.ndarray[Any, Any]]
+
+
+class Likeness:
+    """Compares briefs with exemplars. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        inference: Inference,
+        model: str,
+        *,
+        limit_s: float,
+        pause_s: float,
+        deadline_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        :param model: the embedder.
+        :param limit_s: time for one brief; past it, it is routed without.
+        :param pause_s: how long an embedder that failed is left alone.
+        :param deadline_s: time for a batch of exemplars, which are embedded in the background.
+        """
+        self._image, self._inference, self.model = image, inference, model
+        self._limit_s, self._pause_s, self._deadline_s, self._now = limit_s, pause_s, deadline_s, now
+        self._away_until, self.state = -math.inf, "waiting"
+        self._memory: dict[bytes, bytes] = {}
+        self._matrix: _Matrix | None = None
+        self._building: asyncio.Task[_Matrix] | None = None
+
+    async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
+        """How alike `text` is to each persona's exemplars; None if that cannot be told now.
+
+        :param nearest: how many of a persona's exemplars count, the most alike first.
+        """
+        if self._now() < self._away_until:
+            return None
+        try:
+            async with asyncio.timeout(self._limit_s):
+                matrix = await self._ready(exemplars)
+                (vector,) = await self._embed([text], self._limit_s)
+                return _compared(matrix, _packed(vector, self.model), nearest, self.model)
+        except (TimeoutError, BatosError) as e:
+            self._away_until, self.state = self._now() + self._pause_s, "away"
+            cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
+            log.warning("routing_by_rules_only", embedder=self.model, pause_s=self._pause_s, cause=cause)
+            return None
+
+    async def warm(self, exemplars: Texts) -> None:
+        """Have the exemplars' vectors ready before the first brief comes, whatever time it takes."""
+        try:
+            await self._ready(exemplars)
+        except BatosError as e:
+            log.warning("exemplars_not_embedded", embedder=self.model, cause=e.message)
+
+    async def stop(self) -> None:
+        """End what goes on in the background."""
+        if self._building is not None:
+            self._building.cancel()
+            await asyncio.wait([self._building])
+
+    async def _ready(self, exemplars: Texts) -> _Matrix:
+        digest = await self._inference.digest(self.model)
+        while self._matrix is None or self._matrix.digest != digest or self._matrix.texts != exemplars:
+            if self._building is None:
+                self._building = asyncio.create_task(self._build(exemplars, digest), name="exemplars")
+                self._building.add_done_callback(self._built)
+            # Many briefs wait for one building, and none of them ends it by giving up.
+            built = await asyncio.shield(self._building)
+            if built.digest == digest and built.texts == exemplars:
+                return built
+        return self._matrix
+
+    def _built(self, task: asyncio.Task[_Matrix]) -> None:
+        self._building = None
+        if task.cancelled() or task.exception() is not None:
+            return  # who waits for it hears of it
+        self._matrix = task.result()
+        self._away_until, self.state = -math.inf, "ready"
+
+    async def _build(self, exemplars: Texts, digest: str) -> _Matrix:
+        keys = {text: vectors.key_of(digest, text) for own in exemplars.values() for text in own}
+        missing = {text: key for text, key in keys.items() if key not in self._memory}
+        self._memory |= self._image.read(vectors.load, missing.values())
+        missing = {text: key for text, key in missing.items() if key not in self._memory}
+        if missing:
+            found = await self._embed(list(missing), self._deadline_s)
+            packed = await asyncio.to_thread(lambda: [_packed(vector, self.model) for vector in found])  # imports numpy there
+            new = dict(zip(missing.values(), packed, strict=True))
+            self._memory |= new
+            self._image.later(vectors.save, new, frozenset(keys.values()))
+        self._memory = {key: self._memory[key] for key in keys.values()}
+        rows = {name: [self._memory[keys[text]] for text in own] for name, own in exemplars.items()}
+        return _Matrix(exemplars, digest, await asyncio.to_thread(_stacked, rows, self.model))
+
+    async def _embed(self, texts: list[str], deadline_s: float) -> list[list[float]]:
+        return await self._inference.embed(self.model, [for_embedding(text) for text in texts], deadline_s=deadline_s)
+
+
+def _packed(vector: Sequence[float], model: str) -> bytes:
+    """A vector of length 1 in half precision: as it is kept, so that a restart decides alike."""
+    import numpy as np
+
+    row = np.asarray(vector, dtype=np.float32)
+    length = float(np.linalg.norm(row))
+    if row.ndim != 1 or not math.isfinite(length) or length == 0:
+        raise InferenceFailed(f"{model} answered with what is no vector", cause="malformed", model=model)
+    return (row / length).astype(np.float16).tobytes()
+
+
+def _stacked(rows: dict[str, list[bytes]], model: str) -> dict[str, np.ndarray[Any, Any]]:
+    import numpy as np
+
+    if len({len(row) for own in rows.values() for row in own}) > 1:
+        raise InferenceFailed(f"{model} answered with vectors of different lengths", cause="malformed", model=model)
+    return {name: np.stack([np.frombuffer(row, np.float16) for row in own]).astype(np.float32) for name, own in rows.items() if own}
+
+
+def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, Alike]:
+    import numpy as np
+
+    row = np.frombuffer(vector, np.float16).astype(np.float32)
+    found = {}
+    for name, rows in matrix.rows.items():
+        if rows.shape[1:] != row.shape:
+            raise InferenceFailed(f"{model} answered with a vector of another length than before", cause="malformed", model=model)
+        cosines = np.einsum("ij,j->i", rows, row)  # no BLAS: its threads wait for each other on a busy machine
+        at = int(cosines.argmax())
+        mean = float(np.sort(cosines)[-nearest:].mean())
+        found[name] = Alike(round(mean, 4), matrix.texts[name][at], round(float(cosines[at]), 4))
+    return found

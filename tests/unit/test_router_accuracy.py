@@ -1,0 +1,54 @@
+"""How often the router is right about briefs on which nothing was tuned, with the real embedder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from batos.bridge.client import OllamaInference
+from batos.bridge.profiles import load_profile
+from batos.bridge.text import for_embedding
+from batos.image.living import LivingImage
+from batos.mind.codex import load_codex
+from batos.mind.router import Router
+from bench.router import Remembering, briefs, likeness_of, measure
+
+HELD_OUT = [brief for brief in briefs() if brief.held_out]
+FLOOR, RULES_FLOOR = 0.90, 0.75
+
+
+def plain(text: str) -> str:
+    return " ".join(for_embedding(text).casefold().split())
+
+
+def test_the_briefs_are_many_balanced_and_not_the_codexs_own() -> None:
+    assert len(briefs()) >= 200
+    assert len(HELD_OUT) >= 100
+    assert len({plain(brief.brief) for brief in briefs()}) == len(briefs())
+    assert set(Counter(brief.persona for brief in briefs()).values()) == {60}
+    exemplars = {plain(text) for persona in load_codex().personas.values() for text in persona.exemplars}
+    assert not exemplars & {plain(brief.brief) for brief in briefs()}
+
+
+async def test_by_rules_alone_on_the_held_out_half() -> None:
+    score, _ = await measure(Router(load_codex()), HELD_OUT)
+    assert score.accuracy >= RULES_FLOOR, score.wrong
+
+
+async def test_with_the_real_embedder_on_the_held_out_half(tmp_path: Path, ollama_host: str) -> None:
+    image = await LivingImage.open(f"file://{tmp_path}/image.fs")
+    inference = OllamaInference(ollama_host)
+    likeness = likeness_of(image, Remembering(inference), load_profile("embedded").embedder)
+    codex = load_codex()
+    router = Router(codex, likeness=likeness)
+    try:
+        score, _ = await measure(router, HELD_OUT)
+        assert score.accuracy >= FLOOR, score.wrong
+        for name, persona in codex.personas.items():
+            for brief in persona.exemplars:
+                found = await router.decide({"brief": brief, "persona": None, "origin": "client"})
+                assert (found.persona, found.by) == (name, "rules and likeness"), brief
+    finally:
+        await likeness.stop()
+        await inference.close()
+        await image.close()
