@@ -62,8 +62,6 @@ class Profile(BaseModel):
     def _embedder_is_a_model(self) -> Profile:
         if self.embedder not in {m.name for m in self.models}:
             raise ValueError(f"embedder {self.embedder!r} is none of the profile's models")
-        if len({m.name for m in self.models}) < 2:
-            raise ValueError("a profile has an embedder and another model at least")
         return self
 
     def model_of(self, role: str) -> str:
@@ -75,8 +73,8 @@ class Profile(BaseModel):
 
     @property
     def base(self) -> str:
-        """Name of the model that the personas are made of: the first that is not the embedder."""
-        return next(model.name for model in self.models if model.name != self.embedder)
+        """Name of the model that the personas are made of: the first that is not the embedder, if there is another."""
+        return next((model.name for model in self.models if model.name != self.embedder), self.embedder)
 
 
 def load_profile(name: str, path: Path = PROFILES_FILE) -> Profile:

@@ -1,4 +1,4 @@
-"""Texts on their way to and from models: what they do to their own output (loops, fences, thoughts), and what an embedder has to be given."""
+"""Texts on their way to and from models: their own output put right (loops, fences, thoughts), and what an embedder is given."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ async def decompose(cycle: UvmObject) -> str:
         prompt += f" {cycle.may_ask_prompt}"
     form, speaker = weaving.plan_form(names, may_ask=may_ask), cycle.persona
     try:
-        found = await current().structured(speaker.model, system_message(speaker), prompt, form, part="plan", by=by(cycle), temperature=0.2)
+        voice = current().voice_of(speaker)
+        found = await current().structured(voice, system_message(speaker), prompt, form, part="plan", by=by(cycle), temperature=0.2)
     except InferenceFailed as e:
         if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
             raise

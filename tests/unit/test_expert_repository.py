@@ -13,13 +13,13 @@ from batos.image import experts, history
 from batos.image.living import LivingImage
 from batos.mind import psm
 from batos.mind.codex import load_codex
-from batos.mind.incarnation import incarnate
+from batos.mind.incarnation import Incarnation
 
 BASES = {"babs": "smollm2:embedded", "robin": "smollm2:embedded"}
 
 
 async def opened(path: Path) -> LivingImage:
-    return await LivingImage.open(f"file://{path / 'live_image.fs'}", steps=(incarnate(load_codex()), psm.install, experts.install))
+    return await LivingImage.open(f"file://{path / 'live_image.fs'}", steps=(Incarnation(load_codex()), psm.install, experts.install))
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_it_all_stays_over_a_restart_and_shows(tmp_path: Path) -> None:
 
 
 async def test_an_image_of_an_earlier_version_gets_the_repository(tmp_path: Path) -> None:
-    old = await LivingImage.open(f"file://{tmp_path / 'live_image.fs'}", steps=(incarnate(load_codex()), psm.install))
+    old = await LivingImage.open(f"file://{tmp_path / 'live_image.fs'}", steps=(Incarnation(load_codex()), psm.install))
     await old.close()
     new = await opened(tmp_path)
     assert new.read(experts.report)["voices"]["babs"] == {"choice": "newest", "model": ""}

@@ -24,7 +24,7 @@ from batos.image import experts, history
 from batos.image.living import LivingImage
 from batos.mind import psm
 from batos.mind.codex import load_codex
-from batos.mind.incarnation import incarnate
+from batos.mind.incarnation import Incarnation
 from batos.testing import ScriptedOllama
 from tests.daemon import provisioned
 from tests.lora import BASE, about, peft, stage, weights
@@ -44,7 +44,7 @@ class House:
 
     async def begin(self, **more: Any) -> None:
         uri = f"file://{self.path / 'live_image.fs'}"
-        self.image = await LivingImage.open(uri, steps=(incarnate(load_codex()), psm.install, experts.install))
+        self.image = await LivingImage.open(uri, steps=(Incarnation(load_codex()), psm.install, experts.install))
         builder = Builder(self.client, scratch_folder(self.path), quantize="q8_0", options=PROFILE.options, deadline_s=20)
         self.factory = LoraFactory(
             self.image,

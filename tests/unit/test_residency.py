@@ -184,7 +184,7 @@ async def test_a_model_that_ollama_let_go_of_is_counted_again() -> None:
 
 async def test_a_failed_inference_leaves_no_belief_behind() -> None:
     async with house(a=100) as it:
-        it.server.fail("status_500")
+        it.server.fail("status_500", times=3)  # the request and its two repetitions
         with pytest.raises(InferenceFailed):
             await it.chat("a")
         await it.chat("a")
@@ -354,8 +354,9 @@ async def test_info_and_models_say_what_is_in_memory(tmp_path: Path) -> None:
         server.runners.sizes.update(dict.fromkeys(server.models, 5 * MB))
         async with daemon(server, tmp_path, preload_idle_s=0) as kernel:
             await (await submit(kernel, "m1", persona="robin")).end()
-            assert kernel.info()["residency"]["resident"] == ["robin:embedded"]
-            listed = {m["name"]: m for m in (await kernel._describe_models())["models"]}
+            assert "robin:embedded" in kernel.info()["residency"]["resident"]
+            await kernel.models.refresh()
+            listed = {m["name"]: m for m in kernel.models.listed()}
             facts = {name: (m["resident"], m["bytes"], m["loads"]) for name, m in listed.items() if "resident" in m}
             assert facts["robin:embedded"] == (True, 5 * MB, 1)
             assert facts["brick:embedded"] == facts["robin:embedded"]  # they differ by their system message only
@@ -372,9 +373,9 @@ async def test_a_restarted_daemon_knows_who_comes_next(tmp_path: Path) -> None:
         async with daemon(server, tmp_path, preload_idle_s=0.01) as kernel:
             await (await submit(kernel, "last", persona="brick")).end()
             async with asyncio.timeout(WAIT_S):
-                while kernel.info()["residency"]["preloads"] == 0:
+                while "robin:expert-v1" not in server.runners.listed():
                     await asyncio.sleep(0.01)
-            assert set(server.runners.listed()) == {"robin:expert-v1"}
+            assert kernel.info()["residency"]["preloads"] >= 1
 
 
 def test_the_bridge_is_an_inference() -> None:
