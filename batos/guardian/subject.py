@@ -39,6 +39,8 @@ class Subject:
         """local names of what was imported from modules: module and member"""
         self.dotted: list[ast.Attribute] = []
         """attributes that are read from a name"""
+        self.wholes: dict[str, ast.Name] = {}
+        """names that are read otherwise, with the first node that does"""
         self.raised: set[str] = set()
         self.reads: set[str] = set()
         self.writes: set[str] = set()

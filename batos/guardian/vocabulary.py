@@ -74,7 +74,7 @@ MODULES: dict[str, frozenset[str]] = {
         "datetime": "date datetime time timedelta timezone",
         "time": "asctime ctime gmtime localtime mktime monotonic monotonic_ns perf_counter perf_counter_ns strftime strptime time time_ns",
         "random": "Random betavariate choice choices expovariate gammavariate gauss getrandbits lognormvariate normalvariate paretovariate "
-        "randbytes randint random randrange sample seed shuffle triangular uniform vonmisesvariate weibullvariate",
+        "randbytes randint random randrange sample shuffle triangular uniform vonmisesvariate weibullvariate",
         "itertools": "accumulate chain combinations combinations_with_replacement compress count cycle dropwhile filterfalse groupby "
         "islice pairwise "
         "permutations product repeat starmap takewhile tee zip_longest",

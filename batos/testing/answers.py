@@ -107,6 +107,8 @@ def _scalar(kind: str, schema: dict[str, Any], words: list[str], name: str) -> A
         return True
     if kind == "null":
         return None
+    if kind != "string":
+        raise LookupError(f"no grammar for the type {kind!r}")
     text = " ".join([name.replace("_", " "), *words[:8]]).strip() or "text"
     text += "." * max(0, int(schema.get("minLength", 0)) - len(text))
     return text[: int(schema.get("maxLength", len(text)))]

@@ -114,7 +114,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._json(400, {"error": f'"{name}" does not support thinking'})
         try:
             answer = self.owner.script.answer_for(request)
-        except LookupError:  # a $ref to nowhere
+        except LookupError:  # a type or a $ref that there is not
             return self._json(500, {"error": "invalid JSON schema in format"})
         last = request["messages"][-1]
         if last.get("role") == "assistant" and ".Response" in template.replace("$.Messages", ".Response"):

@@ -202,7 +202,9 @@ class Calls(Expressions):
         if functions:
             beside = passed | self.heap.inside(passed) | self.heap.inside(receiver)
             beside |= self.heap.inside(beside)
+            sent_itself = self.state.sent_itself
             self._call_functions(functions, Arguments([], {}, beside))
+            self.state.sent_itself = sent_itself  # it may also not be called
 
     def _call_functions(self, called: int, arguments: Arguments) -> int:
         found = 0

@@ -40,8 +40,16 @@ def check_from(subject: Subject, node: ast.ImportFrom) -> None:
 
 def check_attribute(subject: Subject, node: ast.Attribute) -> None:
     """What is read from a name. Whether that is a module is known when all imports were seen."""
-    if isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
-        subject.dotted.append(node)
+    if isinstance(node.value, ast.Name):
+        subject.cleared.add(id(node.value))
+        if isinstance(node.ctx, ast.Load):
+            subject.dotted.append(node)
+
+
+def check_name(subject: Subject, node: ast.Name) -> None:
+    """A name that is read as a whole."""
+    if id(node) not in subject.cleared and isinstance(node.ctx, ast.Load):
+        subject.wholes.setdefault(node.id, node)
 
 
 def check_members(subject: Subject) -> None:
@@ -51,6 +59,10 @@ def check_members(subject: Subject) -> None:
         module = subject.modules.get(node.value.id)
         if module:
             check_member(subject, node, module, node.attr)
+    for name in subject.modules:
+        if name in subject.wholes:
+            reason = f"the module {name} is used as a value"
+            subject.refuse(ID, subject.wholes[name], reason, f"Write {name}.member where it is needed.")
 
 
 def check_member(subject: Subject, node: ast.AST, module: str, member: str) -> None:
@@ -83,6 +95,6 @@ RULE = Rule(
     "sandbox.",
     accepted="def pack(self):\n    import json\n    return json.dumps({'name': self.name})",
     refused="def pack(self):\n    import os\n    return os.getpid()",
-    nodes={ast.Import: check_import, ast.ImportFrom: check_from, ast.Attribute: check_attribute},
+    nodes={ast.Import: check_import, ast.ImportFrom: check_from, ast.Attribute: check_attribute, ast.Name: check_name},
     method=check_members,
 )
