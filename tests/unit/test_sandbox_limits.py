@@ -58,8 +58,23 @@ async def test_each_limit_is_named_and_cannot_be_caught(sandbox: Sandbox, text: 
             await call(Sends(sandbox), target, "m")
     assert caught.value.limit in PAST[text]
     assert slots(target) == {"n": 0}
-    assert heart.gap < 0.1
+    assert heart.gap < 0.25  # the machine is shared; `bench/sandbox.py` measures the bound of 0.1
     assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
+
+
+async def test_slots_that_share_one_value_count_each(sandbox: Sandbox) -> None:
+    source = "def m(self):\n    big = list(range(2000))\n    for i in range(30):\n        setattr(self, 's' + str(i), big)\n"
+    target = obj(source)
+    async with Heartbeat() as heart:
+        with pytest.raises(SandboxLimit) as caught:
+            await call(Sends(sandbox), target, "m")
+    assert (caught.value.limit, slots(target), heart.gap < 0.25) == ("result", {}, True)
+
+
+async def test_what_a_method_holds_of_the_image_is_limited(sandbox: Sandbox) -> None:
+    target = obj("def m(self):\n    return [len(k.xs) for k in self.kids]\n", kids=[obj(xs=list(range(4000))) for _ in range(4)])
+    with pytest.raises(SandboxLimit, match="than a method may hold"):
+        await call(Sends(sandbox), target, "m")
 
 
 async def test_just_below_the_limits_a_method_runs(sandbox: Sandbox) -> None:
@@ -114,19 +129,12 @@ async def test_a_worker_killed_while_it_computes_or_waits_is_replaced(sandbox: S
         await call(Sends(sandbox, kill=kill), target, "waits")
     begun = asyncio.Event()
     running = asyncio.ensure_future(call(Sends(sandbox, begin=lambda o: begun.set()), target, "computes"))
-    await begun.wait()
+    await asyncio.wait_for(begun.wait(), 20)
     await kill(target)
-    with pytest.raises((SandboxFailed, SandboxLimit)):
+    with pytest.raises(SandboxFailed, match="died"):
         await running
-    await kill(target)  # idle ones, and those made ready
-    for _ in range(3):
-        try:
-            assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
-            break
-        except SandboxFailed:
-            continue
-    else:
-        pytest.fail("no worker came back")
+    await kill(target)  # idle ones, and those made ready: nobody notices
+    assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
     assert slots(target) == {"n": 0}
 
 
