@@ -58,7 +58,7 @@ async def test_each_limit_is_named_and_cannot_be_caught(sandbox: Sandbox, text: 
             await call(Sends(sandbox), target, "m")
     assert caught.value.limit in PAST[text]
     assert slots(target) == {"n": 0}
-    assert heart.gap < 0.25  # the machine is shared; `bench/sandbox.py` measures the bound of 0.1
+    assert heart.gap < 0.1
     assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
 
 
@@ -68,7 +68,7 @@ async def test_slots_that_share_one_value_count_each(sandbox: Sandbox) -> None:
     async with Heartbeat() as heart:
         with pytest.raises(SandboxLimit) as caught:
             await call(Sends(sandbox), target, "m")
-    assert (caught.value.limit, slots(target), heart.gap < 0.25) == ("result", {}, True)
+    assert (caught.value.limit, slots(target), heart.gap < 0.1) == ("result", {}, True)
 
 
 async def test_what_a_method_holds_of_the_image_is_limited(sandbox: Sandbox) -> None:
@@ -83,6 +83,20 @@ async def test_just_below_the_limits_a_method_runs(sandbox: Sandbox) -> None:
     )
     assert len(await call(Sends(sandbox), target, "m")) == 900_000
     assert len(target.xs) == 4000
+
+
+LONG = [
+    "def m(self):\n    return 1\n" + "    self.a += self.b\n" * 750,
+    "def m(self):\n    return 1\n" + "    any(x.a for x in y)\n" * 600,
+    "def m(self):\n    return 1\n    x" + " is x" * 3000 + "\n",
+]
+
+
+@pytest.mark.parametrize("source", LONG, ids=range(len(LONG)))
+async def test_a_long_source_is_made_ready_off_the_loop(sandbox: Sandbox, source: str) -> None:
+    async with Heartbeat() as heart:
+        assert await call(Sends(sandbox), obj(source), "m") == 1
+    assert heart.gap < 0.1
 
 
 async def test_recursion_is_an_error_that_a_method_may_catch(sandbox: Sandbox) -> None:
