@@ -193,6 +193,16 @@ def m(self, n):
     for i in range(n):
         yield i * i
 --- [4] | {}
+def m(self, x, xs):
+    while any(v > x for v in xs):
+        x += 1
+    if x > 99:
+        return "no"
+    elif all(v < x + 1 for v in xs):
+        y = [w for w in xs if any(v > w for v in xs)]
+    *rest, last = [x, *y]
+    return [x, y, last, dict(zip(*[xs, xs])), "{}{}".format(*xs[:2]), "{a}".format(**{"a": 1})]
+--- [0, [1, 5, 3]] | {}
 def m(self, n):
     total, i = 0, 0
     while True:

@@ -24,6 +24,18 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
+def _calling(name: str, parameters: str, inner: str, sent: str, sorts: bool) -> str:
+    """The text of a helper: it sends to an object, and calls anything else; what the interpreter lacks, it takes from the prelude."""
+    send = f"_b_send(o, {name!r}, {sent})"
+    if name.startswith("_"):
+        local = send  # only objects have such names
+    elif sorts or name in supply.METHODS:
+        local = f"{'_b_sort' if sorts else '_b_x_' + name}(o, {inner})"
+    else:
+        local = f"o.{name}({inner})"
+    return f"def @(o, {parameters}):\n    return {local} if type(o) is not _b_U else {send}"
+
+
 class Expressions(Names):
     """The half of the rewriter that is about expressions."""
 
@@ -196,40 +208,18 @@ class Expressions(Names):
         return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - supply.METHODS
 
     def _through_helper(self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], sorts: bool) -> ast.expr:
-        plain = not any(isinstance(arg, ast.Starred) for arg in args) and all(keyword.arg is not None for keyword in keywords)
-        if not plain:
-            call = "*a, **k"
-            text = (
-                f"def @(o, *a, **k):\n    return {self._local(name, sorts)}({call}) if type(o) is not _b_U else _b_send(o, {name!r}, a, k)"
-            )
-            return ast.Call(self.helper(f"call {name} *", text), [value, *args], keywords)
+        """`value.name(…)` where the value may be an object: a send then, a plain call else."""
+        if any(isinstance(arg, ast.Starred) for arg in args) or any(keyword.arg is None for keyword in keywords):
+            helper = self.helper(f"call {name} *", _calling(name, "*a, **k", "*a, **k", "a, k", sorts))
+            return ast.Call(helper, [value, *args], keywords)
         positional = [f"a{i}" for i in range(len(args))]
-        named = [f"{keyword.arg}=k{i}" for i, keyword in enumerate(keywords)]
-        items = ", ".join(f"{keyword.arg!r}: k{i}" for i, keyword in enumerate(keywords))
-        parameters = ", ".join(["o", *positional, *[f"k{i}" for i in range(len(keywords))]])
-        inner = ", ".join([*positional, *named])
-        local = self._local(name, sorts) + f"({inner})" if not (sorts or name in supply.METHODS) else self._local(name, sorts, inner)
-        tuple_ = "(" + "".join(f"{a}, " for a in positional) + ")"
-        text = f"def @({parameters}):\n    return {local} if type(o) is not _b_U else _b_send(o, {name!r}, {tuple_}, {{{items}}})"
-        if name.startswith("_"):
-            text = f"def @({parameters}):\n    return _b_send(o, {name!r}, {tuple_}, {{{items}}})"
+        named = [f"k{i}" for i in range(len(keywords))]
+        inner = ", ".join([*positional, *[f"{keyword.arg}={k}" for keyword, k in zip(keywords, named, strict=True)]])
+        items = ", ".join(f"{keyword.arg!r}: {k}" for keyword, k in zip(keywords, named, strict=True))
+        sent = f"({''.join(f'{a}, ' for a in positional)}), {{{items}}}"
         key = f"call {name} {len(args)} {' '.join(str(keyword.arg) for keyword in keywords)}"
-        return ast.Call(self.helper(key, text), [value, *args, *[keyword.value for keyword in keywords]], [])
-
-    @staticmethod
-    def _local(name: str, sorts: bool, inner: str | None = None) -> str:
-        if name.startswith("_"):
-            return "_b_send"
-        if sorts or name in supply.METHODS:
-            function = "_b_sort" if sorts else f"_b_x_{name}"
-            return (
-                f"{function}(o, {inner})"
-                if inner
-                else f"{function}(o)"
-                if inner is not None
-                else f"(lambda *b, **c: {function}(o, *b, **c))"
-            )
-        return f"o.{name}"
+        helper = self.helper(key, _calling(name, ", ".join([*positional, *named]), inner, sent, sorts))
+        return ast.Call(helper, [value, *args, *[keyword.value for keyword in keywords]], [])
 
     def _above(self, name: str, node: ast.Call) -> ast.expr:
         args: list[ast.expr] = [self.visit(arg) for arg in node.args]

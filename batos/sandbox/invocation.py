@@ -42,6 +42,10 @@ class Stale(Exception):
     """A slot was changed by another message of the same mission since this run read it."""
 
 
+class WorkerLost(SandboxFailed):
+    """The worker died before the run had asked for anything: perhaps long before, while it waited. Another may be tried."""
+
+
 class Invocation:
     """One run. `run` answers the method's value, checked, or raises."""
 
@@ -64,7 +68,8 @@ class Invocation:
         settings = sandbox.settings
         self.handles = Handles(activity.derived("handles", self.path, 32))
         self.membrane = Membrane(self.handles, nodes=settings.sandbox_nodes, text=settings.sandbox_text_bytes)
-        self._given: dict[tuple[int, str], tuple[UvmObject, str, Any]] = {}
+        self._given: dict[tuple[int, str], tuple[UvmObject, str, Any, int]] = {}
+        self._weight = self._calls = 0
         self._errors: dict[tuple[str, str], BatosError] = {}
         self.acted = False
 
@@ -103,11 +108,10 @@ class Invocation:
         code = f"_b_run({self.loaded.program.selector}, _b_given)"
         try:
             snapshot = await self._timed(session.monty.feed_start(code, inputs={"_b_given": given}, print_callback=CollectString(_OUTPUT)))
-            calls = 0
             while not isinstance(snapshot, MontyComplete):
-                calls += 1
-                if calls > self.sandbox.settings.sandbox_host_calls:
-                    raise self._limit("host_calls", f"more than {calls - 1} reads, sends and the like")
+                self._calls += 1
+                if self._calls > self.sandbox.settings.sandbox_host_calls:
+                    raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
                 snapshot = await self._timed(await self._step(snapshot))
         except MontyError as e:
             raise self._failure(e) from e
@@ -115,12 +119,11 @@ class Invocation:
 
     async def _timed(self, work: Any) -> Any:
         begun = time.perf_counter()
-        try:
-            return await work
-        finally:
-            self.activity.seconds += time.perf_counter() - begun
-            if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
-                raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
+        snapshot = await work
+        self.activity.seconds += time.perf_counter() - begun
+        if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
+            raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
+        return snapshot
 
     def _ended(self, output: Any) -> Any:
         if type(output) is not list or len(output) != 2:
@@ -147,42 +150,49 @@ class Invocation:
             if held is None or isinstance(held[1], Method | Intent | Primitive):
                 continue
             try:
-                known[name] = self._give(self.obj, name, small.inward(held[1]))
+                plain = small.inward(held[1])
             except (TypeError, ValueError):
                 continue  # it gets the reason if it asks
+            known[name] = self._give(self.obj, name, plain, small.weight)
         return known
 
-    def _give(self, obj: UvmObject, name: str, plain: Any) -> Any:
-        self._given[id(obj), name] = (obj, name, plain)
+    def _give(self, obj: UvmObject, name: str, plain: Any, weight: int) -> Any:
+        """Note that the run has this value of a slot: it is compared after each send, so all of them together are limited."""
+        key = (id(obj), name)
+        self._weight += weight - self._given.get(key, (obj, name, None, 0))[3]
+        if self._weight > self.sandbox.settings.sandbox_nodes:
+            raise self._limit("result", "more data of slots than a method may hold at a time")
+        self._given[key] = (obj, name, plain, weight)
         return plain
 
     def _refreshed(self) -> list[list[Any]]:
         """What this run was given and is not so any more: `[object, slot, value]`, or `[object, slot]` for one that is gone."""
         changed: list[list[Any]] = []
-        for key, (obj, name, plain) in list(self._given.items()):
+        for key, (obj, name, plain, _) in list(self._given.items()):
             held = find(obj, name)
             if held is not None and unchanged(held[1], plain):
                 continue
             if held is None or isinstance(held[1], Method | Intent | Primitive):
-                del self._given[key]
+                self._weight -= self._given.pop(key)[3]
                 changed.append([self.handles.give(obj), name])
             else:
-                changed.append([self.handles.give(obj), name, self._give(obj, name, self.membrane.inward(held[1]))])
+                changed.append([self.handles.give(obj), name, self._give(obj, name, self.membrane.inward(held[1]), self.membrane.weight)])
         return changed
 
     def _write(self, changes: Any) -> None:
         """Write what the sandbox says the method wrote; it may say anything."""
-        if type(changes) is not list:
-            raise TypeError("changes are a list")
-        for change in changes:
-            if type(change) is not list or len(change) != 3:
-                raise TypeError("a change is an object, a slot and a value")
-            obj = self._object(change[0])
-            name = check_name(change[1])
+        plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
+        if type(plain) is not list or not all(type(change) is list and len(change) == 3 for change in plain):
+            raise TypeError("changes are a list of object, slot and value")
+        weight = self.membrane.weight // max(1, len(plain))
+        for obj, name, value in plain:
+            if not isinstance(obj, UvmObject):
+                raise TypeError(f"a {type(obj).__name__} has no slots")
+            check_name(name)
             if not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
             self._fresh(obj, name)
-            self.journal.write(obj, name, self._give(obj, name, self.membrane.outward(change[2])))
+            self.journal.write(obj, name, self._give(obj, name, value, weight))
 
     def _fresh(self, obj: UvmObject, name: str) -> None:
         given = self._given.get((id(obj), name))
@@ -190,12 +200,6 @@ class Invocation:
             held = find(obj, name)
             if held is None or not unchanged(held[1], given[2]):
                 raise Stale(name)
-
-    def _object(self, value: Any) -> UvmObject:
-        obj = self.membrane.outward(value)
-        if not isinstance(obj, UvmObject):
-            raise TypeError(f"a {type(obj).__name__} has no slots")
-        return obj
 
     # --- what the worker asks for
 
@@ -272,7 +276,7 @@ class Invocation:
             raise MessageNotUnderstood(obj, name)
         if isinstance(held[1], Method | Intent | Primitive):
             return 1, None
-        return 0, self._give(obj, name, self.membrane.inward(held[1]))
+        return 0, self._give(obj, name, self.membrane.inward(held[1]), self.membrane.weight)
 
     async def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Any:
         self._write(changes)
@@ -308,7 +312,7 @@ class Invocation:
         if written is True and check_name(name) not in obj._slots:
             return  # written and deleted again before it got here
         self.journal.delete(obj, name)
-        self._given.pop((id(obj), name), None)
+        self._weight -= self._given.pop((id(obj), name), (obj, name, None, 0))[3]
         self.acted = True
 
     def _system(self, name: str, args: Sequence[Any]) -> Any:
@@ -353,7 +357,8 @@ class Invocation:
         if isinstance(error, MontyCrashedError):
             if error.timed_out:
                 return self._limit("time", f"no end after {self.sandbox.settings.sandbox_time_s:g} s; the worker was killed")
-            return SandboxFailed(f"{self.method.selector}: the worker died ({error}); it is replaced")
+            died = SandboxFailed if self._calls else WorkerLost
+            return died(f"{self.method.selector}: the worker died ({error}); it is replaced")
         if not isinstance(error, MontyRuntimeError):
             return MethodFailed(self.method.selector, "TypeError", str(error)[:1000])
         inner = error.exception()

@@ -116,6 +116,7 @@ class Membrane:
 
     def __init__(self, handles: Handles, *, nodes: int, text: int) -> None:
         self.handles, self._nodes, self._text = handles, nodes, text
+        self.weight = 0  # of the value converted last, in nodes
 
     def inward(self, value: Any) -> Any:
         """An image value as the sandbox gets it.
@@ -123,7 +124,10 @@ class Membrane:
         :raises TypeError: for what may not go in.
         :raises TooLarge: past the limits.
         """
-        return self._in(value, _Budget(self._nodes, self._text), 0)
+        budget = _Budget(self._nodes, self._text)
+        plain = self._in(value, budget, 0)
+        self.weight = self._nodes - budget.nodes
+        return plain
 
     def _in(self, value: Any, budget: _Budget, depth: int) -> Any:
         kind = type(value)
@@ -159,7 +163,10 @@ class Membrane:
         :raises PermissionError: for an object that was not granted.
         :raises TooLarge: past the limits.
         """
-        return self._out(value, _Budget(self._nodes, self._text), 0)
+        budget = _Budget(self._nodes, self._text)
+        plain = self._out(value, budget, 0)
+        self.weight = self._nodes - budget.nodes
+        return plain
 
     def _out(self, value: Any, budget: _Budget, depth: int) -> Any:
         kind = type(value)

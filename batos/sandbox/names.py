@@ -31,7 +31,6 @@ class Names(ast.NodeTransformer):
         self.bound = scopes.bound_names(tree)
         self.built_in = scopes.built_in_names(tree)
         self.modules: dict[str, str] = {}
-        self.members: dict[str, str] = {}
         self.helpers: dict[str, str] = {}
         self.supplied: set[str] = set()
         self.hoisted: list[ast.stmt] | None = None
@@ -55,10 +54,9 @@ class Names(ast.NodeTransformer):
         if isinstance(node, ast.ImportFrom):
             module = node.module or "."
             for alias in node.names:
-                member = f"{module}.{alias.name}"
-                if member in supply.FUNCTIONS:
-                    self.members[alias.asname or alias.name] = member
-                elif module not in supply.NATIVE and module != "collections.abc":
+                if f"{module}.{alias.name}" in supply.FUNCTIONS:
+                    continue
+                if module not in supply.NATIVE and module != "collections.abc":
                     self._no_module(node, module, alias.name)
                 elif alias.name == "*":
                     refuse(node, "`import *` is not possible: name what you need")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import builtins
 import collections
 import re
@@ -83,7 +84,7 @@ class Programs:
     async def _compiled(self, source: str) -> tuple[Program, bytes]:
         from pydantic_monty import CollectString, MontyCrashedError, MontyError
 
-        program = rewrite(source, limit=self._limit)
+        program = await asyncio.to_thread(rewrite, source, limit=self._limit)  # a second, for the worst of 16 KB
         session = await self._workers.session()
         try:
             answer = await session.monty.feed_start(PRELUDE + "\n" + program.text, print_callback=CollectString(1024))
@@ -104,7 +105,7 @@ class Programs:
 
         session = await self._workers.session(type_check=True, type_check_stubs=STUB, type_check_format="concise")
         try:
-            await session.monty.feed_start(_annotated(source))
+            await session.monty.feed_start(await asyncio.to_thread(_annotated, source))
         except MontyTypingError as e:
             return _certain(e.display(), source)
         except MontyCrashedError as e:

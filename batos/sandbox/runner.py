@@ -10,7 +10,7 @@ from batos.config import Settings
 from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
 from batos.objects import Method, UvmObject
 from batos.sandbox.activity import Activity
-from batos.sandbox.invocation import Invocation, Stale, current
+from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
 from batos.sandbox.programs import Programs
 from batos.sandbox.workers import Workers
 
@@ -96,11 +96,16 @@ class Sandbox:
             depth = self.settings.sandbox_depth
             raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
         async with self._room(outer):
+            lost = False
             for _ in range(_RERUNS):
                 invocation = Invocation(self, loaded, obj, method, holder, activity, outer)
                 try:
                     async with self.workers.lease(loaded.key, loaded.image) as session:
                         return await invocation.run(session, args, kwargs or {})
+                except WorkerLost:
+                    if lost:
+                        raise
+                    lost = True
                 except Stale:
                     if invocation.acted:
                         break

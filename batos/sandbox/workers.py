@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 _GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
 _EXIT_S = 0.1  # the client library can abort the interpreter that exits right after its pool has closed: research/sandbox.md, 4
 _TURN_S = 0.001
+_TRIES = 3  # to load a program: a worker may have died while nobody looked
 _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "random_start": "call_host"}
 _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", "landlock"), None)
 
@@ -190,18 +191,21 @@ class Workers:
             await asyncio.wait(self._tasks)
 
     async def _loaded(self, image: bytes) -> Session:
-        session = await self.session()
         from pydantic_monty import MontyError
 
-        try:
-            await session.monty.load_session(image)
-        except (MontyError, RuntimeError) as e:
-            self._spawn(session.leave())
-            raise SandboxFailed(f"a worker of the sandbox did not take its program: {e}") from e
-        except BaseException:
-            self._spawn(session.leave())
-            raise
-        return session
+        error: Exception | None = None
+        for _ in range(_TRIES):
+            session = await self.session()
+            try:
+                await session.monty.load_session(image)
+                return session
+            except (MontyError, RuntimeError) as e:
+                self._spawn(session.leave())
+                error = e
+            except BaseException:
+                self._spawn(session.leave())
+                raise
+        raise SandboxFailed(f"no worker of the sandbox took its program: {error}") from error
 
     async def session(self, **options: Any) -> Session:
         """A fresh worker; the caller hands it back.
