@@ -34,6 +34,7 @@ from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
+from batos.image.turns import in_helper
 from batos.image.upkeep import Upkeep
 from batos.mind import incarnation, learning, personas, psm
 from batos.mind.codex import load_codex
@@ -358,7 +359,7 @@ class Kernel:
             await self.scheduler.submit(id, brief, {"origin": "system"})
 
         async def measure() -> dict[str, Any]:
-            for damage in await asyncio.to_thread(self.walk.step, self.settings.audit_records, self.settings.audit_bytes):
+            for damage in await in_helper(self.walk.step, self.settings.audit_records, self.settings.audit_bytes):
                 log.error("image_damaged", record=damage.record, what=damage.what)
             image, missions, costs = self.image.facts(), self.scheduler.facts(), self.costs.facts()
             return {

@@ -31,6 +31,7 @@ from batos.image import ledger
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.packing import pack
+from batos.image.turns import in_helper
 from batos.kernel import Kernel
 from batos.objects import UvmObject
 
@@ -228,7 +229,7 @@ async def measure_stalls(folder: pathlib.Path, args: argparse.Namespace) -> dict
         await image.system(_grow_large)
         walk = Walk(image.db)
         while not walk.rounds:
-            await asyncio.to_thread(walk.step, 500, 8 << 20)
+            await in_helper(walk.step, 500, 8 << 20)
         assert walk.damaged == {}
 
     for name, work in (("quiet", quiet), ("commits", commits), ("packing", packing), ("walking", walking)):

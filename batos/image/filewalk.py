@@ -96,16 +96,18 @@ class FileWalk:
 
     def _transaction(self, position: int, head: seals.Head) -> Iterator[int]:
         found: dict[bytes, int] = {}
+        weight = 0
         at, end = position + head.size, position + head.length
         try:
             seal = self._seal(head)
             while at < end:
                 self._file.seek(at)  # another step may have another file object
                 oid, size = self._record(position, at, end, head)
+                weight += 0 if oid in found else seals.weight((oid,))
                 found[oid] = at
                 at += size
                 yield size
-            if seal is not None and seal != head.crc(found):
+            if seal is not None and seal != head.crc(weight):
                 raise sums.Mismatch("its checksum is wrong")
         except sums.Mismatch as e:
             self._note(f"{BYTE}{position}", f"the transaction {head.tid.hex()} is damaged: {e}")

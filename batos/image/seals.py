@@ -19,6 +19,7 @@ from batos.image import sums
 HEADER = struct.Struct(">8sQcHHH")  # id, length, status, lengths of user, description, extension
 LENGTH = struct.Struct(">Q")  # follows each transaction and repeats its length
 RECORD = struct.Struct(">8s8sQQHQ")  # id, transaction, position of the previous revision, of the transaction, version, length
+_MASK = 0xFFFF_FFFF_FFFF_FFFF
 POINTER = 8  # bytes of a record without data: where the data is
 
 
@@ -34,9 +35,9 @@ class Head(NamedTuple):
     extension: bytes
     sizes: tuple[int, ...]
 
-    def crc(self, oids: Iterable[bytes]) -> int:
-        """What the seal should be, if the transaction wrote these objects."""
-        return _crc(self.tid, self.status, self.texts, self.extension, self.sizes, oids)
+    def crc(self, written: int) -> int:
+        """What the seal should be, if the `weight`s of the objects that the transaction wrote add up to that."""
+        return _crc(self.tid, self.status, self.texts, self.extension, self.sizes, written)
 
 
 def begin(storage: Any) -> None:
@@ -50,8 +51,8 @@ def close(storage: Any) -> None:
     """Before a FileStorage's `tpc_vote`: fill the seal in."""
     user, description, extension = storage._ude
     sizes = len(user), len(description), len(extension)
-    crc = _crc(storage._tid, storage._tstatus.encode("ascii"), user + description, extension, sizes, storage._tindex)
-    storage._ude = user, description, sums.with_seal(extension, crc)
+    crc = _crc(storage._tid, storage._tstatus.encode("ascii"), user + description, extension, sizes, weight(storage._tindex))
+    storage._ude = user, description, sums.resealed(extension, crc)
 
 
 def read_head(file: BinaryIO, position: int) -> Head:
@@ -77,7 +78,7 @@ def check(file: BinaryIO, position: int) -> None:
     """
     head = read_head(file, position)
     seal = sums.seal_of(head.extension)
-    if seal is not None and seal != head.crc(_oids(file, position, head)):
+    if seal is not None and seal != head.crc(weight(_oids(file, position, head))):
         raise sums.Mismatch("its checksum is wrong")
 
 
@@ -87,15 +88,20 @@ def renew(file: BinaryIO, position: int, length: int) -> None:
     :param length: of the transaction; its header does not have it yet.
     """
     head = read_head(file, position)._replace(length=length)
-    crc = head.crc(_oids(file, position, head))
+    crc = head.crc(weight(_oids(file, position, head)))
     file.seek(position + head.size - len(head.extension))
-    file.write(sums.with_seal(head.extension, crc))
+    file.write(sums.resealed(head.extension, crc))
     file.seek(position + length)
 
 
-def _oids(file: BinaryIO, position: int, head: Head) -> list[bytes]:
+def weight(oids: Iterable[bytes]) -> int:
+    """A number for a set of ids, in whatever order they come; it adds up over its parts."""
+    return sum(map(zlib.crc32, oids))
+
+
+def _oids(file: BinaryIO, position: int, head: Head) -> set[bytes]:
     """The ids in the headers of a transaction's records."""
-    found = []
+    found = set()
     at, end = position + head.size, position + head.length
     while at < end:
         file.seek(at)
@@ -103,11 +109,11 @@ def _oids(file: BinaryIO, position: int, head: Head) -> list[bytes]:
         if len(raw) < RECORD.size:
             raise sums.Mismatch("the file ends in it")
         oid, *_, length = RECORD.unpack(raw)
-        found.append(oid)
+        found.add(oid)
         at += RECORD.size + (length or POINTER)
     return found
 
 
-def _crc(tid: bytes, status: bytes, texts: bytes, extension: bytes, sizes: tuple[int, ...], oids: Iterable[bytes]) -> int:
-    known = tid + status + repr(sizes).encode() + texts + extension[: -sums.SEAL_BYTES]
-    return zlib.crc32(b"".join(sorted(set(oids))), zlib.crc32(known))
+def _crc(tid: bytes, status: bytes, texts: bytes, extension: bytes, sizes: tuple[int, ...], written: int) -> int:
+    parts = (HEADER.pack(tid, written & _MASK, status, *sizes), texts, extension[: -sums.SEAL_BYTES])
+    return zlib.crc32(b"".join(parts))

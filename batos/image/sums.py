@@ -69,6 +69,11 @@ def with_seal(extension: bytes, crc: int) -> bytes:
     return (extension or _NOTHING) + _SUM.pack(crc)
 
 
+def resealed(extension: bytes, crc: int) -> bytes:
+    """An extension that has a seal, with another in its place."""
+    return extension[:-SEAL_BYTES] + _SUM.pack(crc)
+
+
 def seal_of(extension: bytes) -> int | None:
     """The seal behind an extension; None for a transaction of an earlier version.
 

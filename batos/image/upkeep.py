@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import structlog
@@ -22,11 +21,11 @@ from batos.image import packing, retention
 from batos.image.costs import Meter
 from batos.image.living import LivingImage
 from batos.image.storage import file_path
+from batos.image.turns import in_helper
 
 log = structlog.get_logger("batos.image")
 T = TypeVar("T")
 FOLD_S = 60.0  # between two looks at whether the total of costs should move up
-_SWITCH_S = 0.0005  # how long the helper thread may keep the interpreter while the loop wants it; five milliseconds otherwise
 
 
 class Upkeep:
@@ -134,7 +133,7 @@ class Upkeep:
         before = {"bytes_before": db.getSize(), "objects_before": len(db.storage)}
         moment = packing.pack_time(days, self._image.oldest_view())
         try:
-            await _in_helper(packing.pack, db, path, moment, self._stop)
+            await in_helper(packing.pack, db, path, moment, self._stop)
         except packing.Stopped as e:
             raise Busy(str(e)) from None
         except OSError as e:
@@ -145,7 +144,7 @@ class Upkeep:
         from batos.image.backup import backup  # late: repozo is needed here only
 
         before = self._image.db.lastTransaction()
-        return await _in_helper(lambda: backup(path, folder, full=full, before=before))
+        return await in_helper(lambda: backup(path, folder, full=full, before=before))
 
     async def _retain(self) -> dict[str, Any]:
         return {**await retention.retain(self._image, self._journal_days)}
@@ -164,13 +163,3 @@ async def _or_skipped(work: Coroutine[Any, Any, Any]) -> None:
         await work
     except (Busy, ImageError) as e:  # somebody packs already; a full disk; damage, which the walk names: the next run will do
         log.warning("upkeep_skipped", code=e.code, error=e.message)
-
-
-async def _in_helper(function: Callable[..., T], *args: Any) -> T:
-    """Run `function` in a thread of its own that gives way to the loop quickly."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_S)
-    try:
-        return await asyncio.to_thread(function, *args)
-    finally:
-        sys.setswitchinterval(interval)
