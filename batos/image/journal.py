@@ -92,14 +92,23 @@ class Spent(NamedTuple):
     model_ms: float
 
 
+class Decision(Persistent):
+    """Who thinks a mission through, and why, as JSON. A record of its own: the journal's is rewritten with each entry."""
+
+    __module__ = "batos.image"
+
+    def __init__(self, route: str) -> None:
+        self.route = route
+
+
 class Journal(Persistent):
     """The inferences of one mission, in the order in which they ended."""
 
     __module__ = "batos.image"
     entries: tuple[JournalEntry, ...] = ()
     partials: tuple[tuple[partials.Key, partials.PartialText], ...] = ()
-    route: str | None = None
-    """Who thinks the mission through, and why, as JSON: decided once, and durable before the first of the entries."""
+    decided: Decision | None = None
+    """Who thinks the mission through: decided once, and durable no later than the first of the entries."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -140,14 +149,14 @@ def add(root: Any, mission: str, inference: Inference) -> None:
 def set_route(root: Any, mission: str, route: str) -> None:
     """System transaction: record who thinks a mission through; the first decision stays."""
     journal = root["ledger"].missions[mission].journal
-    if journal.route is None:
-        journal.route = route
+    if journal.decided is None:
+        journal.decided = Decision(route)
 
 
 def route_of(root: Any, mission: str) -> str | None:
     """The recorded decision who thinks a mission through."""
     found = root["ledger"].missions.get(mission)
-    return None if found is None else found.journal.route
+    return None if found is None or found.journal.decided is None else found.journal.decided.route
 
 
 def load(root: Any, mission: str) -> list[Inference]:

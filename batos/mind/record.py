@@ -35,8 +35,8 @@ def of(root: Any, id: str) -> dict[str, Any]:
     described = ledger.describe(mission)
     record = {name: described[name] for name in _OF_MISSION}
     record |= {name: described[name] for name in ("result", "error") if described[name] is not None}
-    if mission.journal.route is not None:
-        record["routing"] = json.loads(mission.journal.route)
+    if (route := journal.route_of(root, id)) is not None:
+        record["routing"] = json.loads(route)
     if mission.thought is not None:
         record["thought"] = _cycle(mission.thought)
     record["inferences"] = [_inference(entry.inference) for entry in mission.journal.entries]

@@ -131,7 +131,7 @@ class Thinking:
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
 
-        The record is on its way when this returns, and durable before any inference is: commits keep their order.
+        The record goes with the mission's next commit, so it is durable no later than anything that depends on it.
         """
         if self.routed is None:
             self.routed = await self.router.decide(self.mission, compare=self.compare)
@@ -140,7 +140,7 @@ class Thinking:
         return self.routed
 
     def _keep(self, route: Route) -> None:
-        self._image.later(journal.set_route, self.id, route.to_record())
+        self._image.committer.defer(journal.set_route, self.id, route.to_record())
 
     @property
     def live_state(self) -> str:

@@ -80,7 +80,7 @@ async def test_in_no_moment_of_the_image_is_there_an_inference_without_the_decis
                     moments += 1
                     if mission.journal.entries or mission.journal.partials or mission.state != ledger.ACCEPTED:
                         with_entries += 1
-                        assert mission.journal.route is not None, u64(transaction.tid)
+                        assert mission.journal.decided is not None, u64(transaction.tid)
         assert moments > with_entries > 8
 
 
