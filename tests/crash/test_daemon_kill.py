@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from batos.image import ledger
+from batos.testing import ScriptedOllama
 from tests.crash.support import BRIEFS, SETTINGS, Sender, chats, completions, journaled, keys_of, on_disk, provision, slow_ollama
 from tests.daemon import END_S, REPLY_S, Peer, daemon
 
@@ -39,7 +40,8 @@ def test_what_was_acknowledged_completes_once_after_any_kill(tmp_path: Path, cap
                 sender.start()
                 try:
                     assert sender.enough.wait(REPLY_S)
-                    time.sleep(chance.uniform(0.0, 0.4))  # not to wait for anything: to kill at a random point
+                    _until(server, len(chats(server)) + chance.randrange(0, 8))
+                    time.sleep(chance.uniform(0.0, 0.1))  # not to wait for anything: to kill at a random point
                 finally:
                     running.kill()
                     sender.over.set()
@@ -64,6 +66,14 @@ def test_what_was_acknowledged_completes_once_after_any_kill(tmp_path: Path, cap
         assert on_disk(tmp_path, completions) == dict.fromkeys(found, 1), SEED
         assert on_disk(tmp_path, lambda root: list(ledger.ledger_of(root).pending)) == []
     assert any(0 < len(paid) < needed for _, paid in kills), "the kills came in the middle"
+
+
+def _until(server: ScriptedOllama, count: int) -> None:
+    """Wait until so many chats have come: so that the kills come at all stages, however slow the machine is."""
+    deadline = time.monotonic() + REPLY_S
+    while len(chats(server)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_a_killed_daemon_leaves_no_ollama_behind(tmp_path: Path, ollama_binary: Path) -> None:
