@@ -122,6 +122,15 @@ class Settings(BaseModel):
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
 
     # --- generated methods
+    guardian_policy: str = Field(
+        "default", min_length=1, max_length=64, description="what methods may do: default or strict, +files, +network"
+    )
+    synthesis_tries: int = Field(4, ge=1, le=32, description="times that a model may write one method, repairs included")
+    synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
+    synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")
+    synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")
+    synthesis_lessons: int = Field(20, ge=0, le=1000, description="earlier failures of a selector that are looked at for lessons")
+    examples_limit: int = Field(16, ge=1, le=1000, description="examples kept for one message of one object, the newest")
     method_bytes: int = Field(16 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
     method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")
     method_depth: int = Field(60, ge=10, le=90, description="nesting of a method's syntax tree")

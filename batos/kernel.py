@@ -36,12 +36,14 @@ from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.upkeep import Upkeep
-from batos.mind import incarnation, learning, personas, psm
+from batos.mind import forge, incarnation, learning, personas, psm
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.fractal import shares
 from batos.mind.likeness import Likeness
+from batos.mind.messages import deliver
+from batos.mind.methods import Methods
 from batos.mind.queue import Grouping
 from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
@@ -112,7 +114,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, psm.install, experts.install),
+            steps=(incarnate, psm.install, forge.install, experts.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -128,6 +130,14 @@ class Kernel:
             inference = self._count(inference)
         self._look_after_image()
         self._route_with(inference)
+        self.methods = Methods(
+            self.image,
+            settings,
+            forge=forge.forge,
+            deliver=deliver,
+            on_verdict=self.metrics.verdict if self.metrics is not None else lambda accepted: None,
+        )
+        self._stack.push_async_callback(self.methods.close)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
         resumed = await self.scheduler.recover()
         if listen:
@@ -319,6 +329,7 @@ class Kernel:
             "options": {**self._options, **({"stop": list(self.settings.stop)} if self.settings.stop else {}), **think},
             "share_out": lambda brief: shares(brief, self.router.weights, self.settings.voices_limit),
             "router": self.router,
+            "methods": self.methods,
         }
 
     def _model_of(self, persona: str) -> str:

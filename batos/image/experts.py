@@ -182,6 +182,12 @@ def _proxy(root: Any, model: str) -> UvmObject:
     return held[model]  # type: ignore[no-any-return]
 
 
+def speaks_methods(root: Any) -> str:
+    """The model of the newest expert for writing methods (role `methods`) that is there; "" if there is none."""
+    able = [e for e in _known(root) if e.role == "methods" and _usable(e)]
+    return str(max(able, key=lambda e: (e.version, e.number)).model) if able else ""
+
+
 def _known(root: Any) -> Iterator[UvmObject]:
     return iter(repository(root).values())
 

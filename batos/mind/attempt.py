@@ -19,6 +19,7 @@ from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
 from batos.mind import conversation
+from batos.mind.claims import BeingWritten
 from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
@@ -45,6 +46,12 @@ class Attempts:
             attempt.recall()
         if not attempt.mission["message"]:
             await attempt.decide()  # before the unit is opened: it may take a while
+        try:
+            return await self._until_committed(attempt)
+        finally:
+            attempt.making.release()
+
+    async def _until_committed(self, attempt: Thinking) -> dict[str, Any]:
         conflicts = 0
         while True:
             try:
@@ -58,6 +65,9 @@ class Attempts:
                         f"mission {attempt.id!r} met {conflicts} conflicts; the limit conflict_retries is {self._retries}"
                     ) from e
                 attempt.restart(gated=True)
+            except BeingWritten as written:
+                await attempt.making.methods.claims.ended(written.other, attempt.id)
+                attempt.restart(gated=attempt.gated)
             except NeedInference as need:
                 await attempt.settle(need)
                 attempt.restart(gated=True)
@@ -95,8 +105,11 @@ class Attempts:
         """
         async with self._image.unit() as unit:
             unit.doom()
-            with thinking(attempt):
-                return (await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt))[0]
+            try:
+                with thinking(attempt):
+                    return (await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt))[0]
+            finally:
+                attempt.making.release()
 
     async def _think(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:
@@ -104,11 +117,12 @@ class Attempts:
             target = history.resolve(unit.root, message["target"])
             value = await send(target, message["selector"], *message["args"], **message["kwargs"])
             shown = history.whole(value)
-            return {
-                "text": value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False),
-                "value": shown,
-                "persona": attempt.persona or None,
-            }, None
+            text = value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False)
+            facts: dict[str, Any] = {"text": text, "value": shown, "persona": attempt.persona or None}
+            forged = attempt.making.forged
+            if forged:
+                facts["wrote"] = [{"selector": one.selector, "object": history.oid_of(one.holder), "tries": one.tries} for one in forged]
+            return facts, forged[-1] if forged else None
         route = await attempt.decide()
         limits = attempt.settings
         attempt.conversation = conversation.told(unit.root, mission, missions=limits.context_missions, chars=limits.context_chars)

@@ -14,7 +14,7 @@ from batos.image.genesis import add_missing
 from batos.mind.codex import Codex, PersonaCodex
 from batos.mind.learning import SLOT, forget_exemplar_
 from batos.mind.merging import DELETED, Merged, merge
-from batos.objects import Intent, Primitive, UvmObject, lookup_order
+from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
 
 PLAIN_FACET = "Answer the request directly and concretely, in plain words, in a few sentences."
 REMOVED = "no longer in the codex: it stays in the image, and no brief is routed to it"
@@ -128,13 +128,13 @@ def present(lobby: UvmObject, codex: Codex) -> Mapping[str, UvmObject]:
 
 
 def facets(persona: UvmObject) -> Iterator[tuple[str, str]]:
-    """The persona's facets, its own first: selector and intent."""
+    """The persona's facets, its own first: selector, and the intent that guides it, or that its method was written from."""
     seen: set[str] = set()
     for holder in lookup_order(persona):
         for name, value in holder._slots.items():
-            if name.endswith("_facet_") and isinstance(value, Intent) and name not in seen:
+            if name.endswith("_facet_") and isinstance(value, Intent | Method) and name not in seen:
                 seen.add(name)
-                yield name, value.text
+                yield name, value.text if isinstance(value, Intent) else str(dict(value.provenance).get("intent", ""))
 
 
 def system_message(persona: UvmObject) -> str:

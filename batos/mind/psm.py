@@ -10,6 +10,7 @@ import contextvars
 
 from batos.errors import BatosError, BudgetSpent, InvalidInput, MissionFailed
 from batos.image.genesis import add_missing
+from batos.mind.incarnation import system_message
 from batos.mind.router import Route
 from batos.mind.states import STATES, by, depth_of, lobby_of
 from batos.mind.thinking import Thinking, current
@@ -42,6 +43,25 @@ async def ask_user_(persona: UvmObject, question: str) -> str:
     return current().ask(question)
 
 
+@Primitive.register
+async def think_(persona: UvmObject, guidance: str, question: str) -> str:
+    """A persona's plain way of thinking: one inference on its own model, by a guidance; what a facet comes down to."""
+    if not (isinstance(guidance, str) and isinstance(question, str)):
+        raise InvalidInput("think_ takes a guidance and a question: two texts")
+    attempt, cycle = current(), _inside.get()
+    asker = by(cycle) if cycle is not None else None
+    reply = await attempt.chat(
+        attempt.voice_of(persona), system_message(persona), f"{guidance}\n\n{question}", part="think_", by=asker, temperature=0.7
+    )
+    return reply.text.strip()
+
+
+def inner_number(attempt: Thinking) -> str:
+    """The number of the next cycle inside the one that runs now."""
+    outer = _inside.get()
+    return attempt.number("" if outer is None else str(outer.number))
+
+
 def install(lobby: UvmObject) -> None:
     """The step of genesis that makes the states, the prototype of cycles, and the personas' way in."""
     add_missing(lobby.traits, state=lambda: lobby.genesis.derive(name="state", comment="I am what the states of the PSM have in common."))
@@ -49,10 +69,9 @@ def install(lobby: UvmObject) -> None:
         lobby.traits,
         cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
     )
-    add_missing(
-        lobby.traits.cycle, number="1", parts=(), cycles=(), silent=(), asked=()
-    )  # what a cycle has that no state of its says otherwise
+    add_missing(lobby.traits.cycle, number="1", parts=(), cycles=(), silent=(), asked=())
     add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_), ask_user_=Primitive.of(ask_user_))
+    add_missing(lobby.traits.persona, think_=Primitive.of(think_))
     add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))
     for name, slots in STATES.items():
         made = {**slots, "name": name, "behaviour": Primitive.of(slots["behaviour"])}
@@ -74,8 +93,9 @@ async def run_cycle(cycle: UvmObject, attempt: Thinking) -> None:
     :raises BudgetSpent: for one that is deeper inside others than `cycle_depth`.
     :raises BatosError: (or whatever a behaviour raised) after the transition to FAILED; the caller dooms the transaction.
     """
-    if depth_of(cycle) > attempt.settings.cycle_depth:
-        raise BudgetSpent(f"cycle {cycle.number} is deeper than {attempt.settings.cycle_depth} (setting cycle_depth)")
+    name = "synthesis_depth" if "machine" in cycle._slots else "cycle_depth"
+    if depth_of(cycle) > (limit := getattr(attempt.settings, name)):
+        raise BudgetSpent(f"cycle {cycle.number} is deeper than {limit} (setting {name})")
     token = _inside.set(cycle)
     try:
         await _run(cycle, attempt)
@@ -109,7 +129,8 @@ async def _run(cycle: UvmObject, attempt: Thinking) -> None:
 
 
 def _move(cycle: UvmObject, state: str) -> None:
-    setattr(cycle, "state*", getattr(lobby_of(cycle.persona).psm, state))
+    machine = cycle._slots.get("machine") or lobby_of(cycle.persona).psm
+    setattr(cycle, "state*", machine._slots[state])
 
 
 def _announce(cycle: UvmObject, attempt: Thinking, **facts: object) -> None:

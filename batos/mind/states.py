@@ -15,7 +15,7 @@ from batos.mind import conversation, forms, gate, weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.thinking import By, current
-from batos.objects import Primitive, UvmObject
+from batos.objects import Method, Primitive, UvmObject, find
 
 
 @Primitive.register
@@ -101,6 +101,9 @@ def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any])
 
 
 async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
+    held = find(cycle.persona, name)
+    if held is not None and isinstance(held[1], Method):
+        return str(await send(cycle.persona, name, query)).strip()
     prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), intent=intent, query=query)
     reply = await _ask(cycle, prompt, part=name, temperature=0.7)
     return reply.text.strip()

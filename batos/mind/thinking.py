@@ -27,6 +27,7 @@ from batos.image.living import LivingImage
 from batos.mind.begun import Begun
 from batos.mind.events import Events, TextBatch
 from batos.mind.fractal import Shares
+from batos.mind.methods import Making, Methods
 from batos.mind.router import Route, Router
 from batos.objects import UvmObject
 
@@ -86,6 +87,7 @@ class Thinking:
         options: dict[str, Any],
         router: Router,
         share_out: Callable[[str], Shares],
+        methods: Methods,
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
     ) -> None:
@@ -94,6 +96,7 @@ class Thinking:
         :param models: from a persona's role to the name of a model.
         :param options: Ollama's options of every inference (num_ctx, num_predict, ...).
         :param share_out: from a brief to the personas that it needs, each with its part; empty where one is enough.
+        :param methods: what generated methods need of the host.
         :param on_paid: hears of each inference that a model was asked for.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
@@ -120,6 +123,7 @@ class Thinking:
         self._own: dict[str, Any] = {"cycle": "", "model": None}  # of the mission's own cycle, for its events
         self._cycles: Counter[str] = Counter()
         self._questions: Counter[str] = Counter()
+        self.making = Making(self.id, mission["accepted"], methods)
 
     def recall(self) -> None:
         """Load what earlier attempts decided and paid for."""
@@ -153,6 +157,7 @@ class Thinking:
         self._cycles.clear()
         self._questions.clear()
         self.used.clear()
+        self.making.restart()
         self.replayed = 0
         self.gated = gated
         self.state = self.reached = "IDLE"
@@ -179,6 +184,17 @@ class Thinking:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""
         self._cycles[outer] += 1
         return f"{outer}.{self._cycles[outer]}" if outer else str(self._cycles[outer])
+
+    @contextlib.contextmanager
+    def rehearsing(self) -> Iterator[None]:
+        """What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds them there."""
+        kept = dict(self._asked), Counter(self._cycles), Counter(self._questions), len(self.used), self.replayed
+        try:
+            yield
+        finally:
+            self._asked, self._cycles, self._questions = kept[0], kept[1], kept[2]
+            del self.used[kept[3] :]
+            self.replayed = kept[4]
 
     def ask(self, question: str) -> str:
         """What the user answers to a question; the how-manieth of the same words it is decides which answer is meant.
@@ -354,6 +370,11 @@ def thinking(attempt: Thinking) -> Iterator[Thinking]:
         yield attempt
     finally:
         _current.reset(token)
+
+
+def attempt_or_none() -> Thinking | None:
+    """The attempt in which this code runs; None outside missions."""
+    return _current.get(None)
 
 
 def current() -> Thinking:

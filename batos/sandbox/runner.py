@@ -74,6 +74,7 @@ class Sandbox:
         *,
         activity: Activity,
         holder: UvmObject | None = None,
+        apart: bool = False,
     ) -> Any:
         """Send `method` to `obj`, inside the transaction that `obj` belongs to, and answer its value.
 
@@ -81,6 +82,7 @@ class Sandbox:
         sent to.
 
         :param holder: the object in whose slot the method was found, for resends; found again if left out.
+        :param apart: in another transaction than the method that is under way (a trial), which it is one level deeper than.
         :raises MethodUnsupported: if the sandbox cannot run it.
         :raises MethodFailed: if it raises.
         :raises SandboxLimit: if it meets a limit.
@@ -90,7 +92,7 @@ class Sandbox:
         """
         loaded = await self.programs.get(method.source)
         outer = current.get()
-        if outer is not None and outer.activity is not activity:
+        if outer is not None and outer.activity is not activity and not apart:
             outer = None
         if outer is not None and outer.depth >= self.settings.sandbox_depth:
             depth = self.settings.sandbox_depth
@@ -98,7 +100,9 @@ class Sandbox:
         async with self._room(outer):
             lost = False
             for _ in range(_RERUNS):
-                invocation = Invocation(self, loaded, obj, method, holder, activity, outer)
+                invocation = Invocation(self, loaded, obj, method, holder, activity, None if apart else outer)
+                if outer is not None:
+                    invocation.depth = outer.depth + 1
                 try:
                     async with self.workers.lease(loaded.key, loaded.image) as session:
                         return await invocation.run(session, args, kwargs or {})

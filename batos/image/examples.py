@@ -1,0 +1,69 @@
+"""Examples that users gave for methods: what a message shall answer. They become trial cases when the method is written.
+
+Kept beside the objects and not in their slots, so that teaching an object changes nothing that it does.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from BTrees.OOBTree import OOBTree
+from persistent import Persistent
+
+from batos.objects import UvmObject
+
+
+class Example(NamedTuple):
+    """One example, as plain values: the arguments, what the message answers, what slots hold before and after."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    result: Any = None
+    slots: tuple[tuple[str, Any], ...] = ()
+    """Slots that the receiver has before the message; those it has already if it is not said."""
+    after: tuple[tuple[str, Any], ...] = ()
+    """Slots that it must have after it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object; what is empty is left out, but for the result."""
+        told = {"args": list(self.args), "kwargs": dict(self.kwargs), "slots": dict(self.slots), "after": dict(self.after)}
+        return {**{name: value for name, value in told.items() if value}, "result": self.result}
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Example:
+        """The example that `to_json` described."""
+        pairs = {name: tuple((told.get(name) or {}).items()) for name in ("kwargs", "slots", "after")}
+        return cls(args=tuple(told.get("args") or ()), result=told.get("result"), **pairs)
+
+
+class Taught(Persistent):
+    """The examples of one message of one object, oldest first, as JSON texts."""
+
+    __module__ = "batos.image"
+    examples: tuple[str, ...] = ()
+    intent: str = ""
+    """What the message is for, in words, if the user said so."""
+
+
+def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int) -> int:
+    """System transaction: add examples to those of a message; how many there are then, at most `limit`, the newest kept."""
+    taught = root.setdefault("examples", OOBTree())
+    found = taught.get((oid, selector))
+    if found is None:
+        found = taught[oid, selector] = Taught()
+    new = [text for text in (json.dumps(one, sort_keys=True, ensure_ascii=False) for one in examples) if text not in found.examples]
+    if new:
+        found.examples = (*found.examples, *new)[-limit:]
+    if intent:
+        found.intent = intent
+    return len(found.examples)
+
+
+def of(root: Any, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
+    """The examples of a message that an object was taught, and what it is for; none for one that is not stored yet."""
+    taught = root.get("examples")
+    found = taught.get((obj._p_oid, selector)) if taught is not None and obj._p_oid else None
+    if found is None:
+        return [], ""
+    return [Example.from_json(json.loads(text)) for text in found.examples], found.intent

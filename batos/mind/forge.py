@@ -1,0 +1,295 @@
+"""The forge: the Prototypal State Machine that writes a missing method. Its states are objects of the image, as those of thinking are.
+
+A message that finds nothing, or an Intent, is reified into a cycle: IDLE → DECOMPOSING (what is known of the object, the
+purpose, what was taught, what failed before) → DELEGATING (a model writes) → SYNTHESIZING (guardian, sandbox, trials), and back
+to DELEGATING with the reasons of a refusal, a bounded number of times → COMPLETE (installed). All in the mission's own transaction.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
+from batos.guardian import repair
+from batos.image import examples, experts, ledger
+from batos.image.genesis import add_missing
+from batos.mind import prompting, trial
+from batos.mind.psm import inner_number, run_cycle
+from batos.mind.states import by, lobby_of
+from batos.mind.thinking import Thinking, current
+from batos.objects import Intent, Method, Primitive, UvmObject, find
+
+TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
+"""Of the first try and those after it: a model that was refused shall not write the same again."""
+
+
+async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Method:
+    """Write, try and install the method for a message; the method.
+
+    Within one mission the same message is written once, also where two of its parts send it at the same time.
+
+    :raises MethodRefused: (or CovenantViolationError) when every try was refused.
+    :raises BeingWritten: when another mission writes it; the cycle begins again when that one has ended.
+    """
+    holder = home_of(obj, selector)
+    key = (holder._p_oid or id(holder), selector)
+    async with attempt.making.writing(key) as written_before:
+        if written_before:
+            found = find(obj, selector)
+            if found is not None and isinstance(found[1], Method):
+                return found[1]
+        attempt.making.methods.claims.claim(key, attempt.id)
+        cycle = _new_cycle(obj, holder, selector, args, kwargs)
+        cycle.number = inner_number(attempt)
+        attempt.making.forged.append(cycle)
+        await run_cycle(cycle, attempt)
+        method: Method = holder._slots[selector]
+        return method
+
+
+def home_of(obj: UvmObject, selector: str) -> UvmObject:
+    """Where the method belongs: where the Intent or the earlier method is held, so that all who inherit have it; else the receiver."""
+    found = find(obj, selector)
+    return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
+
+
+def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> UvmObject:
+    lobby = lobby_of(obj if obj._p_jar is not None else holder)
+    parents = {"state*": lobby.forge.IDLE, "parent*": lobby.traits.cycle}
+    cycle = UvmObject(**parents, machine=lobby.forge, persona=_writer(lobby), target=obj, holder=holder, selector=selector)
+    cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
+    cycle.why = "nobody understands the message"
+    cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
+    cycle.tries, cycle.refusals = 0, ()
+    return cycle
+
+
+def _writer(lobby: UvmObject) -> UvmObject:
+    writer = lobby._slots.get(lobby.forge.writer)
+    if not isinstance(writer, UvmObject):
+        raise InvalidInput(f"the slot forge.writer names {lobby.forge.writer!r}, and no such persona is in the lobby")
+    return writer
+
+
+# --- what the states do
+
+
+@Primitive.register
+async def reify(cycle: UvmObject) -> str:
+    """IDLE: the message has become a cycle; find what it is for."""
+    found = find(cycle.target, cycle.selector)
+    held = found[1] if found is not None else None
+    taught, intent = examples.of(_root(cycle), cycle.target, cycle.selector)
+    if isinstance(held, Intent):
+        intent = intent or held.text
+    elif isinstance(held, Method):
+        intent = intent or dict(held.provenance).get("intent", "")
+    cycle.intent = intent
+    cycle.taught = tuple(taught)
+    return "DECOMPOSING"
+
+
+@Primitive.register
+async def study(cycle: UvmObject) -> str:
+    """DECOMPOSING: gather what a model must know. A facet needs none: it is its intent, as guidance for the persona's own model."""
+    attempt = current()
+    if cycle.selector.endswith("_facet_") and cycle.intent and len(cycle.args) == 1 and not cycle.kwargs and find(cycle.target, "think_"):
+        cycle._tmp_synthesis_ = f"def {cycle.selector}(self, text):\n    return self.think_({cycle.intent!r}, text)\n"
+        cycle.written_by, cycle.prompt = "rule", ""
+        return "SYNTHESIZING"
+    cycle.prompt = prompting.prompt(
+        cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs),
+        intent=cycle.intent, examples=cycle.taught, lessons=_lessons(cycle, attempt), chars=attempt.settings.synthesis_chars,
+    )  # fmt: skip
+    return "DELEGATING"
+
+
+@Primitive.register
+async def write(cycle: UvmObject) -> str:
+    """DELEGATING: the model writes; what can be mended without it is."""
+    attempt = current()
+    if cycle.tries >= attempt.settings.synthesis_tries:
+        source, reasons = cycle.refusals[-1]
+        raise _refused(cycle, source, reasons)
+    request = cycle.prompt
+    if cycle.refusals:
+        source, reasons = cycle.refusals[-1]
+        request = prompting.again(cycle.prompt, source, reasons, attempt.settings.synthesis_chars)
+    temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
+    reply = await attempt.chat(
+        _model(cycle, attempt), prompting.SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature
+    )
+    cycle.tries += 1
+    mended = repair(reply.text, cycle.selector, attempt.settings)
+    cycle._tmp_synthesis_, cycle.mended = mended.source, tuple(mended.repairs)
+    cycle.written_by, cycle.written_digest = reply.model, reply.digest
+    return "SYNTHESIZING"
+
+
+@Primitive.register
+async def try_out(cycle: UvmObject) -> str:
+    """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back."""
+    source = cycle._tmp_synthesis_
+    reasons = await _faults(cycle, source)
+    if not reasons:
+        return "COMPLETE"
+    if cycle.written_by == "rule":
+        raise _refused(cycle, source, reasons)
+    cycle.refusals = (*cycle.refusals, (source, tuple(reasons)))
+    del cycle._slots["_tmp_synthesis_"]
+    return "DELEGATING"
+
+
+@Primitive.register
+async def put_in_place(cycle: UvmObject) -> None:
+    """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
+    attempt, source = current(), cycle._tmp_synthesis_
+    verdict = attempt.making.methods.audit(source, cycle.selector)
+    before = cycle.holder._slots.get(cycle.selector)
+    provenance = {
+        "mission": attempt.id,
+        "intent": cycle.intent,
+        "model": cycle.written_by,
+        "model_digest": cycle._slots.get("written_digest", ""),
+        "prompt_digest": hashlib.sha256(cycle.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+        "policy": verdict.policy,
+        "warnings": tuple(str(finding) for finding in verdict.findings),
+        "repairs": cycle._slots.get("mended", ()),
+        "tries": cycle.tries,
+        "trials": 1 + len(cycle.taught),
+    }
+    cycle.holder._slots[cycle.selector] = Method(
+        cycle.selector,
+        source,
+        parameters=tuple(_parameters(source)),
+        contract=verdict.contract,
+        provenance=provenance,
+        previous=before if isinstance(before, Method) else None,
+    )
+    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt"):  # the journal has the prompt, the mission the arguments
+        cycle._slots.pop(name, None)
+    cycle.answer = source
+
+
+# --- what they need
+
+
+def _refused(cycle: UvmObject, source: str, reasons: Sequence[str]) -> MethodRefused:
+    """The error of the last refusal: of the covenant, where that was broken."""
+    verdict = current().making.methods.audit(source, cycle.selector)
+    if not verdict.accepted:
+        try:
+            verdict.check()
+        except MethodRefused as e:
+            return e
+    tried = f" after {cycle.tries} tries" if cycle.tries else ""
+    return MethodRefused(
+        f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}",
+        selector=cycle.selector, source=source, reasons=list(reasons), cause="trial",
+    )  # fmt: skip
+
+
+async def _faults(cycle: UvmObject, source: str) -> list[str]:
+    """Why a source cannot be kept, in the order of cost: audit, form, compiler, trials. Only the first kind that refuses is named."""
+    attempt = current()
+    methods, selector = attempt.making.methods, cycle.selector
+    verdict = methods.audit(source, selector)
+    if not verdict.accepted:
+        return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]]
+    cases = trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught)
+    if reason := next(filter(None, (_misfit(source, case) for case in cases)), None):
+        return [reason]
+    try:
+        await (await methods.sandbox()).compile(source)
+    except MethodUnsupported as e:
+        return [e.message]
+    outcomes = []
+    for case in cases:
+        outcomes.append(await trial.run(case, cycle.target, Method(selector, source), attempt, methods, attempt.making.new_activity()))
+    return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons]
+
+
+def _misfit(source: str, case: trial.Case) -> str | None:
+    """Why a call does not fit a method's parameters; None if it does."""
+    given = inspect.Signature(_parameters_of(source))
+    try:
+        given.bind(*case.args, **case.kwargs)
+    except TypeError as e:
+        return f"it is called with {len(case.args)} arguments{''.join(f', {name}=' for name in case.kwargs)}: {e}"
+    return None
+
+
+def _parameters(source: str) -> list[str]:
+    return [str(parameter) for parameter in _parameters_of(source)]
+
+
+def _parameters_of(source: str) -> list[inspect.Parameter]:
+    """The parameters behind `self`, as the signature of the definition has them."""
+    definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    spec, kinds = definition.args, inspect.Parameter
+    positional = [*spec.posonlyargs, *spec.args]
+    missing = len(positional) - len(spec.defaults)
+    found = [kinds(arg.arg, kinds.POSITIONAL_OR_KEYWORD, default=kinds.empty if i < missing else None) for i, arg in enumerate(positional)][
+        1:
+    ]
+    if spec.vararg:
+        found.append(kinds(spec.vararg.arg, kinds.VAR_POSITIONAL))
+    pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    found += [kinds(arg.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None) for arg, default in pairs]
+    if spec.kwarg:
+        found.append(kinds(spec.kwarg.arg, kinds.VAR_KEYWORD))
+    return found
+
+
+def _model(cycle: UvmObject, attempt: Thinking) -> str:
+    """Who writes: an expert for methods, if there is one; else the profile's model for it, else the writer's own voice."""
+    return experts.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
+
+
+def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:
+    """Why earlier missions' methods for this selector were refused, newest first; those known when the mission was accepted, so that
+    a replay asks the same."""
+    found = ledger.failures(_root(cycle), selector=cycle.selector, limit=attempt.settings.synthesis_lessons)
+    until = attempt.mission["accepted"]
+    reasons = [str(reason) for row in found if row["at"] < until for reason in (row["error"].get("context") or {}).get("reasons", ())[:1]]
+    return list(dict.fromkeys(reasons))
+
+
+def _root(cycle: UvmObject) -> Any:
+    return lobby_of(cycle.persona)._p_jar.root()
+
+
+STATES: dict[str, dict[str, Any]] = {
+    "IDLE": {
+        "behaviour": reify,
+        "successors": ("DECOMPOSING",),
+        "comment": "I am where a message that nobody understands becomes a mandate.",
+    },
+    "DECOMPOSING": {
+        "behaviour": study,
+        "successors": ("DELEGATING", "SYNTHESIZING"),
+        "comment": "I gather what must be known to write a method: the object, the purpose, examples, earlier failures.",
+    },
+    "DELEGATING": {"behaviour": write, "successors": ("SYNTHESIZING",), "comment": "I let a model write the method."},
+    "SYNTHESIZING": {
+        "behaviour": try_out,
+        "successors": ("DELEGATING", "COMPLETE"),
+        "comment": "I let the guardian, the sandbox and trials judge what was written; what they refuse goes back with the reason.",
+    },
+    "COMPLETE": {"behaviour": put_in_place, "successors": (), "comment": "I put the method in its place."},
+}
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis that makes the forge."""
+    comment = "I hold the states in which missing methods are written; my slot writer names the persona that writes them."
+    add_missing(lobby, forge=lambda: lobby.genesis.derive(name="forge", comment=comment))
+    add_missing(lobby.forge, writer="brick", FAILED=lobby.psm.FAILED)
+    for name, slots in STATES.items():
+        made = {**slots, "name": name, "behaviour": Primitive.of(slots["behaviour"])}
+        add_missing(lobby.forge, **{name: lambda: lobby.traits.state.derive()})
+        add_missing(lobby.forge._slots[name], **made)

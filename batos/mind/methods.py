@@ -1,0 +1,112 @@
+"""What generated methods need of the host: the guardian, the sandbox, and who is writing what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from batos.config import Settings
+from batos.guardian import PersistenceGuardian, Verdict, policy_named
+from batos.image.living import LivingImage
+from batos.mind.claims import Claims
+from batos.objects import Method, UvmObject
+from batos.sandbox import Activity, Sandbox, Sender
+
+if TYPE_CHECKING:
+    from batos.mind.thinking import Thinking
+
+Forge = Callable[["Thinking", UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
+
+
+class Methods:
+    """The guardian, the sandbox and the claims; one for the daemon. The sandbox is started when the first method runs."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        settings: Settings,
+        *,
+        forge: Forge,
+        deliver: Sender,
+        on_verdict: Callable[[bool], None] = lambda accepted: None,
+    ) -> None:
+        """
+        :param forge: writes a missing method.
+        :param deliver: how a method's messages reach their receivers.
+        :param on_verdict: hears whether each audited source was accepted.
+        """
+        self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
+        self.claims = Claims()
+        self._guardian, self._policy = PersistenceGuardian(settings), policy_named(settings.guardian_policy)
+        self._on_verdict = on_verdict
+        self._sandbox = Sandbox(settings)
+        self._starting = asyncio.Lock()
+        self._started = False
+
+    def audit(self, source: str, selector: str) -> Verdict:
+        """The guardian's verdict, by the policy of the settings."""
+        verdict = self._guardian.audit(source, selector, self._policy)
+        self._on_verdict(verdict.accepted)
+        return verdict
+
+    async def sandbox(self) -> Sandbox:
+        """The sandbox, started.
+
+        :raises SandboxFailed: if no worker runs.
+        """
+        async with self._starting:
+            if not self._started:
+                await self._sandbox.start()
+                self._started = True
+        return self._sandbox
+
+    async def close(self) -> None:
+        """End the sandbox, if it was started."""
+        if self._started:
+            await self._sandbox.close()
+
+
+class Making:
+    """The methods of one attempt at a mission: those it runs, those it writes."""
+
+    def __init__(self, mission: str, accepted: float, methods: Methods) -> None:
+        self.methods = methods
+        self._mission = mission
+        self._now = datetime.datetime.fromtimestamp(accepted, datetime.UTC)
+        self._writing: dict[Hashable, asyncio.Future[None]] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew: nothing was run or written yet."""
+        self.forged: list[UvmObject] = []
+        """The cycles in which methods were written."""
+        self.activity = self.new_activity()
+
+    def new_activity(self) -> Activity:
+        """What the methods of one run share; clock and seed are the mission's, so that a replay is exact."""
+        return Activity(send=self.methods.deliver, seed=self._mission, now=self._now)
+
+    async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run a method in the mission's own transaction."""
+        return await (await self.methods.sandbox()).run(obj, method, args, kwargs, activity=self.activity, holder=holder)
+
+    @contextlib.asynccontextmanager
+    async def writing(self, key: Hashable) -> AsyncIterator[bool]:
+        """One at a time writes a method; whether another part of this mission wrote it meanwhile."""
+        waited = False
+        while (other := self._writing.get(key)) is not None:
+            await asyncio.wait([other])
+            waited = True
+        done = self._writing[key] = asyncio.get_running_loop().create_future()
+        try:
+            yield waited
+        finally:
+            del self._writing[key]
+            done.set_result(None)
+
+    def release(self) -> None:
+        """The attempt has ended: others may look for the methods that were written in it."""
+        self.methods.claims.release(self._mission)

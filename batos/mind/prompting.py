@@ -1,0 +1,127 @@
+"""What is asked of a model that is to write a method: the object, its neighbours, the purpose, examples, and the rules.
+
+The form is compact and does not change from method to method: a small model that was tuned on it (`batos train methods`)
+has it by heart.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from batos.image.examples import Example
+from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
+
+SYSTEM = (
+    "You write one method of an object in Python. Answer with the method only: one def, nothing before or behind it. "
+    "Slots are attributes of self. A method that changes a slot sets self._p_changed = True after its last change, before every return. "
+    "No classes, no yield, no global, no names that begin with an underscore. "
+    "Modules that may be imported inside the method: "
+    "re, json, math, datetime, random, itertools, functools, collections, statistics, string."
+)
+_VALUE = 80  # characters of one value that a prompt shows
+_SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
+_BY_TYPE = {str: "text", bool: "flag", int: "number", float: "number", list: "items", dict: "record"}
+
+
+def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The line that a method for such a message begins with: `def add_(self, number, number2):`."""
+    names: list[str] = []
+    for value in args:
+        name = _BY_TYPE.get(type(value), "other")
+        names.append(name if name not in names else f"{name}{sum(known.rstrip('0123456789') == name for known in names) + 1}")
+    names += [name for name in kwargs if name.isidentifier() and not keyword.iskeyword(name)]
+    return f"def {selector}({', '.join(('self', *names))}):"
+
+
+def purpose(selector: str, intent: str) -> str:
+    """What a method is for, in words: its intent, or what its selector says."""
+    return intent or f"what its name says: {selector.strip('_').replace('_', ' ')}"
+
+
+def prompt(
+    obj: UvmObject,
+    selector: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    intent: str,
+    examples: Sequence[Example],
+    lessons: Sequence[str],
+    chars: int,
+) -> str:
+    """The request for a method, `chars` characters at most: what matters least is left out first."""
+    head = [f"Object: {_title(obj)}", *_slots(obj)]
+    core = [f"Write: {signature(selector, args, kwargs)}", f"It does: {purpose(selector, intent)}"]
+    if args or kwargs:
+        core.append(f"Called with: {_call(args, kwargs)}")
+    core += [f"Example: {_example(selector, one)}" for one in examples]
+    optional = [f"Avoid: {lesson}" for lesson in lessons[:_LESSONS]]
+    optional += [f"A method of the same object:\n{source}" for source in neighbours(obj, selector)]
+    text = "\n".join((*head, *core))
+    for part in optional:
+        if len(text) + len(part) + 1 <= chars:
+            text += f"\n{part}"
+    return text[:chars]
+
+
+def again(first: str, source: str, reasons: Sequence[str], chars: int) -> str:
+    """The request after a refusal: what was written, and why it cannot be kept."""
+    why = "\n".join(f"- {reason}" for reason in reasons)
+    return f"{first}\n\nYou wrote:\n{source[: chars // 2]}\n\nIt cannot be kept:\n{why}\n\nWrite the whole method again."
+
+
+def neighbours(obj: UvmObject, selector: str) -> list[str]:
+    """Sources of methods that the object has or inherits, nearest first: how methods look here."""
+    found: list[str] = []
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method) and name != selector and len(found) < _NEIGHBOURS:
+                found.append(value.source.strip())
+    return found
+
+
+def _title(obj: UvmObject) -> str:
+    name, comment = (str(getattr(obj, slot, "") or "") for slot in ("name", "comment"))
+    return f"{name}. {comment}"[:200] if comment else name or "an object"
+
+
+def _slots(obj: UvmObject) -> list[str]:
+    """One line for what the object holds, one for what it can be sent."""
+    held, sends = [], []
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method | Primitive | Intent):
+                sends.append(name)
+            elif holder is obj and name[-1] != "*" and name not in ("name", "comment"):
+                held.append(f"self.{name} = {_short(value)}")
+    lines = [f"Slots: {'; '.join(held[:_SLOTS])}"] if held else ["Slots: none"]
+    return [*lines, f"It understands: {', '.join(dict.fromkeys(sends[:_SLOTS]))}"] if sends else lines
+
+
+def _call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    return ", ".join([*(_short(value) for value in args), *(f"{name}={_short(value)}" for name, value in kwargs.items())])
+
+
+def _example(selector: str, example: Example) -> str:
+    call = f"{selector}({_call(example.args, dict(example.kwargs))}) -> {_short(example.result)}"
+    before = f" when {_state(example.slots)}" if example.slots else ""
+    after = f", then {_state(example.after)}" if example.after else ""
+    return call + before + after
+
+
+def _state(slots: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(f"self.{name} = {_short(value)}" for name, value in slots)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, UvmObject):
+        return f"<{_title(value)}>"[:_VALUE]
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    except (TypeError, ValueError, RecursionError):
+        text = repr(value)
+    text = {"null": "None", "true": "True", "false": "False"}.get(text, text)
+    return text if len(text) <= _VALUE else text[: _VALUE - 1] + "…"

@@ -1,0 +1,130 @@
+"""Trials: a method that is not installed yet runs in a transaction that is aborted, on the call that asked for it and on examples."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.errors import MessageNotUnderstood, MethodError
+from batos.image import history
+from batos.image.examples import Example
+from batos.mind.methods import Methods
+from batos.mind.thinking import Thinking
+from batos.objects import Method, UvmObject
+from batos.sandbox import Activity
+
+_NEW = b"\0" * 8  # the serial of an object that was never stored
+_SHOWN = 120  # characters of a value in a reason
+
+
+class Case(NamedTuple):
+    """One trial: a call, and what must come of it, where that is known."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    expected: Example | None = None
+
+
+class Outcome(NamedTuple):
+    """What came of a trial: why the method cannot be kept, or "" where it can."""
+
+    case: Case
+    reason: str
+
+
+def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example]) -> list[Case]:
+    """The call that asked for the method, then what was taught of it."""
+    return [Case(tuple(args), kwargs), *(Case(one.args, dict(one.kwargs), one) for one in examples)]
+
+
+async def run(case: Case, obj: UvmObject, method: Method, attempt: Thinking, methods: Methods, activity: Activity) -> Outcome:
+    """Run a method once, and keep nothing of it.
+
+    :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
+    """
+    async with _apart(obj, case, methods) as apart:
+        if apart is None:
+            return Outcome(case, "")
+        receiver, args, kwargs = apart
+        receiver._slots[method.selector] = method  # it may send itself
+        for name, value in case.expected.slots if case.expected else ():
+            receiver._slots[name] = value
+        sandbox = await methods.sandbox()
+        try:
+            with attempt.rehearsing():
+                value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
+        except (MethodError, MessageNotUnderstood) as e:
+            return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
+        return Outcome(case, "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver))
+
+
+@contextlib.asynccontextmanager
+async def _apart(
+    obj: UvmObject, case: Case, methods: Methods
+) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
+    """The receiver and the arguments as another transaction sees them, which is aborted at the end.
+
+    An object of this very transaction is in no other: it is tried as a copy. None where an argument is such an object, since
+    a method could change it: then there is nothing that could be tried without trace.
+    """
+    async with methods.image.unit() as unit:
+        unit.doom()
+
+        def there(value: Any) -> Any:
+            if isinstance(value, UvmObject):
+                if _is_new(value):
+                    raise LookupError
+                return unit.get(value._p_oid)
+            return value
+
+        try:
+            receiver = obj.clone() if _is_new(obj) else unit.get(obj._p_oid)
+            given = tuple(there(value) for value in case.args), {name: there(value) for name, value in case.kwargs.items()}
+        except LookupError:
+            yield None
+            return
+        yield receiver, *given
+
+
+def _is_new(obj: UvmObject) -> bool:
+    return obj._p_jar is None or obj._p_serial == _NEW
+
+
+def _difference(case: Case, expected: Example, selector: str, value: Any, receiver: UvmObject) -> str:
+    found = history.plain(value)
+    if not same(found, expected.result):
+        return f"{_call(case, selector)} answered {_shown(found)} and not {_shown(expected.result)}"
+    for name, wanted in expected.after:
+        held = history.plain(receiver._slots.get(name))
+        if not same(held, wanted):
+            return f"after {_call(case, selector)} the slot {name} held {_shown(held)} and not {_shown(wanted)}"
+    return ""
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same as JSON has them; numbers to nine digits, and 1 is not true."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return {*map(str, one)} == {*map(str, other)} and all(same(value, _by_text(other, key)) for key, value in one.items())
+    return bool(one == other)
+
+
+def _by_text(mapping: Mapping[Any, Any], key: Any) -> Any:
+    return next(value for name, value in mapping.items() if str(name) == str(key))
+
+
+def _call(case: Case, selector: str) -> str:
+    given = [_shown(value) for value in case.args] + [f"{name}={_shown(value)}" for name, value in case.kwargs.items()]
+    return f"{selector}({', '.join(given)})"
+
+
+def _shown(value: Any) -> str:
+    text = repr(history.plain(value))
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

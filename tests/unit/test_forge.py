@@ -1,0 +1,344 @@
+"""What nobody understands is written: synthesis, audit, trials, installing, versions; on a scripted model, in the real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.bridge.types import ChatRequest
+from batos.image import examples, ledger
+from batos.kernel import Kernel
+from batos.objects import Intent, Method, Primitive, UvmObject
+from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
+
+ADD = "def add_(self, number, number2):\n    return number + number2\n"
+COUNT = "def count_(self, number):\n    self.total = self.total + number\n    self._p_changed = True\n    return self.total\n"
+
+
+def writing(inference: FakeInference, *sources: str | Callable[[ChatRequest], str]) -> list[ChatRequest]:
+    """A model that writes these sources, one after the other, and then the last one again; the requests it gets."""
+    asked: list[ChatRequest] = []
+
+    def say(request: ChatRequest) -> str:
+        if not request.system.startswith("You write one method"):
+            return answer(request)
+        asked.append(request)
+        source = sources[min(len(asked), len(sources)) - 1]
+        return source if isinstance(source, str) else source(request)
+
+    inference.say = say
+    return asked
+
+
+async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """The end of a mission that sends a message."""
+    message = {"target": target, "selector": selector, "args": list(args), "kwargs": kwargs}
+    return await (await submit(kernel, id, f"send {target} {selector}", message=json.dumps(message))).end()
+
+
+async def give(kernel: Kernel, **slots: Any) -> None:
+    """An object `thing` in the lobby."""
+
+    def make(root: Any) -> None:
+        root["lobby"].thing = root["lobby"].genesis.derive(name="thing", comment="I am a thing for tests.", **slots)
+
+    await kernel.image.system(make)
+
+
+def method_of(kernel: Kernel, path: str, selector: str) -> dict[str, Any]:
+    """A method as plain values."""
+
+    def read(root: Any) -> dict[str, Any]:
+        found = root["lobby"]._slots[path]._slots[selector]
+        assert isinstance(found, Method)
+        versions = [one.source for one in found.versions()]
+        return {"version": found.version, "contract": dict(found.contract), "versions": versions, **dict(found.provenance)}
+
+    return kernel.image.read(read)  # type: ignore[no-any-return]
+
+
+async def test_a_message_that_nobody_understands_is_written_kept_and_answered(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        end = await sent(kernel, "m1", "thing", "add_", 2, 3)
+        assert end["state"] == "COMPLETE", end
+        assert end["result"]["value"] == 5
+        assert end["result"]["wrote"][0]["selector"] == "add_"
+        (request,) = asked
+        for words in ("Object: thing. I am a thing for tests.", "Write: def add_(self, number, number2):", "Called with: 2, 3"):
+            assert words in request.user
+        kept = method_of(kernel, "thing", "add_")
+        assert (kept["version"], kept["mission"], kept["tries"], kept["policy"]) == (1, "m1", 1, "default")
+        assert kept["contract"]["writes"] == ()
+        assert (await sent(kernel, "m2", "thing", "add_", 20, 30))["result"]["value"] == 50
+        assert len(asked) == 1
+    async with mind(tmp_path, inference) as kernel:
+        assert (await sent(kernel, "m3", "thing", "add_", 1, 1))["result"]["value"] == 2
+        assert len(asked) == 1
+
+
+async def test_a_method_that_writes_writes_in_the_missions_transaction_and_a_trial_writes_nothing(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, COUNT)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, total=10)
+        assert (await sent(kernel, "m1", "thing", "count_", 5))["result"]["value"] == 15
+        assert kernel.image.read(lambda root: root["lobby"].thing.total) == 15
+        assert (await sent(kernel, "m2", "thing", "count_", 5))["result"]["value"] == 20
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("def count_(self, number):\n    self.total = self.total + number\n    return self.total\n", None),  # mended without the model
+        ("def count_(self, number):\n    import os\n    return os.getcwd()\n", "os"),
+        ("def count_(self):\n    return 1\n", "called with 1 arguments"),
+        ("def count_(self, number):\n    return self.totals.missing + number\n", "failed"),
+        ("I cannot write that.", "def"),
+    ],
+    ids=["flag", "import", "arguments", "trial", "prose"],
+)
+async def test_what_is_refused_goes_back_with_the_reason(tmp_path: Path, bad: str, reason: str | None) -> None:
+    inference = FakeInference()
+    asked = writing(inference, bad, COUNT)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, total=1)
+        end = await sent(kernel, "m1", "thing", "count_", 5)
+        assert end["state"] == "COMPLETE", end
+        assert end["result"]["value"] == 6
+        if reason is None:
+            assert len(asked) == 1
+            assert method_of(kernel, "thing", "count_")["repairs"]
+            return
+        assert len(asked) == 2
+        assert "It cannot be kept:" in asked[1].user
+        assert reason in asked[1].user.split("It cannot be kept:")[1]
+        assert dict(asked[1].options)["temperature"] > dict(asked[0].options)["temperature"]
+
+
+async def test_after_so_many_tries_it_fails_cleanly_and_is_remembered(tmp_path: Path) -> None:
+    inference = FakeInference()
+    bad = "def count_(self, number):\n    import os\n    return os.getcwd()\n"
+    asked = writing(inference, bad)
+    async with mind(tmp_path, inference, synthesis_tries=2) as kernel:
+        await give(kernel, total=1)
+        end = await sent(kernel, "m1", "thing", "count_", 5)
+        assert end["error"]["code"] == "method_refused"
+        assert len(asked) == 2
+        assert kernel.image.read(lambda root: "count_" in root["lobby"].thing._slots) is False
+        (failure,) = kernel.image.read(lambda root: ledger.failures(root, selector="count_"))
+        assert failure["context"]["method"]["source"].strip() == bad.strip()
+        writing(inference, COUNT)
+        later = writing(inference, COUNT)
+        assert (await sent(kernel, "m2", "thing", "count_", 5))["result"]["value"] == 6
+        assert "Avoid: " in later[0].user
+
+
+async def test_an_intent_is_compiled_where_it_is_held(tmp_path: Path) -> None:
+    inference = FakeInference()
+    koan = "def sages_koan_protocol_(self, text):\n    return 'What is the sound of ' + text + '?'\n"
+    asked = writing(inference, koan)
+    async with mind(tmp_path, inference) as kernel:
+        end = await sent(kernel, "m1", "robin", "sages_koan_protocol_", "I am stuck")
+        assert end["result"]["text"] == "What is the sound of I am stuck?"
+        assert "gentle, playful paradox" in asked[0].user
+        assert method_of(kernel, "robin", "sages_koan_protocol_")["intent"].startswith("Offer a gentle")
+
+
+async def test_a_facet_is_compiled_by_rule_and_thinks_on_the_personas_model(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "no method")
+    async with mind(tmp_path, inference) as kernel:
+        end = await sent(kernel, "m1", "robin", "sage_facet_", "What now?")
+        assert end["result"]["text"] == "Take one small step and look where it led."
+        assert asked == []
+        thought = inference.asked_about("What now?")
+        assert "philosopher grounded in non-duality" in thought[0].user
+        assert len(thought) == 1, "the trial's inference is the one that is used"
+        end = await (await submit(kernel, "m2", "I feel stuck", persona="robin")).end()
+        assert end["result"]["facets"][0] == "sage_facet_"
+        assert end["state"] == "COMPLETE"
+        assert method_of(kernel, "robin", "sage_facet_")["version"] == 1
+
+
+async def test_a_method_sends_what_nobody_understands_and_that_is_written_too(tmp_path: Path) -> None:
+    inference = FakeInference()
+    outer = "def outer_(self, number):\n    return self.inner_(number) + 1\n"
+    inner = "def inner_(self, number):\n    return number * 10\n"
+    asked = writing(inference, lambda request: outer if "Write: def outer_" in request.user else inner)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        end = await sent(kernel, "m1", "thing", "outer_", 4)
+        assert end["state"] == "COMPLETE", end
+        assert end["result"]["value"] == 41
+        assert {dict(r.options)["temperature"] for r in asked} == {0.1}
+        assert len(asked) == 2, "what the trial paid for is what the real run finds"
+        assert {one["selector"] for one in end["result"]["wrote"]} == {"outer_", "inner_"}
+
+
+async def test_writing_has_a_depth(tmp_path: Path) -> None:
+    inference = FakeInference()
+
+    def deeper(request: ChatRequest) -> str:
+        name = request.user.split("Write: def ")[1].split("(")[0]
+        number = int(name.strip("_")[4:] or 0) + 1
+        return f"def {name}(self):\n    return self.step{number}_()\n"
+
+    writing(inference, deeper)
+    async with mind(tmp_path, inference, synthesis_depth=3) as kernel:
+        await give(kernel)
+        end = await sent(kernel, "m1", "thing", "step_")
+        assert end["error"]["code"] == "budget_spent"
+        assert "synthesis_depth" in end["error"]["message"]
+
+
+async def test_examples_are_trials(tmp_path: Path) -> None:
+    inference = FakeInference()
+    minus = "def add_(self, number, number2):\n    return number - number2\n"
+    asked = writing(inference, minus, ADD)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        told = [{"args": [2, 3], "result": 5}, {"args": [1, 1], "result": 2}]
+        assert await kernel.image.system(examples.teach, oid, "add_", told, "the sum of two numbers", 16) == 2
+        end = await sent(kernel, "m1", "thing", "add_", 10, 0)
+        assert end["result"]["value"] == 10
+        assert "Example: add_(2, 3) -> 5" in asked[0].user
+        assert "It does: the sum of two numbers" in asked[0].user
+        assert "add_(2, 3) answered -1 and not 5" in asked[1].user
+        assert method_of(kernel, "thing", "add_")["trials"] == 3
+
+
+async def test_examples_tell_of_slots(tmp_path: Path) -> None:
+    inference = FakeInference()
+    wrong = "def count_(self, number):\n    self.total = number\n    self._p_changed = True\n    return self.total\n"
+    asked = writing(inference, wrong, COUNT)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, total=0)
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        told = [{"args": [5], "slots": {"total": 7}, "result": 12, "after": {"total": 12}}]
+        await kernel.image.system(examples.teach, oid, "count_", told, "", 16)
+        assert (await sent(kernel, "m1", "thing", "count_", 1))["result"]["value"] == 1
+        assert "answered 5 and not 12" in asked[1].user
+        assert kernel.image.read(lambda root: root["lobby"].thing.total) == 1
+
+
+async def test_many_missions_that_miss_the_same_method_have_it_written_once(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with mind(tmp_path, inference, concurrent_missions=8) as kernel:
+        await give(kernel)
+        ends = await asyncio.gather(*(sent(kernel, f"m{i}", "thing", "add_", i, i) for i in range(8)))
+        assert [end["result"]["value"] for end in ends] == [2 * i for i in range(8)]
+        assert len(asked) == 1
+        assert method_of(kernel, "thing", "add_")["version"] == 1
+        assert kernel.methods.claims._owners == {}
+
+
+async def test_when_the_writer_fails_the_next_one_writes(tmp_path: Path) -> None:
+    inference = FakeInference()
+    bad = "def add_(self, number, number2):\n    import os\n    return 1\n"
+    asked = writing(inference, bad, bad, ADD)
+    async with mind(tmp_path, inference, synthesis_tries=2) as kernel:
+        await give(kernel)
+        ends = await asyncio.gather(*(sent(kernel, f"m{i}", "thing", "add_", i, i) for i in range(3)))
+        assert sorted(end["state"] for end in ends) == ["COMPLETE", "COMPLETE", "FAILED"]
+        assert len(asked) == 3
+
+
+async def test_a_mission_killed_while_it_writes_pays_nothing_twice(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def count_(self):\n    return 1\n", COUNT)
+    async with mind(tmp_path, inference, shutdown_s=0.05) as kernel:
+        await give(kernel, total=1)
+        message = {"target": "thing", "selector": "count_", "args": [5], "kwargs": {}}
+        inference_hold_after(inference, 1)
+        await submit(kernel, "m1", "send thing count_", message=json.dumps(message))
+        await inference.came(2)
+    inference.release()
+    async with mind(tmp_path, inference) as kernel:
+        end = await Listened(kernel, "m1").end()
+        assert end["result"]["value"] == 6
+        assert end["result"]["usage"]["replayed"] == 1
+        assert len(asked) == 2  # the second one was under way when the daemon stopped, and was never answered
+
+
+def inference_hold_after(inference: FakeInference, count: int) -> None:
+    """Hold every chat after so many."""
+    say = inference.say
+
+    def then_hold(request: ChatRequest) -> str:
+        if len(inference.asked) >= count:
+            inference.hold()
+        return say(request)
+
+    inference.say = then_hold
+
+
+async def test_an_object_may_answer_for_itself(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+
+    def shrug(obj: UvmObject, selector: str, *args: Any) -> str:
+        return f"{selector} of {len(args)}? I would not know."
+
+    Primitive.register(shrug)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, _doesNotUnderstand_=Primitive.of(shrug))
+        assert (await sent(kernel, "m1", "thing", "add_", 1, 2))["result"]["value"] == "add_ of 2? I would not know."
+        assert asked == []
+
+
+async def test_a_replay_comes_out_the_same(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def count_(self):\n    return 1\n", COUNT)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, total=1)
+        await sent(kernel, "m1", "thing", "count_", 5)
+        await kernel.image.system(lambda root: root["lobby"].thing._slots.pop("count_"))
+        await kernel.image.system(lambda root: setattr(root["lobby"].thing, "total", 1))
+        replayed = await kernel._replays(inference).replay("m1")
+        assert replayed["outcome"] == "same", replayed
+
+
+async def test_a_method_changed_on_disk_is_not_run(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, ADD)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        await sent(kernel, "m1", "thing", "add_", 1, 2)
+        await kernel.image.system(lambda root: setattr(root["lobby"].thing._slots["add_"], "source", ADD.replace("+", "-")))
+        assert (await sent(kernel, "m2", "thing", "add_", 1, 2))["error"]["code"] == "image_damaged"
+
+
+async def test_the_states_of_the_forge_are_objects(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+
+        def check(root: Any) -> None:
+            forge = root["lobby"].forge
+            assert forge.writer == "brick"
+            for name in ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"):
+                assert isinstance(forge._slots[name]._slots["behaviour"], Primitive)
+            assert isinstance(root["lobby"].robin._slots["sages_koan_protocol_"], Intent)
+
+        kernel.image.read(check)
+
+
+async def test_the_transitions_are_events(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def count_(self):\n    return 1\n", COUNT)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, total=1)
+        message = {"target": "thing", "selector": "count_", "args": [5], "kwargs": {}}
+        heard = await submit(kernel, "m1", "send thing count_", message=json.dumps(message))
+        await heard.end()
+        assert heard.states == [
+            "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "DELEGATING", "SYNTHESIZING", "COMPLETE",
+        ]  # fmt: skip
