@@ -11,10 +11,10 @@ from typing import Any
 
 from batos.bridge.models import Models
 from batos.errors import Busy
-from batos.image import history, journal, ledger
+from batos.image import examples, history, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
-from batos.mind import forms, record
+from batos.mind import forms, record, versions
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
@@ -23,6 +23,8 @@ from batos.wire import schemas
 from batos.wire.outbox import ClientHandle
 
 Reply = dict[str, Any]
+_Message = schemas.Send | schemas.Teach | schemas.Revert
+_MISSIONS = (schemas.Submit, schemas.Send, schemas.Teach, schemas.Revert)
 
 
 class Desk:
@@ -58,7 +60,7 @@ class Desk:
 
     async def handle(self, request: schemas.Request, client: ClientHandle) -> None:
         """Serve one request."""
-        if not isinstance(request, schemas.Submit | schemas.Send):  # those wait for their own commit
+        if not isinstance(request, _MISSIONS):  # those wait for their own commit
             await self._image.barrier()
         match request:
             case schemas.Submit():
@@ -66,10 +68,20 @@ class Desk:
                 options |= self._asked(request)
                 await self._submit(request, request.brief, options, client)
             case schemas.Send():
-                self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
-                message = {"target": request.target, "selector": request.selector, "args": request.args, "kwargs": request.kwargs}
                 brief = f"send {request.target} {request.selector}"
-                await self._submit(request, brief, {"message": json.dumps(message), **_options(request)}, client)
+                await self._message(request, request.selector, request.args, brief, client, request.kwargs)
+            case schemas.Teach():
+                oid = self._image.read(history.resolve, request.target)._p_oid
+                told = [{**one.model_dump(exclude_defaults=True), "result": one.result} for one in request.examples]
+                limit = self._scheduler.settings.examples_limit
+                await self._image.system(examples.teach, oid, request.selector, told, request.intent, limit, mission=request.id)
+                await self._message(request, "learn_", [request.selector], f"teach {request.target} {request.selector}", client)
+            case schemas.Revert():
+                wanted = [request.selector] if request.version is None else [request.selector, request.version]
+                await self._message(request, "revert_", wanted, f"revert {request.target} {request.selector}", client)
+            case schemas.Method():
+                told = self._image.read(_method, request.target, request.selector)
+                client.send({"type": "method", "target": request.target, **told})
             case schemas.Watch():
                 self._follow(request.id, client)
             case schemas.Status():
@@ -129,7 +141,15 @@ class Desk:
         schema = None if request.form is None else json.dumps(request.form)
         return {"context": request.context, "schema": schema, "may_ask": request.may_ask}
 
-    async def _submit(self, request: schemas.Submit | schemas.Send, brief: str, options: Reply, client: ClientHandle) -> None:
+    async def _message(
+        self, request: _Message, selector: str, args: list[Any], brief: str, client: ClientHandle, kwargs: Reply | None = None
+    ) -> None:
+        """A message to an object is a mission."""
+        self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
+        message = {"target": request.target, "selector": selector, "args": args, "kwargs": kwargs or {}}
+        await self._submit(request, brief, {"message": json.dumps(message), **_options(request)}, client)
+
+    async def _submit(self, request: schemas.Submit | _Message, brief: str, options: Reply, client: ClientHandle) -> None:
         # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
         watched = (request.id, client) in self._watches
         watch = self._open_watch(request.id, client) if request.watch else None
@@ -302,13 +322,17 @@ class _Watch:
         self._client.send(event, event=not final)
 
 
+def _method(root: Any, target: str, selector: str) -> Reply:
+    return versions.describe(root, history.resolve(root, target), selector)
+
+
 def _shown(root: Any, target: str) -> Reply:
     """An object; for a mission, its record too."""
     found = history.resolve(root, target)
     return {**history.show(found), **({"record": record.of(root, found.id)} if record.is_mission(found) else {})}
 
 
-def _options(request: schemas.Submit | schemas.Send) -> Reply:
+def _options(request: schemas.Submit | _Message) -> Reply:
     return {"priority": request.priority, "deadline_s": request.deadline_s}
 
 

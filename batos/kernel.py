@@ -36,7 +36,7 @@ from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.upkeep import Upkeep
-from batos.mind import forge, incarnation, learning, personas, psm
+from batos.mind import forge, incarnation, learning, personas, psm, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.foresight import Foresight, recent_personas
@@ -114,7 +114,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, psm.install, forge.install, experts.install),
+            steps=(incarnate, psm.install, forge.install, versions.install, experts.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,

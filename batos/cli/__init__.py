@@ -8,6 +8,7 @@
     objects.py    show, history, info
     models.py     models: the list, and bars while they are pulled or made
     experts.py    experts
+    methods.py    method, revert, teach
     upkeep.py     pack, backup, restore
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page

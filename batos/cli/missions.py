@@ -61,7 +61,7 @@ def send(
         except UnknownPersona as e:
             raise with_nearest(e, persona or "") from None
 
-    _give(submit, endpoint(connect), Output(as_json), watch)
+    give(submit, endpoint(connect), Output(as_json), watch)
 
 
 @app.command("send-to")
@@ -87,7 +87,7 @@ def send_to(
         except UnknownTarget as e:
             raise with_nearest(e, target) from None
 
-    _give(submit, endpoint(connect), Output(as_json), watch)
+    give(submit, endpoint(connect), Output(as_json), watch)
 
 
 @app.command()
@@ -262,7 +262,7 @@ def _named(keyword: str) -> tuple[str, Any]:
     return name, value_of(value)
 
 
-def _give(submit: Callable[[Client], Awaitable[Accepted]], address: str, output: Output, watching: bool) -> None:
+def give(submit: Callable[[Client], Awaitable[Accepted]], address: str, output: Output, watching: bool) -> None:
     """Submit a mission; then watch it, or say how to find it again."""
     if not watching:
         accepted = ask(address, submit)

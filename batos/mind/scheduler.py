@@ -49,7 +49,7 @@ class Scheduler:
         :param on_signal: hears of signals (a failed storage) that came up in a mission's task.
         :param grouping: how missions are grouped by model; None: they are not.
         """
-        self._image, self._events, self._settings = image, events, settings
+        self._image, self._events, self.settings = image, events, settings
         self._thinking, self._on_signal = thinking, on_signal
         self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
         self.queue = MissionQueue(grouping)
@@ -92,8 +92,8 @@ class Scheduler:
             raise Busy("the daemon is stopping; send the mission again when it is back")
         begin = not self._held.waits_for(options.get("context")) and not self.queue and self._places() > 0
         waiting = len(self.queue) + self._accepting - self._reserved
-        if not begin and waiting >= self._settings.queue_limit and not self._image.read(_holds, id):
-            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self._settings.queue_limit}; try again later")
+        if not begin and waiting >= self.settings.queue_limit and not self._image.read(_holds, id):
+            raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.queue_limit}; try again later")
         self._reserved += begin
         self._accepting += 1
         try:
@@ -152,7 +152,7 @@ class Scheduler:
         self._dispatch()
 
     def _places(self) -> int:
-        return self._settings.concurrent_missions - self._reserved - len(self._running) + len(self._resting)
+        return self.settings.concurrent_missions - self._reserved - len(self._running) + len(self._resting)
 
     def _dispatch(self) -> None:
         self._resting.come_back()
@@ -229,7 +229,7 @@ class Scheduler:
             self._again(record)
 
     async def _try(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
-        record, settings, pause = entry.record, self._settings, 0.0
+        record, settings, pause = entry.record, self.settings, 0.0
         id = record["id"]
         while True:
             try:
@@ -265,7 +265,7 @@ class Scheduler:
     @contextlib.asynccontextmanager
     async def _deadline(self, record: Record, attempt: Thinking) -> AsyncIterator[None]:
         """An own deadline counts from the acceptance, also over restarts; the default from the start of the attempt."""
-        left = self._settings.mission_deadline_s
+        left = self.settings.mission_deadline_s
         if record["deadline_s"] is not None:
             left = float(record["accepted"] + record["deadline_s"] - time.time())
         late = f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})"
@@ -298,7 +298,7 @@ class Scheduler:
             message = json.loads(record["message"])
             context |= {"target": message["target"], "selector": message["selector"]}
         if isinstance(error, MethodRefused):
-            kept = error.source.encode("utf-8", "replace")[: self._settings.failure_source_bytes].decode("utf-8", "ignore")
+            kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
             context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
         try:
             over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
@@ -398,8 +398,8 @@ class Scheduler:
         :raises UnknownMission: if there is none of that id.
         :raises InvalidInput: if it has no such question, or another answer to it.
         """
-        if len(text) > self._settings.question_chars:
-            raise InvalidInput(f"an answer of {len(text)} characters; at most {self._settings.question_chars} (setting question_chars)")
+        if len(text) > self.settings.question_chars:
+            raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
         await self._image.system(ledger.answer, id, text, number, mission=id)
         if (record := self._held.take(id)) is not None:
             self._again(record)

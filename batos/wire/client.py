@@ -149,6 +149,30 @@ class Client:
         message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
         return await self._accept("send", id=mission, **message, deadline_s=deadline_s, priority=priority)
 
+    async def teach(
+        self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
+    ) -> Accepted:
+        """Say what a message shall answer; a mission sees that a method keeps the examples.
+
+        :param examples: `{"args", "kwargs", "slots", "result", "after"}` each: what the message is called with, what slots hold
+            before, what it answers, what they hold after. All but `result` may be left out.
+        :param intent: what the message is for, in words.
+        """
+        mission = str(uuid.uuid4()) if id is None else id
+        return await self._accept("teach", id=mission, target=target, selector=selector, examples=examples, intent=intent)
+
+    async def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
+        """Bring an earlier version of a method back: the one before the newest, or that of `version`; 0 is what was before the first."""
+        mission = str(uuid.uuid4()) if id is None else id
+        return await self._accept("revert", id=mission, target=target, selector=selector, version=version)
+
+    async def method(self, target: str, selector: str) -> dict[str, Any]:
+        """What an object holds under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
+
+        :raises InvalidInput: if there is nothing.
+        """
+        return await self._ask("method", target=target, selector=selector)
+
     async def status(self, id: str) -> dict[str, Any]:
         """Where the mission stands.
 

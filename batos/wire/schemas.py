@@ -133,6 +133,45 @@ class Answer(Request):
     number: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
+class Method(Request):
+    """What an object holds under a selector: the versions of a method, its examples, its intent."""
+
+    op: Literal["method"]
+    target: Target
+    selector: Name
+
+
+class Example(BaseModel):
+    """What a message shall answer: trial cases of the method that is written for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    args: list[Any] = Field(default_factory=list)
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    slots: dict[str, Any] = Field(default_factory=dict)
+    after: dict[str, Any] = Field(default_factory=dict)
+    result: Any = None
+
+
+class Teach(_MissionRequest):
+    """Examples for a message; the mission sees that a method keeps them."""
+
+    op: Literal["teach"]
+    target: Target
+    selector: Name
+    examples: Annotated[list[Example], Field(min_length=1, max_length=64)]
+    intent: Annotated[str, StringConstraints(max_length=2000)] = ""
+
+
+class Revert(_MissionRequest):
+    """An earlier version of a method brought back."""
+
+    op: Literal["revert"]
+    target: Target
+    selector: Name
+    version: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+
+
 class Show(Request):
     op: Literal["show"]
     target: Target
@@ -236,7 +275,7 @@ class Personas(Request):
 
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
-    "pause": Pause, "resume": Resume, "answer": Answer,
+    "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
 }  # fmt: skip

@@ -67,6 +67,17 @@ class SyncClient:
     ) -> Accepted:
         return self._run(self._client.send(target, selector, *args, id=id, deadline_s=deadline_s, priority=priority, **kwargs))
 
+    def teach(
+        self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
+    ) -> Accepted:
+        return self._run(self._client.teach(target, selector, examples, intent=intent, id=id))
+
+    def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
+        return self._run(self._client.revert(target, selector, version, id=id))
+
+    def method(self, target: str, selector: str) -> dict[str, Any]:
+        return self._run(self._client.method(target, selector))
+
     def status(self, id: str) -> dict[str, Any]:
         return self._run(self._client.status(id))
 

@@ -13,6 +13,7 @@ import pytest
 from batos.bridge.types import ChatRequest
 from batos.image import examples, ledger
 from batos.kernel import Kernel
+from batos.mind import versions
 from batos.objects import Intent, Method, Primitive, UvmObject
 from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
 
@@ -342,3 +343,62 @@ async def test_the_transitions_are_events(tmp_path: Path) -> None:
         assert heard.states == [
             "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "DELEGATING", "SYNTHESIZING", "COMPLETE",
         ]  # fmt: skip
+
+
+# --- versions
+
+
+async def test_an_earlier_version_is_brought_back(tmp_path: Path) -> None:
+    inference = FakeInference()
+    minus = "def add_(self, number, number2):\n    return number - number2\n"
+    writing(inference, minus, ADD)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        assert (await sent(kernel, "m1", "thing", "add_", 5, 3))["result"]["value"] == 2
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        await kernel.image.system(examples.teach, oid, "add_", [{"args": [2, 3], "result": 5}], "", 16)
+        learned = await sent(kernel, "m2", "thing", "learn_", "add_")
+        assert learned["result"]["value"] == {"selector": "add_", "version": 2, "examples": 1, "written": True}
+        assert (await sent(kernel, "m3", "thing", "learn_", "add_"))["result"]["value"]["written"] is False
+        assert (await sent(kernel, "m4", "thing", "add_", 5, 3))["result"]["value"] == 8
+        back = await sent(kernel, "m5", "thing", "revert_", "add_")
+        assert back["result"]["value"] == {"selector": "add_", "version": 3, "kind": "method", "reverted_to": 1}
+        assert (await sent(kernel, "m6", "thing", "add_", 5, 3))["result"]["value"] == 2
+        told = kernel.image.read(lambda root: versions.describe(root, root["lobby"].thing, "add_"))
+        assert [one["version"] for one in told["versions"]] == [3, 2, 1]
+        assert told["versions"][0]["provenance"]["reverted_to"] == 1
+        assert all(one["intact"] for one in told["versions"])
+        assert (await sent(kernel, "m7", "thing", "revert_", "add_", 0))["result"]["value"]["kind"] == "missing"
+        assert kernel.image.read(lambda root: "add_" in root["lobby"].thing._slots) is False
+
+
+async def test_before_the_first_version_there_was_the_intent(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def sages_koan_protocol_(self, text):\n    return text\n")
+    async with mind(tmp_path, inference) as kernel:
+        intent = kernel.image.read(lambda root: root["lobby"].robin._slots["sages_koan_protocol_"])
+        await sent(kernel, "m1", "robin", "sages_koan_protocol_", "x")
+        await sent(kernel, "m2", "robin", "revert_", "sages_koan_protocol_")
+        assert kernel.image.read(lambda root: root["lobby"].robin._slots["sages_koan_protocol_"]) == intent
+
+
+@pytest.mark.parametrize(
+    ("selector", "args", "words"),
+    [("revert_", ["nothing_"], "no method"), ("revert_", ["name"], "no method"), ("learn_", ["nothing_"], "nobody taught")],
+)
+async def test_what_cannot_be_reverted_or_learned(tmp_path: Path, selector: str, args: list[Any], words: str) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await give(kernel)
+        end = await sent(kernel, "m1", "thing", selector, *args)
+        assert end["error"]["code"] == "invalid"
+        assert words in end["error"]["message"]
+
+
+async def test_a_version_that_there_is_not(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, ADD)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        await sent(kernel, "m1", "thing", "add_", 1, 2)
+        for version in (1, 7):
+            assert "versions 1 to 1" in (await sent(kernel, f"r{version}", "thing", "revert_", "add_", version))["error"]["message"]

@@ -14,6 +14,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "history": {"target": "t"},
     **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "pause", "resume", "replay")},
     "answer": {"id": "m", "text": "yes"},
+    "method": {"target": "t", "selector": "s"},
+    "revert": {"id": "m", "target": "t", "selector": "s"},
+    "teach": {"id": "m", "target": "t", "selector": "s", "examples": [{"result": 1}]},
     **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup", "experts", "personas")},
 }
 

@@ -1,0 +1,133 @@
+"""Verbs about generated methods: show the versions, bring one back, teach by examples."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Annotated, Any
+
+import typer
+
+from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.missions import WatchFlag, ask, give, value_of, with_nearest
+from batos.cli.output import Output
+from batos.errors import UnknownTarget
+from batos.wire import Accepted, Client
+
+Target = Annotated[str, typer.Argument(metavar="OBJECT", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")]
+Selector = Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")]
+
+
+@app.command()
+def method(
+    target: Target,
+    selector: Selector,
+    diff: Annotated[tuple[int, int] | None, typer.Option("--diff", metavar="A B", help="What changed from one version to another.")] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Show a method: its source, where it came from, its contract, its earlier versions, its examples."""
+    reply = ask(endpoint(connect), lambda client: client.method(target, selector))
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+        return
+    if diff is not None:
+        _diff(reply, diff, output)
+        return
+    output.say(f"{target} {selector}: {reply['kind']}", "bold")
+    if reply["intent"]:
+        output.say(f"  for: {reply['intent']}", "dim")
+    for example in reply["examples"]:
+        output.say(f"  example: {json.dumps(example, ensure_ascii=False)}", "dim")
+    for number, version in enumerate(reply["versions"]):
+        _version(version, output, whole=number == 0)
+
+
+@app.command()
+def revert(
+    target: Target,
+    selector: Selector,
+    version: Annotated[int | None, typer.Option("--version", metavar="N", min=0, help="Which; 0: what was there before the first.")] = None,
+    watch: WatchFlag = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Bring an earlier version of a method back, as a new version: the one before the newest, if none is named."""
+
+    async def submit(client: Client) -> Accepted:
+        return await _named(client.revert(target, selector, version), target)
+
+    give(submit, endpoint(connect), Output(as_json), watch)
+
+
+@app.command()
+def teach(
+    target: Target,
+    selector: Selector,
+    example: Annotated[
+        list[str], typer.Option("--example", "-e", metavar="'ARGS -> RESULT'", help="What it answers: '[2, 3] -> 5', or a JSON object.")
+    ],
+    intent: Annotated[str | None, typer.Option("--intent", metavar="TEXT", help="What the message is for, in words.")] = None,
+    watch: WatchFlag = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Say by examples what a message shall answer; they become trial cases, and the method is written if it does not keep them."""
+    told = [read_example(text) for text in example]
+
+    async def submit(client: Client) -> Accepted:
+        return await _named(client.teach(target, selector, told, intent=intent), target)
+
+    give(submit, endpoint(connect), Output(as_json), watch)
+
+
+def read_example(text: str) -> dict[str, Any]:
+    """`[2, 3] -> 5` (arguments as a JSON array, or one argument as it is), or an object of the wire's form.
+
+    :raises typer.BadParameter: if it is neither.
+    """
+    head, arrow, tail = text.partition("->")
+    if arrow:
+        args = value_of(head.strip()) if head.strip() else []
+        return {"args": args if isinstance(args, list) else [args], "result": value_of(tail.strip())}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or "result" not in found:
+        raise typer.BadParameter(f"--example takes 'ARGS -> RESULT' or a JSON object with \"result\", got {text!r}")
+    return found
+
+
+async def _named(accepting: Any, target: str) -> Accepted:
+    try:
+        accepted: Accepted = await accepting
+    except UnknownTarget as e:
+        raise with_nearest(e, target) from None
+    return accepted
+
+
+def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
+    came = version["provenance"]
+    tried = f", {came['tries']} tries" if came.get("tries") else ""
+    back = f", brought back from version {came['reverted_to']}" if came.get("reverted_to") else ""
+    output.say(f"\nversion {version['version']}: mission {came.get('mission', '?')}, by {came.get('model', '?')}{tried}{back}", "bold")
+    if not whole:
+        return
+    output.say(version["source"].rstrip())
+    for name, names in version["contract"].items():
+        if names:
+            output.say(f"  {name}: {', '.join(names)}", "dim")
+    if not version["intact"]:
+        output.say("  damaged: this is not the source that was audited; bring another version back", "red")
+
+
+def _diff(reply: dict[str, Any], numbers: tuple[int, int], output: Output) -> None:
+    sources = {version["version"]: version["source"].splitlines() for version in reply["versions"]}
+    for number in numbers:
+        if number not in sources:
+            raise typer.BadParameter(f"there is no version {number}; there are {', '.join(map(str, sorted(sources)))}")
+    one, other = numbers
+    for line in difflib.unified_diff(sources[one], sources[other], f"version {one}", f"version {other}", lineterm=""):
+        output.say(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "")

@@ -1,0 +1,110 @@
+"""The versions of a method: what there is, an earlier one brought back, a better one learned from examples.
+
+Every version stays reachable from the one after it, so nothing is ever lost by going back: bringing an earlier one back makes
+a new version with its source.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batos.errors import InvalidInput
+from batos.image import examples
+from batos.image.genesis import add_missing
+from batos.image.history import oid_of
+from batos.mind import trial
+from batos.mind.forge import forge
+from batos.mind.thinking import current
+from batos.objects import Intent, Method, Primitive, UvmObject, find
+
+
+def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
+    """What is held under a selector: `kind`, where (`holder`), the `versions` newest first, examples that were taught, the intent.
+
+    :raises InvalidInput: where nothing is held under it and nothing was taught.
+    """
+    held = find(obj, selector)
+    taught, intent = examples.of(root, obj, selector)
+    if held is None and not taught:
+        raise InvalidInput(f"{obj!r} has no slot {selector!r}, and nobody taught it what the message is for")
+    value = None if held is None else held[1]
+    told: dict[str, Any] = {
+        "selector": selector,
+        "kind": type(value).__name__.lower() if isinstance(value, Method | Intent | Primitive) else "missing" if held is None else "data",
+        "holder": None if held is None else oid_of(held[0]),
+        "intent": intent or (value.text if isinstance(value, Intent) else ""),
+        "examples": [one.to_json() for one in taught],
+        "versions": [_version(one) for one in value.versions()] if isinstance(value, Method) else [],
+    }
+    return told
+
+
+def _version(method: Method) -> dict[str, Any]:
+    return {
+        "version": method.version,
+        "source": method.source,
+        "parameters": list(method.parameters),
+        "contract": {name: list(names) for name, names in method.contract},
+        "provenance": {name: list(value) if isinstance(value, tuple) else value for name, value in method.provenance},
+        "digest": method.digest,
+        "intact": method.intact(),
+    }
+
+
+@Primitive.register
+async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> dict[str, Any]:
+    """Bring an earlier version of a method back, as a new version; the one before the newest, if none is named. Version 0 is what
+    was there before the first: its intent, or nothing.
+
+    :raises InvalidInput: where there is no method, or no such version.
+    """
+    held = find(obj, selector)
+    if held is None or not isinstance(held[1], Method):
+        raise InvalidInput(f"{obj!r} has no method {selector!r}; `batos method` shows what it has")
+    holder, newest = held
+    wanted = newest.version - 1 if version is None else version
+    if wanted == 0:
+        intent = dict(newest.provenance).get("intent", "")
+        if intent:
+            holder._slots[selector] = Intent(intent)
+        else:
+            del holder._slots[selector]
+        return {"selector": selector, "version": 0, "kind": "intent" if intent else "missing"}
+    found = next((one for one in newest.versions() if one.version == wanted), None)
+    if found is None or found is newest:
+        raise InvalidInput(f"method {selector!r} has versions 1 to {newest.version}; name one before the newest, or 0")
+    current().making.methods.audit(found.source, selector).check()  # the rules may have become stricter since
+    provenance = {**dict(found.provenance), "mission": current().id, "reverted_to": found.version}
+    holder._slots[selector] = Method(
+        selector, found.source, parameters=found.parameters, contract=dict(found.contract), provenance=provenance, previous=newest
+    )
+    return {"selector": selector, "version": newest.version + 1, "kind": "method", "reverted_to": found.version}
+
+
+@Primitive.register
+async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
+    """Make sure that a method answers as its examples say: one that does is kept, else one is written.
+
+    :raises InvalidInput: where nothing was taught.
+    :raises MethodRefused: where no method that keeps the examples could be written.
+    """
+    attempt = current()
+    taught, _ = examples.of(obj._p_jar.root(), obj, selector)
+    if not taught:
+        raise InvalidInput(f"nobody taught {obj!r} what {selector!r} answers; `batos teach` takes examples")
+    held = find(obj, selector)
+    making = attempt.making
+    if held is not None and isinstance(held[1], Method):
+        cases = trial.cases(taught[0].args, dict(taught[0].kwargs), taught)[1:]
+        outcomes = [await trial.run(case, obj, held[1], attempt, making.methods, making.new_activity()) for case in cases]
+        if not any(outcome.reason for outcome in outcomes):
+            return {"selector": selector, "version": held[1].version, "examples": len(taught), "written": False}
+    elif held is not None and not isinstance(held[1], Intent):
+        raise InvalidInput(f"the slot {selector!r} of {obj!r} holds no method: {type(held[1]).__name__}")
+    method = await forge(attempt, obj, selector, taught[0].args, dict(taught[0].kwargs))
+    return {"selector": selector, "version": method.version, "examples": len(taught), "written": True}
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis by which every object understands `revert_` and `learn_`."""
+    add_missing(lobby.genesis, revert_=Primitive.of(revert_), learn_=Primitive.of(learn_))
