@@ -22,14 +22,11 @@ import structlog
 import batos
 from batos import logs
 from batos.autotelic.heartbeat import Heartbeat
-from batos.bridge.models import Models
-from batos.bridge.profiles import load_profile, modelfiles_folder
-from batos.bridge.ready import ReadyInference
-from batos.bridge.turns import Fairness
+from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
-from batos.errors import ImageFailed, ProvisioningFailed
+from batos.errors import ImageFailed
 from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
@@ -39,26 +36,20 @@ from batos.image.upkeep import Upkeep
 from batos.mind import forge, incarnation, learning, personas, psm, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
-from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.fractal import shares
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
 from batos.mind.methods import Methods
-from batos.mind.queue import Grouping
 from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.mind.thinking import Thinking
+from batos.substrate import Substrate
 from batos.wire import endpoints
 from batos.wire.listener import Listener
 
 if TYPE_CHECKING:
-    from ollama import AsyncClient
-
     from batos.autotelic.metrics import Metrics
-    from batos.bridge.factory import LoraFactory
-    from batos.bridge.provision import Provisioner
-    from batos.bridge.residency import Residency
 
 log = structlog.get_logger("batos")
 
@@ -79,13 +70,8 @@ class Kernel:
         self.endpoints: list[str] = []
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        self._ollama: Callable[[], dict[str, Any]] = dict
-        self._outage: Callable[[], str] = str
-        self._models_settled = asyncio.Event()
-        self._residency: Residency | None = None
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
-        self.factory: LoraFactory | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -109,7 +95,6 @@ class Kernel:
             for endpoint in settings.listen:
                 endpoints.normalised(endpoint)  # refused before an image is made and an Ollama started
         self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
-        self.models = Models(settings.profile)
         self.events = Events()
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
@@ -123,9 +108,12 @@ class Kernel:
         self._stack.push_async_callback(self.image.close)
         self._tell_of(incarnate)
         self.walk = Walk(self.image.db)
+        self.substrate = Substrate(settings, self.profile, self.image, self.codex.personas, stack=self._stack, background=self._background)
         grouping = None
         if inference is None:
-            inference, grouping = await self._connect_ollama()
+            inference, grouping = await self.substrate.connect(
+                guess=lambda record: self.router.guess(record), waiting=lambda count: self.scheduler.queue.models(count)
+            )
         if settings.metrics:
             inference = self._count(inference)
         self._look_after_image()
@@ -147,7 +135,7 @@ class Kernel:
                 events=self.events,
                 router=self.router,
                 info=self.info,
-                models=self.models,
+                models=self.substrate.models,
                 experts=self._experts,
                 personas=self.personas,
                 upkeep=self.upkeep,
@@ -198,107 +186,6 @@ class Kernel:
         told = self.image.read(personas.describe, self.codex, self.profile.model_of)
         return {"personas": told, "embedder": {"model": self.likeness.model, "state": self.likeness.state}}
 
-    async def _connect_ollama(self) -> tuple[Inference, Grouping]:
-        from batos.bridge.breaker import Policy
-        from batos.bridge.built import Built
-        from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
-        from batos.bridge.hosts import Hosts
-        from batos.bridge.provision import Provisioner
-        from batos.bridge.residency import Residency, ResidentInference
-        from batos.bridge.room import Room
-        from batos.bridge.service import OllamaService
-
-        settings = self.settings
-        service = OllamaService(settings)
-        host = await service.start()
-        self._stack.push_async_callback(service.stop)
-        client = connect(host)
-        self._stack.push_async_callback(client.close)
-        if service.models_folder is None:
-            log.info("free disk is not checked before pulls: the Ollama is not the daemon's own", host=host)
-        provisioner = Provisioner(
-            client,
-            self.profile,
-            modelfiles_folder(settings.modelfiles),
-            settings.provision_concurrency,
-            built=Built(settings.data / "ollama" / "built.json"),
-            room=Room(service.models_folder, settings.disk_reserve_bytes),
-            note_s=settings.pull_note_s,
-        )
-        self._stack.push_async_callback(provisioner.close)
-        policy, places = Policy.of(settings), settings.inference_concurrency
-        hosts = Hosts(
-            [OllamaInference(at, places, self.profile.options, policy) for at in (host, *settings.ollama_hosts)],
-            wait_s=settings.outage_wait_s,
-            switch_s=settings.switch_wait_s,
-            look_s=settings.breaker_probe_s,
-        )
-        self._stack.push_async_callback(hosts.close)
-        self._outage = lambda: hosts.outage
-        self._ollama = lambda: {
-            "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts, "hosts": hosts.facts(),
-        }  # fmt: skip
-        fairness = Fairness(settings.group_missions, settings.group_wait_s)
-        residency = self._residency = Residency(client, settings.memory_budget_bytes, self._options, fairness)
-        self._stack.push_async_callback(residency.close)
-        self.models = Models(settings.profile, provisioner, residency)
-        self._background(self._provision(provisioner, residency), "provisioning")
-        factory = self.factory = await self._found_factory(client, provisioner)
-
-        async def ready(model: str) -> None:
-            try:
-                await (factory if factory.owns(model) else provisioner).ready(model)
-            except ProvisioningFailed:
-                if not await hosts.beyond_first(model):
-                    raise
-
-        grouping = self._grouping(residency, fairness)
-        resident = ResidentInference(hosts, residency)
-        return ReadyInference(
-            resident, ready=ready, heal=lambda model: (factory if factory.owns(model) else provisioner).heal(model)
-        ), grouping
-
-    async def _found_factory(self, client: AsyncClient, provisioner: Provisioner) -> LoraFactory:
-        from batos.bridge.factory import found
-
-        factory = found(self.image, client, self.settings, self.profile, provisioner)
-        await factory.begin()
-        self._background(factory.run(), "lora factory")
-        self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
-        return factory
-
-    def _grouping(self, residency: Residency, fairness: Fairness) -> Grouping:
-        """How missions are grouped by model, and what is preloaded in a pause."""
-        from batos.bridge.preload import Expected, Preloader
-
-        foresight = Foresight()
-        for persona in self.image.read(recent_personas):
-            if persona in self.codex.personas:
-                foresight.note(persona)
-
-        def expected() -> Expected:
-            return Expected(self.scheduler.queue.models(self.settings.group_missions), [self._model_of(p) for p in foresight.likely()])
-
-        if self.settings.preload_idle_s:
-            residency.preloader = Preloader(residency, self.settings.preload_idle_s, expected)
-        return Grouping(
-            fairness,
-            persona_of=lambda record: None if record["message"] else self.router.guess(record),
-            model_of=self._model_of,
-            load_of=residency.load_of,
-            conflict=residency.gate.conflict,
-            began=foresight.note,
-        )
-
-    async def _provision(self, provisioner: Provisioner, residency: Residency) -> None:
-        """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
-        while True:
-            if not all(status.ready for status in provisioner.status()):
-                await provisioner.ensure()
-                self._models_settled.set()
-                await residency.learn_all([self._model_of(persona) for persona in self.codex.personas])
-            await asyncio.sleep(self.settings.provision_retry_s)
-
     def _count(self, inference: Inference) -> Inference:
         from batos.autotelic.metrics import Metrics  # late: only who asks for metrics pays for their library
 
@@ -307,7 +194,7 @@ class Kernel:
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
         return lambda mission: Thinking(
-            mission, inference=inference, events=self.events, on_paid=self.costs.add, outage=self._outage, **self._host()
+            mission, inference=inference, events=self.events, on_paid=self.costs.add, outage=self.substrate.outage, **self._host()
         )
 
     def _replays(self, inference: Inference) -> Replays:
@@ -321,31 +208,15 @@ class Kernel:
 
     def _host(self) -> dict[str, Any]:
         """What every attempt is given, whoever infers for it."""
-        think = {"on": {"think": True}, "off": {"think": False}}.get(self.settings.think, {})
         return {
             "image": self.image,
             "settings": self.settings,
             "models": self.profile.model_of,
-            "options": {**self._options, **({"stop": list(self.settings.stop)} if self.settings.stop else {}), **think},
+            "options": self.substrate.chat_options,
             "share_out": lambda brief: shares(brief, self.router.weights, self.settings.voices_limit),
             "router": self.router,
             "methods": self.methods,
         }
-
-    def _model_of(self, persona: str) -> str:
-        """The model that speaks for a persona, as the image has it now."""
-
-        def model(root: Any) -> str:
-            found = root["lobby"]._slots[persona]
-            return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
-
-        return self.image.read(model)  # type: ignore[no-any-return]
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        """Ollama's options of every chat."""
-        own = {"num_ctx": self.settings.num_ctx, "num_predict": self.settings.num_predict}
-        return {**self.profile.options, **{name: value for name, value in own.items() if value}}
 
     def _look_after_image(self) -> None:
         """Upkeep and the count of costs; both are off the image before it is closed."""
@@ -428,9 +299,9 @@ class Kernel:
             "costs": self.costs.facts(),
             "upkeep": self.upkeep.facts(),
             "integrity": self.walk.facts(),
-            "ollama": self._ollama(),
-            "residency": self._residency.facts() if self._residency is not None else {},
-            "models": self.models.listed(),
+            "ollama": self.substrate.facts(),
+            "residency": self.substrate.residency.facts() if self.substrate.residency is not None else {},
+            "models": self.substrate.models.listed(),
         }
 
     async def _experts(self, scan: bool, persona: str | None, voice: str | None) -> dict[str, Any]:
@@ -438,19 +309,11 @@ class Kernel:
         if persona is not None and voice is not None:
             await self.image.system(experts.choose, self.router.known(persona), voice, mission="operator")
             log.info("voice_choice", persona=persona, choice=voice)
-        if self.factory is None:
-            return {"staging": None, **self.image.read(experts.report), "refused": []}
-        if scan:
-            with contextlib.suppress(TimeoutError):  # experts are built on the personas' own models; past it, they are said to wait
-                async with asyncio.timeout(REPORT_WAIT_S):
-                    await self.models_settled()
-            await self.factory.scan_settled()
-        return self.factory.report()
+        return await self.substrate.experts(scan, REPORT_WAIT_S)
 
     async def models_settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""
-        if self._ollama():
-            await self._models_settled.wait()
+        await self.substrate.settled()
 
     def request_stop(self, failure: BaseException | None = None) -> None:
         """Let `ended` return; with a failure, let it raise that."""

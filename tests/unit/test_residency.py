@@ -355,8 +355,8 @@ async def test_info_and_models_say_what_is_in_memory(tmp_path: Path) -> None:
         async with daemon(server, tmp_path, preload_idle_s=0) as kernel:
             await (await submit(kernel, "m1", persona="robin")).end()
             assert "robin:embedded" in kernel.info()["residency"]["resident"]
-            await kernel.models.refresh()
-            listed = {m["name"]: m for m in kernel.models.listed()}
+            await kernel.substrate.models.refresh()
+            listed = {m["name"]: m for m in kernel.substrate.models.listed()}
             facts = {name: (m["resident"], m["bytes"], m["loads"]) for name, m in listed.items() if "resident" in m}
             assert facts["robin:embedded"] == (True, 5 * MB, 1)
             assert facts["brick:embedded"] == facts["robin:embedded"]  # they differ by their system message only

@@ -1,0 +1,224 @@
+"""The part of the composition root that puts the inference together: Ollama, its models and experts, their place in memory.
+
+service (an Ollama) ─ provisioner (models) ─ factory (experts)
+hosts (least busy, breakers) ─ residency (room, turns) ─ ready (waits, heals) ─ `inference`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from batos.bridge.models import Models
+from batos.bridge.profiles import Profile, modelfiles_folder
+from batos.bridge.ready import ReadyInference
+from batos.bridge.turns import Fairness
+from batos.bridge.types import Inference
+from batos.config import Settings
+from batos.errors import ProvisioningFailed
+from batos.image import experts
+from batos.image.living import LivingImage
+from batos.mind.foresight import Foresight, recent_personas
+from batos.mind.queue import Grouping
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient
+
+    from batos.bridge.factory import LoraFactory
+    from batos.bridge.provision import Provisioner
+    from batos.bridge.residency import Residency
+    from batos.bridge.service import OllamaService
+
+log = structlog.get_logger("batos")
+Record = dict[str, Any]
+
+
+class Substrate:
+    """What infers, and all that is known of it. With an `inference` given, that one, and nothing around it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        profile: Profile,
+        image: LivingImage,
+        personas: Iterable[str],
+        *,
+        stack: contextlib.AsyncExitStack,
+        background: Callable[[Any, str], None],
+    ) -> None:
+        """
+        :param personas: those of the codex.
+        :param stack: what was begun here ends with it.
+        :param background: runs something until the stack ends.
+        """
+        self._settings, self._profile, self._image, self._personas = settings, profile, image, tuple(personas)
+        self._stack, self._background = stack, background
+        self.models = Models(settings.profile)
+        self.residency: Residency | None = None
+        self.factory: LoraFactory | None = None
+        self.facts: Callable[[], Record] = dict
+        """What `info` says of the Ollamas; empty where there is none."""
+        self.outage: Callable[[], str] = str
+        """Says that no Ollama answers; empty where one does."""
+        self._settled = asyncio.Event()
+
+    # --- putting together
+
+    async def connect(self, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> tuple[Inference, Grouping]:
+        """Find or start an Ollama and put everything around it.
+
+        :param guess: whom a mission will probably go to.
+        :param waiting: the models of the next so many missions that wait.
+        :raises OllamaUnavailable: if none answers and none can be started.
+        """
+        from batos.bridge.breaker import Policy
+        from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
+        from batos.bridge.hosts import Hosts
+        from batos.bridge.residency import Residency, ResidentInference
+        from batos.bridge.service import OllamaService
+
+        settings = self._settings
+        service = OllamaService(settings)
+        host = await service.start()
+        self._stack.push_async_callback(service.stop)
+        client = connect(host)
+        self._stack.push_async_callback(client.close)
+        provisioner = self._provisioner(client, service, host)
+        policy, places = Policy.of(settings), settings.inference_concurrency
+        hosts = Hosts(
+            [OllamaInference(at, places, self._profile.options, policy) for at in (host, *settings.ollama_hosts)],
+            wait_s=settings.outage_wait_s,
+            switch_s=settings.switch_wait_s,
+            look_s=settings.breaker_probe_s,
+        )
+        self._stack.push_async_callback(hosts.close)
+        self.outage = lambda: hosts.outage
+        self.facts = lambda: {
+            "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts, "hosts": hosts.facts(),
+        }  # fmt: skip
+        fairness = Fairness(settings.group_missions, settings.group_wait_s)
+        residency = self.residency = Residency(client, settings.memory_budget_bytes, self.options, fairness)
+        self._stack.push_async_callback(residency.close)
+        self.models = Models(settings.profile, provisioner, residency)
+        self._background(self._provision(provisioner, residency), "provisioning")
+        factory = self.factory = await self._found_factory(client, provisioner)
+
+        async def ready(model: str) -> None:
+            try:
+                await (factory if factory.owns(model) else provisioner).ready(model)
+            except ProvisioningFailed:
+                if not await hosts.beyond_first(model):
+                    raise
+
+        async def heal(model: str) -> object:
+            return await (factory if factory.owns(model) else provisioner).heal(model)
+
+        inference = ReadyInference(ResidentInference(hosts, residency), ready=ready, heal=heal)
+        return inference, self._grouping(residency, fairness, guess, waiting)
+
+    def _provisioner(self, client: AsyncClient, service: OllamaService, host: str) -> Provisioner:
+        from batos.bridge.built import Built
+        from batos.bridge.provision import Provisioner
+        from batos.bridge.room import Room
+
+        settings = self._settings
+        if service.models_folder is None:
+            log.info("free disk is not checked before pulls: the Ollama is not the daemon's own", host=host)
+        provisioner = Provisioner(
+            client,
+            self._profile,
+            modelfiles_folder(settings.modelfiles),
+            settings.provision_concurrency,
+            built=Built(settings.data / "ollama" / "built.json"),
+            room=Room(service.models_folder, settings.disk_reserve_bytes),
+            note_s=settings.pull_note_s,
+        )
+        self._stack.push_async_callback(provisioner.close)
+        return provisioner
+
+    async def _found_factory(self, client: AsyncClient, provisioner: Provisioner) -> LoraFactory:
+        from batos.bridge.factory import found
+
+        factory = found(self._image, client, self._settings, self._profile, provisioner)
+        await factory.begin()
+        self._background(factory.run(), "lora factory")
+        self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
+        return factory
+
+    def _grouping(
+        self, residency: Residency, fairness: Fairness, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]
+    ) -> Grouping:
+        """How missions are grouped by model, and what is preloaded in a pause."""
+        from batos.bridge.preload import Expected, Preloader
+
+        foresight = Foresight()
+        for persona in self._image.read(recent_personas):
+            if persona in self._personas:
+                foresight.note(persona)
+
+        def expected() -> Expected:
+            return Expected(waiting(self._settings.group_missions), [self.model_of(p) for p in foresight.likely()])
+
+        if self._settings.preload_idle_s:
+            residency.preloader = Preloader(residency, self._settings.preload_idle_s, expected)
+        return Grouping(
+            fairness,
+            persona_of=lambda record: None if record["message"] else guess(record),
+            model_of=self.model_of,
+            load_of=residency.load_of,
+            conflict=residency.gate.conflict,
+            began=foresight.note,
+        )
+
+    async def _provision(self, provisioner: Provisioner, residency: Residency) -> None:
+        """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
+        while True:
+            if not all(status.ready for status in provisioner.status()):
+                await provisioner.ensure()
+                self._settled.set()
+                await residency.learn_all([self.model_of(persona) for persona in self._personas])
+            await asyncio.sleep(self._settings.provision_retry_s)
+
+    # --- what is known of it
+
+    def model_of(self, persona: str) -> str:
+        """The model that speaks for a persona, as the image has it now."""
+
+        def model(root: Any) -> str:
+            found = root["lobby"]._slots[persona]
+            return getattr(found, "voice", "") or self._profile.model_of(str(found.model))
+
+        return self._image.read(model)  # type: ignore[no-any-return]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Ollama's options that a model is loaded with, and the longest answer."""
+        own = {"num_ctx": self._settings.num_ctx, "num_predict": self._settings.num_predict}
+        return {**self._profile.options, **{name: value for name, value in own.items() if value}}
+
+    @property
+    def chat_options(self) -> dict[str, Any]:
+        """Ollama's options of every chat."""
+        settings = self._settings
+        think = {"on": {"think": True}, "off": {"think": False}}.get(settings.think, {})
+        return {**self.options, **({"stop": list(settings.stop)} if settings.stop else {}), **think}
+
+    async def settled(self) -> None:
+        """Wait until each model of the profile is there or was found not to be had, once."""
+        if self.facts():
+            await self._settled.wait()
+
+    async def experts(self, scan: bool, patience_s: float) -> Record:
+        """What there is to say of the experts, after a scan if one is asked for; without an Ollama what the image knows."""
+        if self.factory is None:
+            return {"staging": None, **self._image.read(experts.report), "refused": []}
+        if scan:
+            with contextlib.suppress(TimeoutError):  # experts are built on the personas' own models; past it, they are said to wait
+                async with asyncio.timeout(patience_s):
+                    await self.settled()
+            await self.factory.scan_settled()
+        return self.factory.report()
