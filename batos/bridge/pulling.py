@@ -40,13 +40,13 @@ class _Transfer:
     def __init__(self, model: str, room: Room, step: Step, note_s: float) -> None:
         self._model, self._room, self._step, self._note_s = model, room, step, note_s
         self.layers: set[str] = set()  # of which something was heard
+        self._noted: dict[str, int] = {}  # how far each was when it was broken off
+        self._whole = False  # whether one is: Ollama checks it at the end of the transfer that brought it, and not of a later one
         self.again()
 
     def again(self) -> None:
         """A transfer begins."""
         self._begun = time.monotonic()
-        self._first: dict[str, int] = {}  # how far each layer was when it was first heard of
-        self._whole = False  # whether a layer came to its end; Ollama checks it at the end of this transfer, and not of a later one
 
     def hear(self, part: ProgressResponse) -> None:
         """One step.
@@ -63,10 +63,10 @@ class _Transfer:
                 self.layers.add(layer)
         self._step(Progress(self._model, part.status or "", layer, part.completed, total))
         if layer and total is not None:
-            moved = completed > self._first.setdefault(layer, completed)
-            self._whole = self._whole or (moved and completed >= total)
-            far = total - completed > NEAR_END * total
-            if moved and far and not self._whole and time.monotonic() - self._begun > self._note_s:
+            self._whole = self._whole or completed >= total
+            worth_it = completed > self._noted.get(layer, 0) and total - completed > NEAR_END * total
+            if worth_it and not self._whole and time.monotonic() - self._begun > self._note_s:
+                self._noted[layer] = completed
                 raise _Anew
 
     def over(self) -> None:
