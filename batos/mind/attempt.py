@@ -24,7 +24,7 @@ from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
 from batos.mind.thinking import NeedInference, Thinking, thinking
-from batos.objects import UvmObject
+from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
 
@@ -118,7 +118,8 @@ class Attempts:
             value = await send(target, message["selector"], *message["args"], **message["kwargs"])
             shown = history.whole(value)
             text = value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False)
-            facts: dict[str, Any] = {"text": text, "value": shown, "persona": attempt.persona or None}
+            speaker = str(target.name) if find(target, "core_mission") else attempt.persona or None
+            facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
             forged = attempt.making.forged
             if forged:
                 facts["wrote"] = [{"selector": one.selector, "object": history.oid_of(one.holder), "tries": one.tries} for one in forged]

@@ -402,3 +402,24 @@ async def test_a_version_that_there_is_not(tmp_path: Path) -> None:
         await sent(kernel, "m1", "thing", "add_", 1, 2)
         for version in (1, 7):
             assert "versions 1 to 1" in (await sent(kernel, f"r{version}", "thing", "revert_", "add_", version))["error"]["message"]
+
+
+async def test_a_running_mission_finishes_on_the_versions_it_began_with(tmp_path: Path) -> None:
+    inference = FakeInference()
+    wait = "def wait_(self, text):\n    said = self.think_('Answer.', text)\n    return [said, self.version_()]\n"
+    writing(inference, lambda request: wait if "Write: def wait_" in request.user else "def version_(self):\n    return 1\n")
+    async with mind(tmp_path, inference) as kernel:
+        assert (await sent(kernel, "m1", "robin", "wait_", "one"))["result"]["value"][1] == 1
+        asked = len(inference.asked)
+        inference.hold()
+        running = asyncio.create_task(sent(kernel, "m2", "robin", "wait_", "two"))
+        await inference.came(asked + 1)
+
+        def change(root: Any) -> None:
+            robin = root["lobby"].robin
+            robin._slots["version_"] = Method("version_", "def version_(self):\n    return 2\n", previous=robin._slots["version_"])
+
+        await kernel.image.system(change)
+        inference.release()
+        assert (await running)["result"]["value"][1] == 1
+        assert (await sent(kernel, "m3", "robin", "wait_", "three"))["result"]["value"][1] == 2
