@@ -132,6 +132,6 @@ async def test_cancelling_a_chat_stops_the_generation(tmp_path: Path, ollama_bin
             idle_since = time.monotonic()
         used = now
         assert time.monotonic() < deadline, "still generating"
-    assert (await inference.chat(ChatRequest(only.embedder, "", "Hi", None, (("num_predict", 2),)), deadline_s=30)).text
+    assert (await inference.chat(ChatRequest(only.embedder, "", "Hi", None, (("num_predict", 2),)), deadline_s=30)).answer_tokens
     await inference.close()
     await service.stop()

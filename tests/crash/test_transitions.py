@@ -68,7 +68,7 @@ def asked_again(server: ScriptedOllama, since: int, known: set[bytes]) -> list[s
     return [requests[i]["messages"][1]["content"] for i in range(since, len(keys)) if keys[i] in known]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("brief", "moves", "inferences"), [(ONE, 4, 5), (TWO, 12, 11)], ids=["one cycle", "cycles in a cycle"])
 def test_killed_before_each_transition(tmp_path: Path, brief: str, moves: int, inferences: int) -> None:
     with served(tmp_path) as server:
@@ -103,7 +103,7 @@ def test_killed_before_the_transition_to_failed(tmp_path: Path) -> None:
         assert (failure["attempt"], failure["final"]) == (2, True)
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(400)
 def test_killed_around_a_question_and_its_answer(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         for number, step in enumerate(("a question is recorded", "a question was recorded", "an answer is recorded")):

@@ -555,7 +555,7 @@ async def test_upkeep_runs_by_itself(image: LivingImage, tmp_path: Path, monkeyp
     monkeypatch.setattr(upkeep, "FOLD_S", 0.01)
     await ended(image, "m1", "a")
     await revise(image, 20)
-    made = keeper(image, tmp_path, interval_s=0.05, first_s=0.05)
+    made = keeper(image, tmp_path, interval_s=60, first_s=0.05)
     running = asyncio.ensure_future(made.run())
     async with asyncio.timeout(WAIT_S):
         while "pack" not in made.facts():
