@@ -131,7 +131,7 @@ class Settings(BaseModel):
     synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")
     synthesis_lessons: int = Field(20, ge=0, le=1000, description="earlier failures of a selector that are looked at for lessons")
     examples_limit: int = Field(16, ge=1, le=1000, description="examples kept for one message of one object, the newest")
-    method_bytes: int = Field(16 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
+    method_bytes: int = Field(8 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
     method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")
     method_depth: int = Field(60, ge=10, le=90, description="nesting of a method's syntax tree")
     method_name_chars: int = Field(64, ge=8, le=1000, description="longest name in a method, in characters")

@@ -85,10 +85,10 @@ def test_a_mission_is_replayed_and_a_change_found(tmp_path: Path, scripted: Scri
 
 def test_failures_are_listed(tmp_path: Path, scripted: ScriptedOllama) -> None:
     with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
-        peer.ask("send", id="s1", target="robin", selector="no_such_")
+        peer.ask("send", id="s1", target="robin", selector="_no_such_")
         assert peer.result("s1")["state"] == "FAILED"
         think(peer, "m1")
-        (row,) = batos("failures", "--selector", "no_such_", "--code", "not_understood", "--connect", running.endpoint)["failures"]
+        (row,) = batos("failures", "--selector", "_no_such_", "--code", "not_understood", "--connect", running.endpoint)["failures"]
         assert (row["mission"], row["context"]["target"], row["final"]) == ("s1", "robin", True)
         assert batos("failures", "--mission", "m1", "--connect", running.endpoint)["failures"] == []
         assert peer.ask("failures", code="no_such")["failures"] == []

@@ -72,10 +72,10 @@ async def test_many_failures_are_found_newest_first(image: LivingImage) -> None:
 
 
 async def test_a_failed_message_is_recorded_with_target_and_selector(tmp_path: Path) -> None:
-    message = {"target": "robin", "selector": "no_such_", "args": [], "kwargs": {}}
+    message = {"target": "robin", "selector": "_no_such_", "args": [], "kwargs": {}}
     async with mind(tmp_path, FakeInference()) as kernel:
-        await (await submit(kernel, "m1", "send robin no_such_", message=json.dumps(message))).end()
-        (row,) = kernel.image.read(lambda root: ledger.failures(root, selector="no_such_", code="not_understood"))
+        await (await submit(kernel, "m1", "send robin _no_such_", message=json.dumps(message))).end()
+        (row,) = kernel.image.read(lambda root: ledger.failures(root, selector="_no_such_", code="not_understood"))
         assert row["mission"] == "m1"
         assert row["final"]
         assert (row["context"]["target"], row["context"]["class"]) == ("robin", "MessageNotUnderstood")

@@ -86,9 +86,9 @@ async def test_just_below_the_limits_a_method_runs(sandbox: Sandbox) -> None:
 
 
 LONG = [
-    "def m(self):\n    return 1\n" + "    self.a += self.b\n" * 750,
-    "def m(self):\n    return 1\n" + "    any(x.a for x in y)\n" * 600,
-    "def m(self):\n    return 1\n    x" + " is x" * 3000 + "\n",
+    "def m(self):\n    return 1\n" + "    self.a += self.b\n" * 380,
+    "def m(self):\n    return 1\n" + "    any(x.a for x in y)\n" * 300,
+    "def m(self):\n    return 1\n    x" + " is x" * 1500 + "\n",
 ]
 
 
