@@ -21,7 +21,7 @@ SCALARS = words(
 )
 COPIES = words("list tuple dict set frozenset sorted reversed zip enumerate filter map iter")
 """a new container with the elements of the arguments"""
-FLAT = words("list tuple set frozenset sorted reversed iter filter deque Counter sample choices islice cycle copy")
+FLAT = words("list tuple set frozenset sorted reversed iter filter deque Counter sample choices islice cycle copy nlargest nsmallest")
 """those, and functions of modules, whose elements are just the elements of the arguments"""
 ELEMENTS = words("max min next sum")
 """an element of an argument, or an argument itself"""
@@ -102,14 +102,18 @@ MODULES: dict[str, frozenset[str]] = {
 SUPPLIED: dict[str, frozenset[str]] = {
     name: words(members)
     for name, members in {
-        "statistics": "StatisticsError fmean geometric_mean harmonic_mean mean median median_high median_low mode multimode pstdev "
-        "pvariance "
-        "quantiles stdev variance",
+        "collections": "OrderedDict",
+        "functools": "cmp_to_key",
+        "heapq": "heapify heappop heappush heappushpop heapreplace nlargest nsmallest",
+        "html": "escape",
+        "operator": "add and_ contains eq floordiv ge getitem gt itemgetter le lt mod mul ne neg not_ or_ sub truediv xor",
+        "statistics": "fmean mean median median_high median_low mode multimode pstdev pvariance stdev variance",
         "string": "ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation whitespace",
         "textwrap": "dedent fill indent shorten wrap",
+        "uuid": "uuid4",
     }.items()
 }
-MODULES |= SUPPLIED
+MODULES |= {name: MODULES.get(name, frozenset()) | members for name, members in SUPPLIED.items()}
 
 CAPABILITIES: dict[str, frozenset[str]] = {
     "files": words("fileinput glob io pathlib shutil tempfile open"),
@@ -125,9 +129,6 @@ _IMPORT_HINTS: dict[str, str] = {
     "abc": "Objects of the image have no classes; leave it out.",
     "asyncio": "Send messages with plain calls; the daemon awaits them.",
     "logging": "Return what is worth knowing, or keep it in a slot.",
-    "operator": "Use a lambda: key=lambda pair: pair[1].",
-    "heapq": "Use sorted(...), or bisect.insort on a local list.",
-    "uuid": "Use hashlib.sha256(text.encode()).hexdigest(), or a counter slot.",
     "secrets": "Use random.",
     "contextlib": "Use try and except.",
     "traceback": "Use str(error).",
@@ -159,7 +160,10 @@ VALUE_METHODS = frozenset(
     "digest weekday quantize"
 )
 """methods of plain values: a call of one on anything but self is not counted as a send"""
-MUTATING_FUNCTIONS = frozenset({("random", "shuffle"), ("bisect", "insort"), ("bisect", "insort_left"), ("bisect", "insort_right")})
+MUTATING_FUNCTIONS = frozenset(
+    {("random", "shuffle"), ("bisect", "insort"), ("bisect", "insort_left"), ("bisect", "insort_right")}
+    | {("heapq", name) for name in ("heapify", "heappop", "heappush", "heappushpop", "heapreplace")}
+)
 """functions of modules that change their first argument in place"""
 ENDLESS = frozenset({"count", "cycle", "repeat"})
 """functions of itertools whose iterators end only where they are told to"""

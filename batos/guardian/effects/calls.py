@@ -61,7 +61,7 @@ class Calls(Expressions):
             self.write(node)
         found = self._call_functions(called, arguments)
         self._passed(arguments, 0)
-        return found | self.heap.unknown(node) | (arguments.all if called & ~self.callables else 0)
+        return found | self.heap.unknown(node) | (self._elements(arguments) if called & ~self.callables else 0)
 
     def _arguments(self, node: ast.Call) -> Arguments:
         arguments = Arguments([], {}, 0)
@@ -158,7 +158,7 @@ class Calls(Expressions):
         if (module, member) in MUTATING_FUNCTIONS:
             first = arguments.positional[0] if arguments.positional else arguments.all
             self.change(node, first, arguments.all & ~first)
-            return 0
+            return self._elements(arguments)  # what is popped
         if (module, member) == ("copy", "deepcopy"):
             return self.heap.unknown(node)
         if member == "defaultdict":
@@ -167,7 +167,7 @@ class Calls(Expressions):
             return self._flat(node, arguments)
         if module in ("itertools", "collections"):
             return self._groups(node, arguments)
-        if module == "functools" or member == "choice":
+        if module in ("functools", "operator") or member == "choice":
             return self._elements(arguments) | self.heap.unknown(node)
         return self.heap.unknown(node)
 
