@@ -50,20 +50,24 @@ def test_a_real_mission_and_one_that_was_taken_back(tmp_path: Path, ollama_host:
 def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) -> None:
     """At 80 % of the longest answer of the profile; with all settings as they are not more than a quarter is generated again."""
     limit = load_profile("embedded").options["num_predict"]
-    with daemon(tmp_path, ollama_host=ollama_host, facets_limit=1) as running, Peer(running.endpoint) as peer:
-        for id in (f"long-{n}" for n in range(20)):  # each has a seed of its own, and not every answer is long enough
-            peer.send("submit", id=id, brief="Tell me the long story of a lighthouse keeper and her cat", watch=True)
-            heard, reply = 0, peer.reply()
-            while heard < limit * 8 // 10 and reply["type"] != "result":
-                reply = peer.reply()
-                heard += reply["pieces"] if reply["type"] == "token" and reply["facet"] is None else 0
-            if reply["type"] != "result":
-                break
-        running.kill()
-    db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=400, pool_size=7, read_only=True)
-    with snapshot(db) as root:
-        ((text, kept),) = partials.load(root, id).values()
-    db.close()
+    ids = (f"long-{n}" for n in range(40))  # each has a seed of its own, and not every answer is long enough
+    kept_texts: list[tuple[str, int]] = []
+    while not kept_texts:  # an answer that had just ended when the kill came has nothing half done
+        with daemon(tmp_path, ollama_host=ollama_host, facets_limit=1) as running, Peer(running.endpoint) as peer:
+            heard, reply = 0, {"type": "result"}
+            while reply["type"] == "result":
+                id = next(ids)
+                peer.send("submit", id=id, brief="Tell me the long story of a lighthouse keeper and her cat", watch=True)
+                heard, reply = 0, peer.reply()
+                while heard < limit * 8 // 10 and reply["type"] != "result":
+                    reply = peer.reply()
+                    heard += reply["pieces"] if reply["type"] == "token" and reply["facet"] is None else 0
+            running.kill()
+        db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=400, pool_size=7, read_only=True)
+        with snapshot(db) as root:
+            kept_texts = list(partials.load(root, id).values())
+        db.close()
+    ((text, kept),) = kept_texts
     with daemon(tmp_path, ollama_host=ollama_host, facets_limit=1) as running, Peer(running.endpoint) as peer:
         peer.send("result", id=id, wait_s=60)
         end = peer.reply()

@@ -39,7 +39,7 @@ def body(text: str) -> str:
 
 PAST = {
     "while True: pass": {"time"},
-    "x = [i for i in range(10 ** 9)]": {"memory"},
+    "x = [i for i in range(10 ** 9)]": {"memory", "time"},
     "x = 'x' * 10 ** 10": {"memory"},
     "x = 3\n    for i in range(40): x = x * x": {"memory", "time"},
     "for i in range(200): hasattr(self, 'nothing' + str(i))": {"host_calls"},
