@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import ollama_fixture
 import pytest
 
 from batos.testing import ScriptedOllama
+
+# The many daemons that tests start would each compile all of batos/ anew: a second and a half of a core every time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.fixture(autouse=True)
