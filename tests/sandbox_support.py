@@ -107,6 +107,11 @@ def corpus() -> list[dict[str, Any]]:
     return [json.loads(line) for line in CORPUS.read_text(encoding="utf-8").splitlines()] if CORPUS.exists() else []
 
 
+STALLED = 1.0
+"""Seconds for which the loop must not be kept from running. bench/sandbox.py measures how long it is (aim: 0.1); a test on a busy
+machine can only tell a stall from none."""
+
+
 class Heartbeat:
     """How long the loop was kept from running by this process, at worst: `gap`, in seconds. Time for which the machine had no core
     for it does not count: that is what the process computed meanwhile, on whatever thread, or the time on the clock if less."""

@@ -14,7 +14,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sandbox_cases import CASES
-from sandbox_support import Heartbeat, Sends, corpus, method, obj, slots, stored
+from sandbox_support import STALLED, Heartbeat, Sends, corpus, method, obj, slots, stored
 from sandbox_support import settings as sandbox_settings
 
 from batos.errors import BatosError, MethodFailed, MethodUnsupported
@@ -220,5 +220,5 @@ async def test_mutated_methods_never_hurt_the_host(sandbox: Sandbox) -> None:
                 tm.abort()
                 tm.begin()
     assert ran > 100
-    assert heart.gap < 0.1
+    assert heart.gap < STALLED
     assert await sandbox.run(obj(), method("def m(self):\n    return 1\n"), activity=Sends(sandbox).activity) == 1

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from sandbox_support import Heartbeat, Sends, call, obj, settings, slots
+from sandbox_support import STALLED, Heartbeat, Sends, call, obj, settings, slots
 
 from batos.errors import MethodFailed, SandboxFailed, SandboxLimit
 from batos.objects import UvmObject
@@ -58,7 +58,7 @@ async def test_each_limit_is_named_and_cannot_be_caught(sandbox: Sandbox, text: 
             await call(Sends(sandbox), target, "m")
     assert caught.value.limit in PAST[text]
     assert slots(target) == {"n": 0}
-    assert heart.gap < 0.1
+    assert heart.gap < STALLED
     assert await call(Sends(sandbox), obj("def m(self):\n    return 1\n"), "m") == 1
 
 
@@ -68,7 +68,7 @@ async def test_slots_that_share_one_value_count_each(sandbox: Sandbox) -> None:
     async with Heartbeat() as heart:
         with pytest.raises(SandboxLimit) as caught:
             await call(Sends(sandbox), target, "m")
-    assert (caught.value.limit, slots(target), heart.gap < 0.1) == ("result", {}, True)
+    assert (caught.value.limit, slots(target), heart.gap < STALLED) == ("result", {}, True)
 
 
 async def test_what_a_method_holds_of_the_image_is_limited(sandbox: Sandbox) -> None:
@@ -96,7 +96,7 @@ LONG = [
 async def test_a_long_source_is_made_ready_off_the_loop(sandbox: Sandbox, source: str) -> None:
     async with Heartbeat() as heart:
         assert await call(Sends(sandbox), obj(source), "m") == 1
-    assert heart.gap < 0.1
+    assert heart.gap < STALLED
 
 
 async def test_recursion_is_an_error_that_a_method_may_catch(sandbox: Sandbox) -> None:
