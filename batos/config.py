@@ -147,7 +147,7 @@ class Settings(BaseModel):
     sandbox_host_calls: int = Field(10_000, ge=10, le=10_000_000, description="reads, sends and the like of one method")
     sandbox_sends: int = Field(2000, ge=1, le=10_000_000, description="sends by the methods of one attempt at a mission")
     sandbox_nodes: int = Field(
-        50_000,
+        25_000,
         ge=100,
         le=10_000_000,
         description="values that pass between method and image at a time; a container counts as 8",

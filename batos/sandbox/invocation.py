@@ -7,6 +7,7 @@ worker: they end the run, and everything it wrote is undone.
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import datetime
 import inspect
@@ -32,6 +33,7 @@ BUILT_IN = ("_clone_persistent_", "clone", "derive")
 """Messages that every object understands, without a slot."""
 FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit)
 """Errors that a method must not catch: the mission's transaction, or its budget, is gone."""
+_HEAVY = 5000  # nodes held; comparing them takes milliseconds
 _SENT_ALONG = 2000  # nodes of a slot that are sent along before the method asks; more wait to be asked for
 
 current: contextvars.ContextVar[Invocation | None] = contextvars.ContextVar("batos_method", default=None)
@@ -259,6 +261,8 @@ class Invocation:
             if not self._given:
                 raise
             value = [False, list(self._told(e))]
+        if self._weight > _HEAVY:
+            await asyncio.sleep(0)  # a run inside this one may just have written as much: the loop has its turn between
         return [*value, self._refreshed()]
 
     async def _read(self, target: Handle, name: Any) -> tuple[int, Any]:

@@ -92,8 +92,11 @@ class Rewriter(Expressions):
             if adds and _is_iterable(node.value) and isinstance(target, ast.Name):
                 return ast.Assign([target], call("_b_iadd", ref(target.id), self.visit(node.value)))
             return self.generic_visit(node)
-        holder, value = self.fresh(), self.fresh()
         reserved(target, target.attr)
+        if adds and isinstance(target.value, ast.Name):  # the common case, in one short statement
+            added = call("_b_iadd", self.load(ref(target.value.id), target.attr), self.visit(node.value))
+            return ast.Expr(call("_b_set", ref(target.value.id), ast.Constant(target.attr), added))
+        holder, value = self.fresh(), self.fresh()
         return [
             ast.Assign([ast.Name(holder, ast.Store())], self.visit(target.value)),
             ast.Assign([ast.Name(value, ast.Store())], self.load(ref(holder), target.attr)),
