@@ -37,6 +37,7 @@ class FileWalk:
         self._note, self._wrong_index = note, wrong_index
         self._file: BinaryIO
         self._inode = 0
+        self._whole_to = 0  # up to where what the file object has read ahead was written in whole
         self._going = self._round()
         self.checked = 0
         """Bytes, over all rounds."""
@@ -49,6 +50,7 @@ class FileWalk:
         """
         with contextlib.ExitStack() as stack:
             self._file = stack.enter_context(open(self._storage._file_name, "rb", buffering=_BUFFER))
+            self._whole_to = 0
             inode = os.fstat(self._file.fileno()).st_ino
             if inode != self._inode:  # packed meanwhile: nothing is where it was
                 self._inode, self._going = inode, self._round()
@@ -81,6 +83,9 @@ class FileWalk:
             return int(self._storage._pos)
 
     def _head(self, position: int, before: bytes) -> seals.Head:
+        if position >= self._whole_to:  # what was read ahead then may have been half a transaction
+            self._whole_to = self._end()
+            self._file.seek(0, os.SEEK_END)  # this, and no other seek, lets go of the buffer
         try:
             head = seals.read_head(self._file, position)
         except sums.Mismatch as e:
