@@ -6,6 +6,7 @@ in a mission is `mind.thinking.Thinking.chat` and so the journal.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ class Structured(Generic[Form]):
     repaired: str = ""
 
 
+@functools.lru_cache(maxsize=256)
+def _schema_of(form: type[BaseModel]) -> dict[str, Any]:
+    return form.model_json_schema()
+
+
 async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, raw_chars: int) -> Structured[Form]:
     """An answer to `prompt` of the form `form`.
 
@@ -48,7 +54,7 @@ async def structured(ask: Ask, prompt: str, form: type[Form], *, repairs: int, r
     :param raw_chars: characters of each refused answer that the failure keeps.
     :raises InferenceFailed: with cause `malformed` and all answers as `raw` in its context; or as `ask` raises it.
     """
-    schema: dict[str, Any] | None = form.model_json_schema()
+    schema: dict[str, Any] | None = _schema_of(form)
     words = json.dumps(schema, ensure_ascii=False)
     refused: list[str] = []
     fault = ""

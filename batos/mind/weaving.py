@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -33,6 +34,11 @@ def plan_form(facets: Sequence[str], *, may_ask: bool = False) -> type[BaseModel
 
     A text that is too long is cut, not refused.
     """
+    return _plan_form(tuple(facets), may_ask)
+
+
+@functools.lru_cache(maxsize=256)  # making a model takes pydantic a millisecond
+def _plan_form(facets: tuple[str, ...], may_ask: bool) -> type[BaseModel]:
     cut = BeforeValidator(lambda text: text.strip()[:QUERY_LENGTH] if isinstance(text, str) else text)
     query = Annotated[str, cut, StringConstraints(min_length=1, max_length=QUERY_LENGTH)]
     question = Annotated[str, cut, StringConstraints(max_length=QUERY_LENGTH)]
