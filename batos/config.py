@@ -55,6 +55,8 @@ class Settings(BaseModel):
     critic: Literal["on", "off"] = Field("off", description="whether ALFRED judges an answer too, after the gate's own checks")
     question_chars: int = Field(2000, ge=1, le=100_000, description="longest question to a mission's user, and longest answer")
     context_missions: int = Field(6, ge=0, le=100, description="earlier missions of a conversation that a follow-up sees")
+    evidence_passages: int = Field(5, ge=0, le=50, description="passages from memory that a brief gets; 0: none")
+    evidence_chars: int = Field(2000, ge=100, le=100_000, description="characters of them")
     context_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of them, the newest first")
 
     token_batch_s: float = Field(0.05, gt=0, le=10, description="time over which pieces of an answer are gathered into one event")

@@ -14,7 +14,7 @@ import typer
 from batos.cli.app import INTERRUPTED, Connect, Json, app, check_reachable, endpoint, run_async
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import routing_pairs
-from batos.cli.watching import STATE_STYLES, Watcher, cost
+from batos.cli.watching import STATE_STYLES, Watcher, cost, sources
 from batos.config import nearest
 from batos.errors import BatosError, MissionFailed, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
@@ -145,7 +145,8 @@ def result(
         output.document({"type": "result", "id": id, "state": "COMPLETE", "result": found})
     else:
         output.say(str(found.get("text", "")))
-        output.note(cost(found), "dim")
+        for line in (*sources(found), cost(found)):
+            output.note(line, "dim")
 
 
 @app.command()

@@ -105,7 +105,7 @@ class Watcher:
             self._output.say()
         if self._shown[0] != "COMPLETE":
             self._line(event, "COMPLETE", "")
-        for line in (self._choice(result or {}), cost(result or {})):
+        for line in (*sources(result or {}), self._choice(result or {}), cost(result or {})):
             if line:
                 self._output.say(" " * 10 + line, "dim")
 
@@ -149,6 +149,11 @@ def _inside(event: dict[str, Any]) -> bool:
 
 def _reason(error: dict[str, Any]) -> str:
     return f"{error.get('code')}: {error.get('message')}"
+
+
+def sources(result: dict[str, Any]) -> list[str]:
+    """The passages from memory that an answer comes from, one a line."""
+    return [f"[{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}" for one in result.get("citations") or []]
 
 
 def cost(result: dict[str, Any]) -> str:

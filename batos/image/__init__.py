@@ -4,9 +4,9 @@ Its persistent classes are written into every record under the name `batos.image
 """
 
 from batos.image.examples import Taught
-from batos.image.journal import Decision, Journal, JournalEntry
+from batos.image.journal import Decision, Journal, JournalEntry, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest
 from batos.image.living import LivingImage
 from batos.image.partials import PartialText
 
-__all__ = ["Costs", "Decision", "Journal", "JournalEntry", "Ledger", "LivingImage", "MissionTree", "Newest", "PartialText", "Taught"]
+__all__ = ["Costs", "Decision", "Journal", "JournalEntry", "Ledger", "LivingImage", "MissionTree", "Newest", "PartialText", "Recalled", "Taught"]

@@ -101,6 +101,15 @@ class Decision(Persistent):
         self.route = route
 
 
+class Recalled(Persistent):
+    """What a mission recalled from memory about a question: the numbers of chunks, the best first."""
+
+    __module__ = "batos.image"
+
+    def __init__(self, question: str, chunks: tuple[int, ...]) -> None:
+        self.question, self.chunks = question, chunks
+
+
 class Journal(Persistent):
     """The inferences of one mission, in the order in which they ended."""
 
@@ -109,6 +118,8 @@ class Journal(Persistent):
     partials: tuple[tuple[partials.Key, partials.PartialText], ...] = ()
     decided: Decision | None = None
     """Who thinks the mission through: decided once, and durable no later than the first of the entries."""
+    recalled: tuple[Recalled, ...] = ()
+    """What was recalled for it, durable no later than the first inference that was asked with it."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -159,6 +170,19 @@ def route_of(root: Any, mission: str) -> str | None:
     return None if found is None or found.journal.decided is None else found.journal.decided.route
 
 
+def add_recalled(root: Any, mission: str, question: str, chunks: tuple[int, ...]) -> None:
+    """System transaction: record what was recalled about a question; the first time stays."""
+    journal = root["ledger"].missions[mission].journal
+    if all(known.question != question for known in journal.recalled):
+        journal.recalled += (Recalled(question, chunks),)
+
+
+def recalled_of(root: Any, mission: str) -> dict[str, tuple[int, ...]]:
+    """By question: the chunks that a mission recalled about it."""
+    found = root["ledger"].missions.get(mission)
+    return {} if found is None else {one.question: one.chunks for one in found.journal.recalled}
+
+
 def load(root: Any, mission: str) -> list[Inference]:
     """All recorded inferences of a mission that are intact, in the order in which they ended."""
     found = root["ledger"].missions.get(mission)
@@ -202,10 +226,10 @@ def merged(rows: Iterable[Spent]) -> list[Spent]:
 
 def drop_texts(journal: Journal) -> bool:
     """System transaction's part: keep what the inferences cost, let go of the rest; whether there was anything to drop."""
-    if not (journal.entries or journal.partials):
+    if not (journal.entries or journal.partials or journal.recalled):
         return False
     journal.spent = tuple(tuple(row) for row in spent_on(journal))
-    journal.entries, journal.partials = (), ()
+    journal.entries, journal.partials, journal.recalled = (), (), ()
     return True
 
 

@@ -20,6 +20,7 @@ from batos.image.living import LivingImage
 from batos.image.unit import Unit
 from batos.mind import conversation
 from batos.mind.claims import BeingWritten
+from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
@@ -70,6 +71,9 @@ class Attempts:
                 attempt.restart(gated=attempt.gated)
             except NeedInference as need:
                 await attempt.settle(need)
+                attempt.restart(gated=True)
+            except NeedEvidence as need:
+                await attempt.evidence.about(need.question)
                 attempt.restart(gated=True)
 
     async def _once(self, attempt: Thinking) -> dict[str, Any]:
@@ -133,6 +137,8 @@ class Attempts:
         cycle = new_cycle(persona, mission.brief, route)
         await run_cycle(cycle, attempt)
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
+        if cycle.cited:
+            facts["citations"] = [Citation(*one).to_wire() for one in cycle.cited]
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         # The answer is the mission's: its result has it, the record of the thought need not have it again.

@@ -7,6 +7,7 @@ from typing import Any
 
 from batos.image import journal, ledger
 from batos.image.history import plain
+from batos.mind.evidence import Citation
 from batos.objects import UvmObject
 
 TEXT_CHARS = 2000  # of each inference's text
@@ -62,6 +63,7 @@ def _cycle(cycle: UvmObject) -> dict[str, Any]:
         "planned_by": slots.get("plan_source", ""),
         "plan": plan,
         "woven_from": list(slots.get("woven", ())),
+        "citations": [Citation(*one).to_wire() for one in slots.get("cited", ())],
         "cycles": [_cycle(inner) for inner in slots.get("cycles", ())],
     }
     if "asked" in slots:

@@ -11,7 +11,7 @@ from typing import Any
 
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, InferenceFailed, QualityRefused
-from batos.mind import conversation, forms, gate, weaving
+from batos.mind import conversation, evidence, forms, gate, weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.thinking import By, current
@@ -101,10 +101,10 @@ def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any])
 
 
 async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
-    held = find(cycle.persona, name)
+    held, recalled = find(cycle.persona, name), _recalled(cycle, await _evidence(cycle))
     if held is not None and isinstance(held[1], Method):
-        return str(await send(cycle.persona, name, query)).strip()
-    prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), intent=intent, query=query)
+        return str(await send(cycle.persona, name, query + recalled)).strip()
+    prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), intent=intent, query=query) + recalled
     reply = await _ask(cycle, prompt, part=name, temperature=0.7)
     return reply.text.strip()
 
@@ -117,21 +117,23 @@ async def _other(persona: UvmObject, part: str) -> str:
 @Primitive.register
 async def synthesize(cycle: UvmObject) -> str:
     """SYNTHESIZING: weave what the facets said into one answer, and pass the quality gate, with one revision."""
-    voices = cycle._tmp_synthesis_
+    voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
     fault: str | None = None
     form = schema
     for temperature in (0.5, 0.9):
-        prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), voices=weaving.voices(voices))
+        prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), voices=weaving.voices(voices)) + _recalled(cycle, found)
         if schema:
             prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
         if fault:
             prompt += f"\n\nAn earlier answer was refused because {fault}. Write another."
         reply = await _ask(cycle, prompt, schema=form, temperature=temperature)
-        text = reply.text.strip()
+        text = reply.text.strip() if schema else evidence.without_false_marks(reply.text.strip(), found)
         fault = await _fault_of(cycle, text, schema)
         if fault is None:
             cycle.voices, cycle._tmp_synthesis_ = voices, text
+            if found:
+                cycle.cited = tuple(tuple(one) for one in evidence.citations(evidence.cited(text, found), found))
             if not schema:
                 cycle.woven = tuple(name for _, name in weaving.woven_from(text, voices))
             return "COMPLETE"
@@ -193,6 +195,15 @@ def _told(cycle: UvmObject) -> str:
     return f"{told}\n\nThe user was asked: {cycle.asked[0]}\nThe user said: {cycle.asked[1]}" if cycle.asked else told
 
 
+async def _evidence(cycle: UvmObject) -> tuple[evidence.Passage, ...]:
+    """What memory has to say to the brief."""
+    return await current().evidence.about(str(cycle.brief), gated=current().gated)
+
+
+def _recalled(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> str:
+    return f"\n\n{evidence.shown(cycle.evidence_prompt, found)}" if found else ""
+
+
 async def _ask(cycle: UvmObject, prompt: str, *, persona: UvmObject | None = None, **more: Any) -> ChatReply:
     speaker = persona or cycle.persona
     return await current().chat(current().voice_of(speaker), system_message(speaker), prompt, by=by(cycle), **more)
@@ -220,6 +231,7 @@ STATES: dict[str, dict[str, Any]] = {
         "comment": "I let the facets think, all at once. As many as my quorum must have something to say.",
         "quorum": 1,
         "meta_prompt": "$intent\n\nThe request is: $brief\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
+        "evidence_prompt": "Passages from memory:\n$passages",
     },
     "SYNTHESIZING": {
         "behaviour": synthesize,
@@ -229,6 +241,8 @@ STATES: dict[str, dict[str, Any]] = {
         "longest": gate.LONGEST,
         "meta_prompt": "Request: $brief\n\nNotes to use:\n$voices\n\n"
         "Write the answer to the request, in one clear voice, using what is useful in the notes. Do not mention the notes.",
+        "evidence_prompt": "Passages from memory:\n$passages\n\n"
+        "Say nothing that they contradict. Behind what you take from one put its number, such as [1].",
         "critic": "alfred",
         "critic_prompt": "Request: $brief\n\nAnswer:\n$answer\n\n"
         "Does the answer serve the request? Say whether it is fit, and why in one sentence.",

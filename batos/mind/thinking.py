@@ -26,6 +26,7 @@ from batos.image.ledger import answer_to
 from batos.image.living import LivingImage
 from batos.mind.begun import Begun
 from batos.mind.events import Events, TextBatch
+from batos.mind.evidence import Evidence, Recalls
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.router import Route, Router
@@ -88,6 +89,7 @@ class Thinking:
         router: Router,
         share_out: Callable[[str], Shares],
         methods: Methods,
+        recalls: Recalls | None = None,
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
     ) -> None:
@@ -97,6 +99,7 @@ class Thinking:
         :param options: Ollama's options of every inference (num_ctx, num_predict, ...).
         :param share_out: from a brief to the personas that it needs, each with its part; empty where one is enough.
         :param methods: what generated methods need of the host.
+        :param recalls: finds passages in memory.
         :param on_paid: hears of each inference that a model was asked for.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
@@ -114,6 +117,7 @@ class Thinking:
         self._asked: dict[bytes, int] = {}
         self._voices: dict[str, str] = {}
         self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
+        self.evidence = Evidence(self.id, image, recalls, chars=settings.evidence_chars)
         self.begun = time.monotonic()
         self.gated = False
         self.state, self.persona, self.why = "IDLE", "", ""
@@ -128,6 +132,7 @@ class Thinking:
     def recall(self) -> None:
         """Load what earlier attempts decided and paid for."""
         self._begun.recall()
+        self.evidence.load()
         record = self._image.read(journal.route_of, self.id)
         self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}

@@ -88,15 +88,21 @@ def woven_from(text: str, answers: Sequence[tuple[str, str]]) -> list[tuple[str,
     None where no voice shares `SHARED` of them: the weaver's own words. By content words cut to their first four letters,
     so that `walks` and `walking` are one: what is measured is use, not meaning.
     """
-    said = [(name, _content(words)) for name, words in answers]
+    said = [(name, content(words)) for name, words in answers]
     found: list[tuple[str, str | None]] = []
-    for sentence in _BETWEEN.split(text.strip()):
-        content = _content(sentence)
-        shares = [(len(content & own) / len(content) if content else 0.0, name) for name, own in said]
+    for sentence in sentences(text):
+        words = content(sentence)
+        shares = [(len(words & own) / len(words) if words else 0.0, name) for name, own in said]
         share, name = max(shares, key=lambda pair: pair[0], default=(0.0, ""))
         found.append((sentence, name if share >= SHARED else None))
     return found
 
 
-def _content(text: str) -> set[str]:
+def sentences(text: str) -> list[str]:
+    """The sentences of an answer, roughly: what ends with a mark or a line."""
+    return _BETWEEN.split(text.strip())
+
+
+def content(text: str) -> set[str]:
+    """The content words of a text, cut to their first four letters."""
     return {word[:4] for word in re.findall(r"\w+", text.lower()) if len(word) > 3}

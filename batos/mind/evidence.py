@@ -1,0 +1,175 @@
+"""What a mission recalls from memory: passages for its prompts, and which of them its answer comes from.
+
+What was recalled about a question stays what it was: it is recorded in the journal by the numbers of the chunks, so that a
+mission that is taken up again, or replayed, asks its models the same and finds what was paid for. The texts are looked up: one
+that was forgotten in the meantime is gone from here, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from batos.errors import BatosError, BatosSignal
+from batos.image import history, journal
+from batos.image.living import LivingImage
+from batos.memory.library import library_of
+from batos.mind import weaving
+
+log = structlog.get_logger("batos.mind")
+
+_MARK = re.compile(r"\s?\[(\d{1,3})\]")
+_LEAST_WORDS = 3  # content words of a sentence, for it to be laid to a passage that it does not name
+
+
+class Passage(NamedTuple):
+    """A chunk of memory, as a prompt shows it."""
+
+    number: int
+    """Of the chunk."""
+    oid: str
+    """Of the chunk as an object: `batos show` finds it by that."""
+    title: str
+    source: str
+    text: str
+
+
+class Recalls(Protocol):
+    """What finds passages; `batos.recollection.Recollection` does."""
+
+    async def recall(self, question: str) -> Sequence[int]:
+        """The numbers of the chunks that speak to a question, the best first; none where memory has nothing to say.
+
+        :raises BatosError: if it cannot be asked now.
+        """
+        ...
+
+
+class NeedEvidence(BatosSignal):
+    """A cycle under the gate asks memory something that was not asked before."""
+
+    def __init__(self, question: str) -> None:
+        super().__init__(question)
+        self.question = question
+
+
+class Evidence:
+    """What one mission recalled so far, by question."""
+
+    def __init__(self, id: str, image: LivingImage, recalls: Recalls | None, *, chars: int) -> None:
+        """
+        :param recalls: None: nothing is ever recalled.
+        :param chars: how much of the passages one question gets, in characters.
+        """
+        self._id, self._image, self._recalls, self._chars = id, image, recalls, chars
+        self._found: dict[str, tuple[Passage, ...]] = {}
+
+    def load(self) -> None:
+        """Take over what earlier attempts recalled."""
+        recorded = self._image.read(journal.recalled_of, self._id)
+        self._found = {question: self._passages(numbers) for question, numbers in recorded.items()}
+
+    async def about(self, question: str, *, gated: bool = False) -> tuple[Passage, ...]:
+        """The passages that speak to a question.
+
+        :raises NeedEvidence: under the gate, where memory would have to be asked.
+        """
+        if question not in self._found:
+            if self._recalls is None:
+                return ()
+            if gated:
+                raise NeedEvidence(question)
+            self._found[question] = self._passages(await self._asked(question))
+        return self._found[question]
+
+    async def _asked(self, question: str) -> Sequence[int]:
+        assert self._recalls is not None
+        try:
+            numbers = tuple(await self._recalls.recall(question))
+        except BatosError as e:
+            log.warning("nothing_recalled", mission=self._id, error=e.message)
+            return ()  # the mission is thought through without; when it is taken up again, memory is asked again
+        if numbers:
+            self._image.committer.defer(journal.add_recalled, self._id, question, numbers)
+        return numbers
+
+    def _passages(self, numbers: Iterable[int]) -> tuple[Passage, ...]:
+        return self._image.read(passages, tuple(numbers), self._chars)  # type: ignore[no-any-return]
+
+
+def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ...]:
+    """The chunks of these numbers that there still are, as far as `chars` characters reach; the last is cut."""
+    chunks, found = library_of(root).chunks, []
+    for number in numbers:
+        chunk = chunks.get(number)
+        if chunk is None or chars <= 0:
+            continue
+        text = " ".join(f"{chunk.speaker}: {chunk.text}".split()) if chunk.speaker else " ".join(chunk.text.split())
+        text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
+        chars -= len(text)
+        document = chunk.document
+        found.append(Passage(number, history.oid_of(chunk), document.title or document.source, document.source, text))
+    return tuple(found)
+
+
+def shown(prompt: str, found: Sequence[Passage]) -> str:
+    """What a state's `evidence_prompt` makes of passages; "" where there are none."""
+    if not found:
+        return ""
+    return weaving.fill(prompt, passages="\n".join(f"[{n}] ({one.title}) {one.text}" for n, one in enumerate(found, 1)))
+
+
+def without_false_marks(text: str, found: Sequence[Passage]) -> str:
+    """An answer without the marks `[n]` that name no passage; as it is where nothing was recalled: then `[1]` is no mark."""
+    if not found:
+        return text
+    return _MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
+
+
+def cited(text: str, found: Sequence[Passage]) -> list[tuple[int, str]]:
+    """Which passages an answer comes from: for each sentence the numbers, from 1, of those that it names, or that share most of its words."""
+    if not found:
+        return []
+    contents = [weaving.content(one.text) for one in found]
+    pairs: list[tuple[int, str]] = []
+    for sentence in weaving.sentences(text):
+        named = [int(n) for n in _MARK.findall(sentence) if 1 <= int(n) <= len(found)]
+        pairs += [(n, sentence) for n in dict.fromkeys(named or _alike(weaving.content(_MARK.sub("", sentence)), contents))]
+    return pairs
+
+
+def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
+    """The passage that holds the most of what a sentence says, if that is enough."""
+    if len(said) < _LEAST_WORDS:
+        return []
+    shares = [len(said & own) / len(said) for own in contents]
+    best = max(range(len(shares)), key=shares.__getitem__)
+    return [best + 1] if shares[best] >= weaving.SHARED else []
+
+
+class Citation(NamedTuple):
+    """A passage that an answer comes from. Stored as a plain tuple."""
+
+    n: int
+    chunk: str
+    """Its oid."""
+    title: str
+    source: str
+    sentences: tuple[str, ...]
+    """Those of the answer that are from it."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """As a JSON object of a mission's result."""
+        return {**self._asdict(), "sentences": list(self.sentences)}
+
+
+def citations(pairs: Iterable[tuple[int, str]], found: Sequence[Passage]) -> tuple[Citation, ...]:
+    """The passages of `cited`, in the order of their numbers."""
+    sentences: dict[int, list[str]] = {}
+    for n, sentence in pairs:
+        sentences.setdefault(n, []).append(sentence)
+    rows = sorted((n, found[n - 1], tuple(said)) for n, said in sentences.items())
+    return tuple(Citation(n, one.oid, one.title, one.source, said) for n, one, said in rows)
