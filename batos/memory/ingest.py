@@ -105,6 +105,14 @@ class Ingest:
         self._tell(path=source, state=FORGOTTEN, chunks=len(dropped))
         return {**told, "chunks": len(dropped)}
 
+    async def vanished(self, path: str) -> None:
+        """Forget what was read from a file that is no more."""
+        async with self._alone:
+            dropped = await self._image.system(_vanished, path, mission="ingest")
+        self._stored(None, dropped)
+        log.info("forgotten", path=path, chunks=len(dropped))
+        self._tell(path=path, state=FORGOTTEN, chunks=len(dropped))
+
     def _files(self, paths: list[str]) -> list[str]:
         found: dict[str, None] = {}
         for path in paths:
@@ -329,7 +337,7 @@ def _queue(root: Any, paths: list[str], most: int) -> None:
     library = library_of(root)
     if len(library.queue) + len(paths) > most:
         raise Busy(f"{len(library.queue)} files wait to be read already (setting ingest_queue); ask again later")
-    library.queue.update((path, round(time.time(), 3)) for path in paths)
+    library.queue.update(dict.fromkeys(paths, round(time.time(), 3)))
 
 
 def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:
@@ -389,6 +397,12 @@ def _forget(root: Any, source: str) -> tuple[Facts, list[int]]:
     document = library.document(source)
     told = {"source": source, "title": document.title, "kept": [other for other in document.sources if other != source]}
     return told, _leave(library, source)
+
+
+def _vanished(root: Any, path: str) -> list[int]:
+    library = library_of(root)
+    library.refused.pop(path, None)
+    return _leave(library, path)
 
 
 def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, most: int) -> None:

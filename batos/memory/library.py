@@ -203,16 +203,13 @@ class Library(Persistent):
             self.text.add(segment)
         return self._drop(gone)
 
-    def recut(self, root: Any, was: Section, shelf: Shelf, segment: Any) -> list[int] | None:
-        """Put other chunks in the place of a section's.
+    def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
+        """Put other chunks in the place of a section's, which is as it was; the numbers of those that are gone.
 
-        :returns: the numbers of those that were dropped; None, and nothing was done, if the section is not as it was.
+        Their index entries are the caller's business; those of the old ones are dropped.
         """
-        if self.sections.get(was.number) != tuple(was[1:]):
-            return None
         dropped = self._clear(was)
         self._place(root, self.documents[was.document], shelf)
-        self.text.add(segment)
         self._unindex(dropped)
         return dropped
 
