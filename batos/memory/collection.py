@@ -1,0 +1,255 @@
+"""The collection: all that searches see of memory, in RAM, as arrays of which row i of one is row i of all.
+
+What a transaction committed is appended; what it dropped is masked. A search takes a `View`, which stays as it is while others are
+added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Appending and dropping are done by
+one thread (the loop's), searching by any.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from batos.memory.ranking import Part, Ranking
+from batos.memory.segments import FACTS, Array, Segment, merge
+
+if TYPE_CHECKING:
+    from batos.memory.textindex import SegmentedText
+    from batos.memory.vectorlog import VectorLog
+
+_SPARE = 4096
+"""Rows of room beyond what is there: memory that is not touched until it is used."""
+_FAN, _MOST = 8, 4096
+"""So many small parts that came one after another become one, of at most so many rows: more would hold up the loop."""
+
+
+class View:
+    """What one search sees. Arrays have `n` rows and are for reading.
+
+    Rows of one section stand together, in order; a section that grew after it was loaded goes on further down.
+    """
+
+    def __init__(self, collection: Collection) -> None:
+        n = collection.size
+        self.n = n
+        self.facts: Array = collection._facts[:n]
+        """FACTS (`batos.memory.segments`) of each row."""
+        self.ids: Array = self.facts["id"]
+        self.gone: Array = collection._gone[:n]
+        """bool: rows that no search may return; their vectors are there still."""
+        self.matrix: Array = collection._matrix[:n]
+        """float32[n, d]: unit vectors; zeros where none has come yet. d is 0 as long as there is none at all."""
+        self.has: Array = collection._has[:n]
+        """bool: which rows have their vector. Vectors that come meanwhile are seen."""
+        self._rows, self._ranking, self._pairs = collection._rows, collection._ranked(), tuple(collection._links)
+        self._runs = collection._runs[:n]
+
+    def bm25(self, words: Iterable[str]) -> Array:
+        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 where none occurs."""
+        return self._ranking.bm25(words)
+
+    def row_of(self, id: int) -> int | None:
+        """The row of a chunk; None if this view has none of that id."""
+        row = int(self.rows_of(np.array([id], np.int64))[0])
+        return None if row < 0 else row
+
+    def rows_of(self, ids: Array) -> Array:
+        """int64: the rows of these chunks, -1 for those that this view does not have."""
+        rows = self._rows.find(ids)
+        here = (rows >= 0) & (rows < self.n)
+        here[here] = ~self.gone[rows[here]]
+        return np.where(here, rows, -1)
+
+    @functools.cached_property
+    def starts(self) -> Array:
+        """int64: the rows with which a run of neighbours begins, ascending; the first is 0. For `np.add.reduceat` and the like."""
+        return np.flatnonzero(np.diff(self._runs, prepend=-1)) if self.n else np.empty(0, np.int64)
+
+    @functools.cached_property
+    def links(self) -> Array:
+        """int64[m, 2]: (row, row it points at), ascending; only where both are there."""
+        if not self._pairs:
+            return np.empty((0, 2), np.int64)
+        pairs = self.rows_of(np.concatenate(self._pairs).ravel()).reshape(-1, 2)
+        return np.unique(pairs[(pairs >= 0).all(1)], axis=0)
+
+
+class Collection:
+    """See the module. Make it with `Collection.load`, or empty."""
+
+    def __init__(self, *, room: int = 1 << 24) -> None:
+        """:param room: numbers that the text's ranking may remember, 4 bytes each."""
+        self.size = 0
+        self.dropped = 0
+        """Rows that are masked: when they are many, `compact`."""
+        self._room = room
+        self._facts = np.zeros(0, FACTS)
+        self._gone = np.zeros(0, bool)
+        self._has = np.zeros(0, bool)
+        self._runs = np.zeros(0, np.int32)
+        self._lengths = np.zeros(0, np.float32)
+        self._matrix = np.zeros((0, 0), np.float32)
+        self._rows = _Rows(np.empty(0, np.int64))
+        self._parts: list[Part] = []
+        self._links: list[Array] = []
+        self._ranking: Ranking | None = None
+        self._view: View | None = None
+
+    @classmethod
+    def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = 1 << 24) -> Collection:
+        """All that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
+        made = cls(room=room)
+        segments = text.segments()
+        facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)])
+        order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
+        rows = np.empty(len(order), np.int32)
+        rows[order] = np.arange(len(order), dtype=np.int32)
+        made._reserve(len(order))
+        made._add(facts[order])
+        made._rows = _Rows(facts["id"][order])
+        base = 0
+        for segment in segments:
+            made._join(Part.of(segment, rows[base : base + len(segment)]))
+            base += len(segment)
+        if vectors is not None:
+            made._widen(vectors.dimensions)
+            for ids, block in vectors.blocks():
+                made.vectors(ids, block)
+        return made
+
+    def view(self) -> View:
+        """What there is now, for one search; the same one until something changes."""
+        if self._view is None:
+            self._view = View(self)
+        return self._view
+
+    def append(self, segment: Segment) -> None:
+        """Chunks that were committed. One whose id is there already takes its place."""
+        if not len(segment):
+            return
+        self.drop(segment.ids)
+        base = self.size
+        self._reserve(base + len(segment))
+        self._add(segment.facts)
+        self._rows.add(segment.ids, base)
+        self._join(Part.of(segment, np.arange(base, self.size, dtype=np.int32)))
+        self._tidy()
+
+    def vectors(self, ids: Array, matrix: Array) -> None:
+        """Vectors (unit rows) of chunks; those of chunks that are not there are left out.
+
+        :raises ValueError: for vectors of another length than those that are there: see `exchange`.
+        """
+        if not len(ids):
+            return
+        self._widen(matrix.shape[1])
+        rows = self._alive(np.asarray(ids, np.int64))
+        if rows[0] >= 0 and (np.diff(rows) == 1).all():
+            self._matrix[rows[0] : rows[-1] + 1] = matrix
+        else:
+            matrix, rows = matrix[rows >= 0], rows[rows >= 0]
+            self._matrix[rows] = matrix
+        self._has[rows] = True  # after the rows: a search that runs meanwhile takes no half of one
+
+    def exchange(self, ids: Array, matrix: Array) -> None:
+        """The vectors of another embedder instead of all that are there; their length may be another."""
+        self._matrix = np.zeros((len(self._facts), matrix.shape[1]), np.float32)
+        self._has = np.zeros(len(self._facts), bool)
+        self._view = None
+        self.vectors(ids, matrix)
+
+    def drop(self, ids: Array | Sequence[int]) -> None:
+        """Chunks that were forgotten; those that are not there do not matter."""
+        rows = self._alive(np.asarray(ids, np.int64))
+        rows = rows[rows >= 0]
+        if len(rows):
+            self._gone = self._gone.copy()  # a view sees those of its time
+            self._gone[rows] = True
+            self.dropped += len(rows)
+            self._ranking = self._view = None
+
+    # --- growing
+
+    def _add(self, facts: Array) -> None:
+        begin, end = self.size, self.size + len(facts)
+        self._facts[begin:end] = facts
+        keys = self._facts[max(begin - 1, 0) : end]
+        new = (np.diff(keys["document"]) != 0) | (np.diff(keys["section"]) != 0)
+        if begin:
+            self._runs[begin:end] = self._runs[begin - 1] + np.cumsum(new)
+        elif end:
+            self._runs[1:end] = np.cumsum(new)
+        self.size = end
+        self._ranking = self._view = None
+
+    def _join(self, part: Part) -> None:
+        self._lengths[part.rows] = part.own_lengths()
+        self._parts.append(part)
+        if len(part.segment.links):
+            self._links.append(part.segment.links)
+
+    def _tidy(self) -> None:
+        """Merge the last parts while there are many small ones: a look for a term asks every part."""
+        while len(self._parts) >= _FAN:
+            last = self._parts[-_FAN:]
+            if sum(len(part.rows) for part in last) > min(_MOST, _FAN * 2 * len(last[-1].rows)):
+                return
+            self._parts[-_FAN:] = [Part.of(merge([part.segment for part in last]), np.concatenate([part.rows for part in last]))]
+
+    def _reserve(self, rows: int) -> None:
+        if rows <= len(self._facts):
+            return
+        room = rows + rows // 2 + _SPARE
+        for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_matrix"):
+            old: Any = getattr(self, name)
+            new = np.zeros((room, *old.shape[1:]), old.dtype)
+            new[: self.size] = old[: self.size]
+            setattr(self, name, new)
+
+    def _widen(self, dimensions: int) -> None:
+        if self._matrix.shape[1] == dimensions:
+            return
+        if self._has.any():
+            raise ValueError(f"vectors of {dimensions} numbers do not go with those of {self._matrix.shape[1]} that are there")
+        self._matrix = np.zeros((len(self._facts), dimensions), np.float32)
+        self._view = None
+
+    def _alive(self, ids: Array) -> Array:
+        rows = self._rows.find(ids)
+        here = rows >= 0
+        here[here] = ~self._gone[rows[here]]
+        return np.where(here, rows, -1)
+
+    def _ranked(self) -> Ranking:
+        if self._ranking is None:
+            n = self.size
+            self._ranking = Ranking(self._parts, self._lengths[:n], gone=self._gone[:n], runs=self._runs[:n], room=self._room)
+        return self._ranking
+
+
+class _Rows:
+    """Id -> row: of what was loaded by a sorted array, of what came later by a dict."""
+
+    def __init__(self, ids: Array) -> None:
+        self._order = np.argsort(ids, kind="stable")
+        self._ids = ids[self._order]
+        self._late: dict[int, int] = {}
+
+    def add(self, ids: Array, base: int) -> None:
+        self._late.update(zip(ids.tolist(), range(base, base + len(ids)), strict=True))
+
+    def find(self, ids: Array) -> Array:
+        """int64: the row of each, -1 for one that there never was."""
+        if len(self._ids):
+            at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+            rows = np.where(self._ids[at] == ids, self._order[at], -1)
+        else:
+            rows = np.full(len(ids), -1, np.int64)
+        if self._late:
+            late = self._late
+            new = np.array([late.get(id, -1) for id in ids.tolist()], np.int64)
+            rows = np.where(new >= 0, new, rows)
+        return rows

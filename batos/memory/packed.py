@@ -1,0 +1,58 @@
+"""Whole numbers in as few bytes as their range needs: what segments and vector logs are made of."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Ints = np.ndarray[Any, np.dtype[Any]]
+
+_HEAD = struct.Struct("<BIq")  # bytes a number (0: all are the least), how many, the least
+
+
+def pack(numbers: Ints) -> bytes:
+    """An array of whole numbers (one dimension, within 64 bits, signed) as bytes: the least, and by how much each exceeds it."""
+    import numpy as np
+
+    if not len(numbers):
+        return _HEAD.pack(0, 0, 0)
+    least, most = int(numbers.min()), int(numbers.max())
+    if least == most:
+        return _HEAD.pack(0, len(numbers), least)
+    width = next(width for width in (1, 2, 4, 8) if most - least < 1 << 8 * width)
+    above = numbers.astype(np.int64) - least if width < 8 else numbers.astype(np.int64).view(np.uint64) - np.uint64(least % 2**64)
+    return _HEAD.pack(width, len(numbers), least) + above.astype(f"<u{width}").tobytes()
+
+
+def unpack(data: bytes, dtype: Any = "i8") -> Ints:
+    """What `pack` was given, as an array of that type of its own."""
+    import numpy as np
+
+    width, count, least = _HEAD.unpack_from(data)
+    if not width:
+        return np.full(count, least, dtype)
+    found = np.frombuffer(data, f"<u{width}", count, _HEAD.size).astype(dtype)
+    if least:
+        found += np.asarray(least).astype(dtype)
+    return found
+
+
+def pack_sorted(numbers: Ints) -> bytes:
+    """As `pack`, for numbers of which each is a little above the one before; `unpack_sorted` reads it."""
+    import numpy as np
+
+    return pack(np.diff(numbers, prepend=numbers[:1])) + struct.pack("<q", int(numbers[0]) if len(numbers) else 0)
+
+
+def unpack_sorted(data: bytes) -> Ints:
+    """What `pack_sorted` was given, as int64."""
+    import numpy as np
+
+    steps = unpack(data[:-8])
+    if len(steps):
+        steps[0] = struct.unpack("<q", data[-8:])[0]  # the step to the first is none
+    found: Ints = np.cumsum(steps)
+    return found

@@ -1,0 +1,118 @@
+"""The words of a text, as the index knows them: folded to plain letters, without stop words, stemmed.
+
+Questions and texts go the same way, so that "Cafés" finds "café". English is stemmed (Snowball) and has a stop list that knows
+greetings and contractions; other languages are found by their words as they are, and scripts without spaces by pairs of characters.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+from zope.index.text.interfaces import ISplitter
+from zope.interface import implementer
+
+LONGEST = 40
+"""Characters of a word that count: what is longer is data, not language, and would fill the vocabulary."""
+_KNOWN = 200_000
+"""Words whose stems are remembered; then all are forgotten, and come back with their next use."""
+
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
+
+_STOP = """
+    a about above after again against ain all also am an and any are aren as at be because been before being below between both but by
+    can could couldn d did didn do does doesn doing don done down during each either else ever few for from further get gets getting
+    go goes going gone gonna got gotten had hadn has hasn have haven having he her here hers herself him himself his how i if in into
+    is isn it its itself just let like ll m ma many me might mine more most much must mustn my myself needn neither no nor not now o
+    of off oh ok okay on once one only or other our ours ourselves out over own quite rather re really s same shall shan she should
+    shouldn since so some such t than that the their theirs them themselves then there these they thing things this those through thus
+    to too under until up upon us ve very via was wasn way we well were weren what whatever when whenever where wherever whether which
+    while who whoever whom whose why will with within without won would wouldn y yeah yep yes yet you your yours yourself yourselves
+    bye cheers dear goodbye hello hey hi please sure thank thanks welcome wow
+"""
+STOP = frozenset(_STOP.split())
+"""Words that say nothing of what a text is about."""
+
+
+def words(text: str) -> list[str]:
+    """The terms of a text under which it is indexed and searched, in order, repetitions included."""
+    return [stem for word in _split(text) if (stem := _STEMS[word])]
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a text that carry meaning, as `words` but not stemmed: for a model to read."""
+    return [word for word in _split(text) if word not in STOP]
+
+
+@implementer(ISplitter)
+class Words:
+    """`words` as the one element of a zope.index lexicon's pipeline."""
+
+    __module__ = "batos.memory"
+
+    def process(self, texts: Iterable[str]) -> list[str]:
+        """The terms of all the texts."""
+        return [word for text in texts for word in words(text)]
+
+    processGlob = process  # a question mark ends a question; it is no pattern
+
+
+def _split(text: str) -> list[str]:
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    found: list[str] = []
+    for word in _WORD.findall(_folded(text)):
+        if word.isascii() or not _UNSPACED.search(word):
+            found.append(word)
+        else:
+            found += _pairs(word)
+    return found
+
+
+def _folded(text: str) -> str:
+    """Without accents, ligatures and case (NFKD, Unicode's case folding)."""
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    whole = "".join(char for char in apart if not unicodedata.combining(char))
+    return unicodedata.normalize("NFC", whole)  # NFKD also takes Korean syllables to pieces
+
+
+def _pairs(word: str) -> list[str]:
+    """A word with script that has no spaces: that script by overlapping pairs of characters, the rest as words."""
+    found: list[str] = []
+    end = 0
+    for run in _UNSPACED.finditer(word):
+        found += [part for part in (word[end : run.start()],) if part]
+        chars, end = run.group(), run.end()
+        found += [chars[i : i + 2] for i in range(len(chars) - 1)] or [chars]
+    return [*found, word[end:]] if word[end:] else found
+
+
+class _Stems(dict[str, str]):
+    """Word -> its stem, or "" for a word that is not indexed. Stemming costs a hundred times what looking up does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()  # a stemmer keeps the word it is at work on
+        self._stemmer: Any = None
+
+    def __missing__(self, word: str) -> str:
+        if word in STOP:
+            stem = ""
+        else:
+            with self._lock:
+                if self._stemmer is None:
+                    import snowballstemmer  # late: it brings all its languages
+
+                    self._stemmer = snowballstemmer.stemmer("english")
+                stem = self._stemmer.stemWord(word[:LONGEST])
+        if len(self) >= _KNOWN:
+            self.clear()
+        self[word] = stem
+        return stem
+
+
+_STEMS = _Stems()
