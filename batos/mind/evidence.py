@@ -111,7 +111,7 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
         text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
         chars -= len(text)
         document = chunk.document
-        found.append(Passage(number, history.oid_of(chunk), document.title or document.source, document.source, text))
+        found.append(Passage(number, history.oid_of(chunk) or "", document.title or document.source, document.source, text))
     return tuple(found)
 
 
