@@ -37,7 +37,7 @@ from batos.image.upkeep import Upkeep
 from batos.mind import forge, incarnation, learning, personas, psm, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
-from batos.mind.evidence import Recalls
+from batos.mind.evidence import Memory
 from batos.mind.fractal import shares
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
@@ -74,7 +74,7 @@ class Kernel:
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
-        self.recalls: Recalls | None = None
+        self.memory: Memory | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -219,7 +219,7 @@ class Kernel:
             "share_out": lambda brief: shares(brief, self.router.weights, self.settings.voices_limit),
             "router": self.router,
             "methods": self.methods,
-            "recalls": self.recalls,
+            "memory": self.memory,
         }
 
     def _look_after_image(self) -> None:

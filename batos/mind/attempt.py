@@ -91,6 +91,7 @@ class Attempts:
             result["usage"] = attempt.usage()
             ledger.complete(mission, result, cycle)
             unit.note(attempt.id, f"COMPLETE by {result['persona']}")
+        attempt.evidence.committed()
         self._image.committer.defer(ledger.settle, attempt.id)
         return result
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
 
-from batos.errors import BatosError, BatosSignal
+from batos.errors import BatosError, BatosSignal, InvalidInput
 from batos.image import history, journal
 from batos.image.living import LivingImage
 from batos.memory.library import library_of
 from batos.mind import weaving
+
+if TYPE_CHECKING:  # they bring numpy
+    from batos.memory.segments import Entry, Segment
+    from batos.memory.shelving import Shelver
 
 log = structlog.get_logger("batos.mind")
 
@@ -37,8 +41,21 @@ class Passage(NamedTuple):
     text: str
 
 
-class Recalls(Protocol):
-    """What finds passages; `batos.recollection.Recollection` does."""
+class Memory(Protocol):
+    """The memory as missions need it; `batos.recollection.Recollection` is it."""
+
+    @property
+    def shelver(self) -> Shelver:
+        """What cuts a text into chunks."""
+        ...
+
+    def number(self) -> int:
+        """A number that no document has."""
+        ...
+
+    def stored(self, segment: Segment | None, dropped: list[int]) -> None:
+        """Let searches see what was committed: the index entries of new chunks, and without the numbers of those that are gone."""
+        ...
 
     async def recall(self, question: str) -> Sequence[int]:
         """The numbers of the chunks that speak to a question, the best first; none where memory has nothing to say.
@@ -57,15 +74,42 @@ class NeedEvidence(BatosSignal):
 
 
 class Evidence:
-    """What one mission recalled so far, by question."""
+    """What one mission recalled so far, by question, and what it does to the memory."""
 
-    def __init__(self, id: str, image: LivingImage, recalls: Recalls | None, *, chars: int) -> None:
+    def __init__(self, id: str, image: LivingImage, memory: Memory | None, *, chars: int) -> None:
         """
-        :param recalls: None: nothing is ever recalled.
+        :param memory: None: nothing is ever recalled.
         :param chars: how much of the passages one question gets, in characters.
         """
-        self._id, self._image, self._recalls, self._chars = id, image, recalls, chars
+        self._id, self._image, self._memory, self._chars = id, image, memory, chars
         self._found: dict[str, tuple[Passage, ...]] = {}
+        self._changes: list[tuple[list[Entry], list[int]]] = []
+
+    @property
+    def memory(self) -> Memory:
+        """What keeps and finds chunks.
+
+        :raises InvalidInput: where there is none.
+        """
+        if self._memory is None:
+            raise InvalidInput("there is no memory here")
+        return self._memory
+
+    def changed(self, entries: list[Entry], dropped: list[int]) -> None:
+        """Note what the mission's transaction does to the memory: entries of new chunks, numbers of those that are gone."""
+        self._changes.append((entries, dropped))
+
+    def restart(self) -> None:
+        """The transaction begins anew; what was recalled stays."""
+        self._changes.clear()
+
+    def committed(self) -> None:
+        """The transaction is durable: let searches see what it did."""
+        if self._changes:
+            from batos.memory.segments import build  # late: it brings numpy
+
+            for entries, dropped in self._changes:
+                self.memory.stored(build(entries) if entries else None, dropped)
 
     def load(self) -> None:
         """Take over what earlier attempts recalled."""
@@ -78,7 +122,7 @@ class Evidence:
         :raises NeedEvidence: under the gate, where memory would have to be asked.
         """
         if question not in self._found:
-            if self._recalls is None:
+            if self._memory is None:
                 return ()
             if gated:
                 raise NeedEvidence(question)
@@ -86,9 +130,9 @@ class Evidence:
         return self._found[question]
 
     async def _asked(self, question: str) -> Sequence[int]:
-        assert self._recalls is not None
+        assert self._memory is not None
         try:
-            numbers = tuple(await self._recalls.recall(question))
+            numbers = tuple(await self._memory.recall(question))
         except BatosError as e:
             log.warning("nothing_recalled", mission=self._id, error=e.message)
             return ()  # the mission is thought through without; when it is taken up again, memory is asked again
@@ -130,7 +174,7 @@ def without_false_marks(text: str, found: Sequence[Passage]) -> str:
 
 
 def cited(text: str, found: Sequence[Passage]) -> list[tuple[int, str]]:
-    """Which passages an answer comes from: for each sentence the numbers, from 1, of those that it names, or that share most of its words."""
+    """Which passages an answer comes from: for each sentence the numbers, from 1, of those it names, or that share most of its words."""
     if not found:
         return []
     contents = [weaving.content(one.text) for one in found]

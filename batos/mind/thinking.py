@@ -26,7 +26,7 @@ from batos.image.ledger import answer_to
 from batos.image.living import LivingImage
 from batos.mind.begun import Begun
 from batos.mind.events import Events, TextBatch
-from batos.mind.evidence import Evidence, Recalls
+from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.router import Route, Router
@@ -89,7 +89,7 @@ class Thinking:
         router: Router,
         share_out: Callable[[str], Shares],
         methods: Methods,
-        recalls: Recalls | None = None,
+        memory: Memory | None = None,
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
     ) -> None:
@@ -99,7 +99,7 @@ class Thinking:
         :param options: Ollama's options of every inference (num_ctx, num_predict, ...).
         :param share_out: from a brief to the personas that it needs, each with its part; empty where one is enough.
         :param methods: what generated methods need of the host.
-        :param recalls: finds passages in memory.
+        :param memory: None: nothing is recalled, and nothing can be remembered.
         :param on_paid: hears of each inference that a model was asked for.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
@@ -117,7 +117,7 @@ class Thinking:
         self._asked: dict[bytes, int] = {}
         self._voices: dict[str, str] = {}
         self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
-        self.evidence = Evidence(self.id, image, recalls, chars=settings.evidence_chars)
+        self.evidence = Evidence(self.id, image, memory, chars=settings.evidence_chars)
         self.begun = time.monotonic()
         self.gated = False
         self.state, self.persona, self.why = "IDLE", "", ""
@@ -162,6 +162,7 @@ class Thinking:
         self._cycles.clear()
         self._questions.clear()
         self.used.clear()
+        self.evidence.restart()
         self.making.restart()
         self.replayed = 0
         self.gated = gated

@@ -52,7 +52,7 @@ async def think(kernel: Kernel, id: str, brief: str) -> dict[str, Any]:
 
 async def kernel_with(kernel: Kernel, recalls: Recalls) -> None:
     await kernel.image.system(store)
-    kernel.recalls = recalls
+    kernel.memory = recalls
 
 
 def test_marks_and_shared_words_lay_a_sentence_to_its_passage() -> None:
@@ -121,7 +121,7 @@ async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothin
     again = FakeInference()
     async with mind(tmp_path, again) as kernel:
         recalls = Recalls([1])  # memory would say something else by now
-        kernel.recalls = recalls
+        kernel.memory = recalls
         result = (await Listened(kernel, "m1").end())["result"]
         assert recalls.asked == []
         assert [request.user for request in again.asked] == [asked[-1]]
@@ -132,7 +132,7 @@ async def test_a_memory_that_cannot_be_asked_does_not_fail_the_mission(tmp_path:
     async with mind(tmp_path, FakeInference()) as kernel:
         recalls = Recalls([])
         recalls.failure = InferenceFailed("no embedder", cause="unreachable")
-        kernel.recalls = recalls
+        kernel.memory = recalls
         result = await think(kernel, "m1", "Look up the mill")
         assert "citations" not in result
         assert json.loads(json.dumps(result))["text"]

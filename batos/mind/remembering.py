@@ -1,0 +1,176 @@
+"""What was lived through becomes memory: each mission that came to an end, with what came of it, as a document.
+
+The mission's own record is the truth: it was committed with the answer, or not at all. The documents are made from these records,
+some at a time, in the order of their numbers, in the transaction that moves the mark up to which that is done: after a `kill -9`
+none is missing and none is there twice, and no mission waits for it. The system's own missions are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import structlog
+
+from batos.image import ledger
+from batos.image.genesis import add_missing
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+from batos.memory.drafts import DraftPart, bounded
+from batos.memory.library import library_of
+from batos.memory.segments import Segment, build
+from batos.memory.shelving import Shelved, Shelver
+from batos.mind.events import Events
+from batos.objects import UvmObject
+
+log = structlog.get_logger("batos.mind")
+
+MISSION, FAILURE = "mission", "failure"
+"""Kinds of documents: what was answered, and what went wrong."""
+_BATCH = 32  # missions in one system transaction
+_STRETCH = 256  # missions looked at in one read
+_TITLE = 80
+
+
+class Lived(NamedTuple):
+    """A mission that has ended, as a document to be."""
+
+    id: str
+    kind: str
+    title: str
+    text: str
+    day: int
+    tags: tuple[str, ...]
+
+
+class Kept(NamedTuple):
+    """A document with its number, sections and index entries."""
+
+    lived: Lived
+    number: int
+    shelved: list[Shelved]
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis that makes the mark up to which missions were remembered."""
+    comment = "I know up to which mission all that has ended is in memory, and which before that had not ended."
+    add_missing(lobby.memory, lived=lambda: lobby.genesis.derive(comment=comment, until=0, open=()))
+
+
+class Remembering:
+    """Makes memory of missions, until cancelled."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        *,
+        shelver: Shelver,
+        numbers: Callable[[], int],
+        stored: Callable[[Segment | None, list[int]], object],
+        section_chars: int,
+        pause_s: float,
+    ) -> None:
+        """
+        :param numbers: answers a number that no document has.
+        :param stored: hears of what a transaction has stored, once it is durable.
+        :param section_chars: the most characters in one section.
+        :param pause_s: how long missions that end are gathered.
+        """
+        self._image, self._shelver, self._numbers, self._stored = image, shelver, numbers, stored
+        self._chars, self._pause_s = section_chars, pause_s
+        self._more = asyncio.Event()
+
+    async def run(self, events: Events) -> None:
+        """Remember what has ended so far, and what will, soon after it has."""
+        events.listen("result", lambda event: self._more.set())
+        while True:
+            self._more.clear()
+            while await self.some():
+                pass
+            await self._more.wait()
+            await asyncio.sleep(self._pause_s)
+
+    async def some(self) -> bool:
+        """Remember some of what has ended; whether there may be more."""
+        until, still_open, found = await in_helper(self._image.read, ended)
+        mark = self._image.read(_mark)
+        if not found and (until, still_open) == mark:
+            return False
+        kept = await in_helper(self._shelved, found)
+        entries = [entry for one in kept for each in one.shelved for entry in each.entries]
+        await self._image.system(keep, kept, build(entries) if entries else None, mark, until, still_open, mission="remember")
+        if entries:
+            self._stored(build(entries), [])  # one of its own: the other belongs to the image now
+        log.debug("remembered", missions=[one.lived.id for one in kept])
+        return True
+
+    def _shelved(self, found: list[Lived]) -> list[Kept]:
+        kept = []
+        for lived in found:
+            number = self._numbers()
+            parts = bounded([DraftPart(lived.text, lived.title)], self._chars)
+            kept.append(Kept(lived, number, [self._shelver.shelve(part, document=number, kind="text", day=lived.day) for part in parts]))
+        return kept
+
+
+def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
+    """What is to be remembered next: the mark after that, the numbers before it of missions that go on, and the missions."""
+    until, waiting = _mark(root)
+    missions = [one for number in waiting for one in ledger.numbered(root, number - 1, 1)]
+    missions += ledger.numbered(root, until, _STRETCH)
+    found: list[Lived] = []
+    still_open: list[int] = []
+    for mission in missions:
+        if mission.state not in ledger.FINAL:
+            still_open.append(mission.number)
+        elif len(found) == _BATCH:
+            if mission.number > until:
+                break
+            still_open.append(mission.number)  # its turn comes with the next ones
+            continue
+        elif (lived := _lived(mission)) is not None:
+            found.append(lived)
+        until = max(until, mission.number)
+    return until, tuple(still_open), found
+
+
+def keep(root: Any, kept: list[Kept], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]) -> None:
+    """System transaction: store the documents and move the mark; nothing, if it is not where it was."""
+    if _mark(root) != mark:
+        return
+    library = library_of(root)
+    for i, (lived, number, shelved) in enumerate(kept):
+        source = f"mission:{lived.id}"
+        facts = {
+            "title": lived.title, "kind": lived.kind, "source": source, "sources": (source,), "mission": lived.id,
+            "day": lived.day, "days": (lived.day,), "tags": lived.tags, "complete": True,
+            "digest": hashlib.sha256(f"{source}\0{lived.text}".encode("utf-8", "surrogatepass")).digest(),
+        }  # fmt: skip
+        shelves = [each.shelf for each in shelved]
+        library.put(root, number, facts, shelves, segment if not i else None, [shelf.section.number for shelf in shelves])
+    lived_so_far = root["lobby"].memory.lived
+    lived_so_far.until, lived_so_far.open = until, still_open
+
+
+def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
+    lived = root["lobby"].memory.lived
+    return lived.until, tuple(lived.open)
+
+
+def _lived(mission: UvmObject) -> Lived | None:
+    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back."""
+    facts = ledger.describe(mission)
+    error = facts["error"] or {}
+    if facts["origin"] == "system" or error.get("code") == "cancelled":
+        return None
+    brief = str(facts["brief"]).strip()
+    day = datetime.datetime.fromtimestamp(facts["finished"] or facts["accepted"], datetime.UTC).toordinal()
+    title = brief.split("\n", 1)[0][:_TITLE]
+    if error:
+        return Lived(mission.id, FAILURE, title, f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}", day, ())
+    result = facts["result"] or {}
+    tags = (str(result["persona"]).lower(),) if result.get("persona") else ()
+    return Lived(mission.id, MISSION, title, f"{brief}\n\n{result.get('text', '')}", day, tags)
