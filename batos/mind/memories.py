@@ -71,7 +71,9 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     }  # fmt: skip
     library.put(root, number, facts, [each.shelf for each in shelved], build(entries), [each.shelf.section.number for each in shelved])
     attempt.evidence.changed(entries, [])
-    return library.documents[number]  # type: ignore[no-any-return]
+    document = library.documents[number]
+    root._p_jar.add(document)  # so that whoever is told of it can name it
+    return document  # type: ignore[no-any-return]
 
 
 @Primitive.register

@@ -1,0 +1,174 @@
+"""Missions as memory, and memory by messages."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transaction.interfaces import TransientError
+
+from batos.errors import InferenceFailed
+from batos.kernel import Kernel
+from batos.memory.chunking import Limits
+from batos.memory.library import Numbers, begin_epoch, library_of
+from batos.memory.segments import Segment
+from batos.memory.shelving import Shelver
+from batos.mind import remembering
+from tests.unit.mind_support import FakeInference, Listened, mind, submit
+
+
+class FakeMemory:
+    """Numbers and a shelver; what searches would see is a list."""
+
+    def __init__(self, epoch: int) -> None:
+        self._numbers = Numbers(epoch)
+        self.shelver = Shelver(self._numbers, Limits())
+        self.seen: list[tuple[list[int], list[int]]] = []
+
+    def number(self) -> int:
+        return self._numbers.take()
+
+    def stored(self, segment: Segment | None, dropped: list[int]) -> None:
+        self.seen.append(([] if segment is None else segment.ids.tolist(), dropped))
+
+    async def recall(self, question: str) -> Sequence[int]:
+        return [number for ids, _ in self.seen for number in ids]
+
+
+async def with_memory(kernel: Kernel) -> FakeMemory:
+    memory = FakeMemory(await kernel.image.system(begin_epoch))
+    kernel.memory = memory
+    return memory
+
+
+def remembering_of(kernel: Kernel, memory: FakeMemory) -> remembering.Remembering:
+    return remembering.Remembering(
+        kernel.image, shelver=memory.shelver, numbers=memory.number, stored=memory.stored, section_chars=20_000, pause_s=0
+    )
+
+
+async def ended(kernel: Kernel, id: str, brief: str, **options: Any) -> dict[str, Any]:
+    return await (await submit(kernel, id, brief, **options)).end()
+
+
+async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any) -> dict[str, Any]:
+    heard, message = Listened(kernel, id), {"target": target, "selector": selector, "args": args, "kwargs": {}}
+    await kernel.scheduler.submit(id, f"{target} {selector}", {"message": json.dumps(message)})
+    return await heard.end()
+
+
+def documents(kernel: Kernel) -> list[dict[str, Any]]:
+    def read(root: Any) -> list[dict[str, Any]]:
+        library = library_of(root)
+        names = ("source", "kind", "title", "mission", "tags")
+        return [
+            {**{name: getattr(one, name) for name in names}, "text": "".join(chunk.text for chunk in library.chunks_of(one))}
+            for one in library.documents.values()
+        ]
+
+    return kernel.image.read(read)  # type: ignore[no-any-return]
+
+
+async def test_what_was_answered_and_what_failed_becomes_memory_once(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.fail_when = lambda request: InferenceFailed("it broke", cause="malformed") if "wheel" in request.user else None
+    async with mind(tmp_path, inference, mission_attempts=1) as kernel:
+        memory = await with_memory(kernel)
+        await ended(kernel, "m1", "Plan the garden\nwith beans")
+        assert (await ended(kernel, "m2", "Plan the wheel"))["state"] == "FAILED"
+        await ended(kernel, "m3", "What did you do?", origin="system")
+        work = remembering_of(kernel, memory)
+        assert await work.some()
+        assert not await work.some(), "and nothing twice"
+        garden, wheel = documents(kernel)
+        assert (garden["source"], garden["kind"], garden["title"], garden["mission"]) == ("mission:m1", "mission", "Plan the garden", "m1")
+        assert garden["text"].startswith("Plan the garden\nwith beans\n\nTake one small step") and garden["tags"] == ("brick",)
+        assert wheel["kind"] == "failure" and "This failed (inference_failed): it broke" in wheel["text"]
+        assert [len(ids) for ids, _ in memory.seen] == [2]
+    async with mind(tmp_path, FakeInference()) as kernel:
+        assert not await remembering_of(kernel, await with_memory(kernel)).some(), "nor after a restart"
+
+
+async def test_a_mission_that_goes_on_holds_up_none_behind_it_and_is_not_forgotten(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        work = remembering_of(kernel, await with_memory(kernel))
+        inference.hold()
+        heard = await submit(kernel, "held", "Plan the long way")
+        await inference.came(1)
+        await kernel.scheduler.pause("held")
+        inference.release()
+        for i in range(3):
+            await ended(kernel, f"m{i}", f"Plan the day {i}")
+        while await work.some():
+            pass
+        assert {one["mission"] for one in documents(kernel)} == {"m0", "m1", "m2"}
+        await kernel.scheduler.resume("held")
+        await heard.end()
+        assert await work.some()
+        assert {one["mission"] for one in documents(kernel)} == {"held", "m0", "m1", "m2"}
+
+
+async def test_many_missions_are_remembered_in_several_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembering, "_BATCH", 2)
+    monkeypatch.setattr(remembering, "_STRETCH", 3)
+    async with mind(tmp_path, FakeInference()) as kernel:
+        work = remembering_of(kernel, await with_memory(kernel))
+        heard = [await submit(kernel, f"m{i}", f"Plan the day {i}") for i in range(7)]
+        for one in heard:
+            await one.end()
+        rounds = 0
+        while await work.some():
+            rounds += 1
+        assert rounds >= 4
+        assert sorted(one["mission"] for one in documents(kernel)) == [f"m{i}" for i in range(7)]
+
+
+async def test_a_transaction_that_is_repeated_after_a_crash_keeps_nothing_twice(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        memory = await with_memory(kernel)
+        await ended(kernel, "m1", "Plan the garden")
+        until, still_open, found = kernel.image.read(remembering.ended)
+        kept = remembering_of(kernel, memory)._shelved(found)
+        for _ in range(2):
+            await kernel.image.system(remembering.keep, kept, None, (0, ()), until, still_open)
+        assert len(documents(kernel)) == 1
+
+
+async def test_missions_remember_recall_and_forget_by_messages(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        memory = await with_memory(kernel)
+        result = await sent(kernel, "m1", "memory", "remember_", "The key is under the third stone.", "Keys")
+        assert result["state"] == "COMPLETE", result
+        (note,) = documents(kernel)
+        assert (note["kind"], note["title"], note["mission"], note["text"]) == ("note", "Keys", "m1", "The key is under the third stone.")
+        (first,) = memory.seen
+        again = await sent(kernel, "m2", "memory", "remember_", "The key is under the third stone.")
+        assert again["result"]["value"] == result["result"]["value"] and len(documents(kernel)) == 1
+        found = await sent(kernel, "m3", "memory", "recall_", "where is the key?")
+        assert len(found["result"]["value"]) == 1
+        assert result["result"]["value"]["oid"]
+        refused = await sent(kernel, "m4", "memory", "remember_", "  ")
+        assert refused["error"]["code"] == "invalid"
+        assert memory.seen == [first]
+
+
+async def test_what_a_failed_mission_remembered_is_seen_by_nobody(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), mission_attempts=1) as kernel:
+        memory = await with_memory(kernel)
+        commit = kernel.image.committer.commit
+        left = itertools.count()
+
+        async def conflict(tm: Any) -> None:
+            if next(left) < 2:
+                raise TransientError("a conflict")
+            await commit(tm)
+
+        kernel.image.committer.commit = conflict  # type: ignore[method-assign]
+        result = await sent(kernel, "m1", "memory", "remember_", "Only once, whatever happens.")
+        assert result["state"] == "COMPLETE"
+        assert len(memory.seen) == 1 and len(documents(kernel)) == 1
