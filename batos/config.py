@@ -136,7 +136,14 @@ class Settings(BaseModel):
     watch_s: float = Field(2, ge=0.05, le=86400, description="pause between two looks into the watched folders")
     chunk_smallest: int = Field(160, ge=20, le=100_000, description="characters of a chunk, where the text lets it")
     chunk_largest: int = Field(1200, ge=100, le=100_000, description="characters of a chunk past which it is cut")
-    embed_batch: int = Field(32, ge=1, le=1024, description="sections that one round of the embedding worker takes")
+    embed_batch: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
+    embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
+    dropped_rows: int = Field(
+        4096,
+        ge=0,
+        le=10_000_000,
+        description="dropped chunks past which the index is rid of them when there is nothing else to do",
+    )
 
     # --- generated methods
     guardian_policy: str = Field(

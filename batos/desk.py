@@ -129,8 +129,8 @@ class Desk:
             case schemas.Ingest():
                 await self._ingest(request, client)
             case schemas.Memory():
-                told = await self._memory.tell(request.documents, forget=request.forget, unfollow=request.unfollow)
-                client.send({"type": "memory", **told})
+                held = await self._memory.tell(request.documents, forget=request.forget, unfollow=request.unfollow)
+                client.send({"type": "memory", **held})
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 BETA = 1.6
 """What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (see docs/decisions.md)."""
+SHARPNESS = 1.5
+"""How much what many sentences share counts over what is one sentence's own; 1: not at all."""
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|[^\n]*\n\s{0,3}(?:=+|-{2,})\s*\Z")
 _BLANK = re.compile(r"\n[^\S\n]*\n")
@@ -132,8 +134,8 @@ def boundaries(
 ) -> list[int]:
     """The first sentence of every segment, 0 among them, such that scatter within the segments and the price of cuts are least in all.
 
-    Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its vectors from their mean, and a
-    cut costs `beta` times the mean scatter of a sentence (sketched in research/memory.md, section 4).
+    Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its (sharpened) vectors from their
+    mean, and a cut costs `beta` times the mean scatter of a sentence.
 
     :param vectors: rows of length 1.
     :param lengths: of the sentences; `smallest` and `largest` bound their sum in a segment, unless it cannot be met.
@@ -144,16 +146,18 @@ def boundaries(
     n = len(lengths)
     if n == 0:
         return []
-    sums = np.zeros((n + 1, np.shape(vectors)[1]))
-    np.cumsum(np.asarray(vectors, np.float64), axis=0, out=sums[1:])
+    rows = sharpened(vectors)
+    sums = np.zeros((n + 1, rows.shape[1]))
+    np.cumsum(rows, axis=0, out=sums[1:])
     sizes = np.concatenate(([0], np.cumsum(lengths))).astype(np.float64)
-    scatter = max(_LEAST, (n - float(sums[n] @ sums[n]) / n) / n)
+    squares = np.concatenate(([0.0], np.cumsum(np.einsum("ij,ij->i", rows, rows))))
+    scatter = max(_LEAST, (float(squares[n]) - float(sums[n] @ sums[n]) / n) / n)
     cuts = beta * scatter * np.asarray(prices if prices is not None else np.ones(n), np.float64)
     cuts[0] = 0.0
     best, came = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     for end in range(1, n + 1):
         first = 0 if largest is None else min(int(np.searchsorted(sizes, sizes[end] - largest)), end - 1)
-        totals = best[first:end] + cuts[first:end] + _costs(sums, sizes, first, end, smallest)
+        totals = best[first:end] + cuts[first:end] + _costs(sums, squares, sizes, first, end, smallest)
         at = int(totals.argmin())
         best[end], came[end] = totals[at], first + at
     starts, end = [], n
@@ -163,12 +167,29 @@ def boundaries(
     return starts[::-1]
 
 
-def _costs(sums: Floats, sizes: Floats, first: int, end: int, smallest: int) -> Floats:
+def sharpened(vectors: Any, power: float = SHARPNESS) -> Floats:
+    """The vectors seen from their mean, each direction weighted by how much the document varies along it, to the power less one.
+
+    What many sentences share stands out and what is one sentence's own recedes; a power of 1 changes no distance. As many
+    columns as there are sentences or dimensions, whichever are fewer.
+    """
+    import numpy as np
+
+    rows = np.asarray(vectors, np.float64)
+    rows = rows - rows.mean(axis=0)
+    if len(rows) <= rows.shape[1]:
+        squared, left = np.linalg.eigh(rows @ rows.T)
+        return np.asarray(left * np.maximum(squared, 0.0) ** (power / 2))
+    squared, right = np.linalg.eigh(rows.T @ rows)
+    return np.asarray((rows @ right) * np.maximum(squared, 0.0) ** ((power - 1) / 2))
+
+
+def _costs(sums: Floats, squares: Floats, sizes: Floats, first: int, end: int, smallest: int) -> Floats:
     """Scatter of every segment that ends before sentence `end` and begins at `first` or later, with what it lacks in size."""
     import numpy as np
 
     gaps = sums[end] - sums[first:end]
-    scatter: Floats = np.arange(end - first, 0, -1) - np.einsum("ij,ij->i", gaps, gaps) / np.arange(end - first, 0, -1)
+    scatter: Floats = squares[end] - squares[first:end] - np.einsum("ij,ij->i", gaps, gaps) / np.arange(end - first, 0, -1)
     if smallest:
         lacking = np.maximum(0.0, smallest - (sizes[end] - sizes[first:end])) / smallest
         scatter += _BROKEN * lacking

@@ -28,6 +28,7 @@ from batos.image.turns import Turns, in_helper
 from batos.memory import readers
 from batos.memory.drafts import Draft, bounded
 from batos.memory.library import Section, library_of
+from batos.memory.naming import Name
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelved, Shelver, digest_of
 
@@ -122,7 +123,8 @@ class Ingest:
                 kind = pathlib.Path(path).stat()
             except OSError as e:
                 raise Unreadable(f"{path} cannot be read: {e.strerror}") from None
-            found |= dict.fromkeys(files_in(path, self._settings.ingest_folder_files) if stat.S_ISDIR(kind.st_mode) else [os.path.normpath(path)])
+            folder = stat.S_ISDIR(kind.st_mode)
+            found |= dict.fromkeys(files_in(path, self._settings.ingest_folder_files) if folder else [os.path.normpath(path)])
         return list(found)
 
     # --- doing it
@@ -178,13 +180,14 @@ class Ingest:
             batch = await in_helper(batches.next)
             facts = batches.facts(file) if batch.last else {"sources": (file.path,), "source": file.path}
             shelves = [shelved.shelf for shelved in batch.shelved]
-            dropped = await self._image.system(
-                _put, file[:2], number, facts, shelves, batch.segment, batch.sections, batch.last, mission="ingest"
-            )
+            stored = (_put, file[:2], number, facts, shelves, batch.segment, batch.sections, batch.last)
+            dropped, first = await self._image.system(*stored, mission="ingest")
             self._stored(batch.segment, dropped)
             chunks += sum(len(shelf.passages) for shelf in shelves)
             dropped_chunks += len(dropped)
             if batch.last:
+                people = [Name(speaker) for speaker in facts["speakers"]]
+                self._shelver.names.add([*people, Name(draft.title, number, first)])
                 break
             self._tell(path=file.path, state="reading", chunks=chunks)
         state = UPDATED if known.complete else ADDED
@@ -247,8 +250,9 @@ class _Batches:
         draft = self._draft
         days = tuple(sorted(day for day in {*self._days, draft.day} if day))
         return {
-            "title": draft.title, "kind": draft.kind, "source": file.path, "sources": (file.path,), "day": draft.day or (days[0] if days else 0),
-            "days": days, "speakers": tuple(self._speakers), "tags": draft.tags, "digest": file.digest, "complete": True,
+            "title": draft.title, "kind": draft.kind, "source": file.path, "sources": (file.path,), "tags": draft.tags,
+            "day": draft.day or (days[0] if days else 0), "days": days, "speakers": tuple(self._speakers),
+            "digest": file.digest, "complete": True,
         }  # fmt: skip
 
 
@@ -368,14 +372,14 @@ def _put(
     segment: Segment | None,
     sections: list[int],
     last: bool,
-) -> list[int]:
+) -> tuple[list[int], int]:
     path, stamp = file
     library = library_of(root)
     dropped = _leave(library, path) if library.by_source.get(path, number) != number else []
     dropped += library.put(root, number, facts, shelves, segment, sections)
     if last:
         _done(root, path, stamp)
-    return dropped
+    return dropped, library.section(sections[0]).first
 
 
 def _leave(library: Any, path: str) -> list[int]:

@@ -9,6 +9,7 @@ for what it remembers.
 
 from __future__ import annotations
 
+import datetime
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -19,11 +20,13 @@ from BTrees.OOBTree import OOBTree
 from persistent import Persistent
 
 from batos.errors import ImageDamaged, UnknownSource
+from batos.image.history import oid_of
 from batos.memory.catalogue import Catalogue
 from batos.objects import UvmObject
 
 CATALOGUED = ("kind", "mission", "day", "sources", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
+_SHOWN = 100  # refusals that are told of at a time
 _EPOCH = 1 << 32  # numbers that one run of the process may hand out
 
 
@@ -42,7 +45,10 @@ class Section(NamedTuple):
     document: int
     first: int
     """Number of its first chunk."""
-    count: int
+    size: int
+    """How many chunks it has."""
+    room: int
+    """How many it can have without other numbers."""
     digest: bytes
     title: str
     day: int
@@ -52,7 +58,7 @@ class Section(NamedTuple):
     @property
     def numbers(self) -> range:
         """The numbers of its chunks."""
-        return range(self.first, self.first + self.count)
+        return range(self.first, self.first + self.size)
 
 
 class Passage(NamedTuple):
@@ -115,6 +121,8 @@ class Library(Persistent):
         self.text = SegmentedText()
         self.vectors = OOBTree()
         """Vector logs by the identity of the embedder that they are from."""
+        self.embedder = ""
+        """Identity of the embedder whose vectors searches use; empty before the first."""
         self.waiting = LLTreeSet()
         """Sections that lack vectors of the present embedder."""
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
@@ -162,18 +170,6 @@ class Library(Persistent):
     def text_of(self, section: Section) -> str:
         """The text of a section."""
         return "".join(self.chunks[number].text for number in section.numbers)
-
-    def facts(self) -> dict[str, Any]:
-        """How much there is of everything."""
-        return {
-            "documents": len(self.documents),
-            "sections": len(self.sections),
-            "chunks": sum(row[2] for row in self.sections.values()),
-            "entities": len(self.entities),
-            "waiting": {"files": len(self.queue), "sections": len(self.waiting)},
-            "refused": len(self.refused),
-            "watched": list(self.watched),
-        }
 
     # --- changing
 
@@ -260,13 +256,13 @@ class Library(Persistent):
                 slots["mentioned"] = passage.mentioned
             self.chunks[number] = UvmObject(**slots)
             for key in passage.mentioned:
-                self._entity(root, key, passage.speaker).chunks[number] = None
+                self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
 
-    def _entity(self, root: Any, key: str, speaker: str) -> UvmObject:
+    def _entity(self, root: Any, key: str, written: str) -> UvmObject:
         found = self.entities.get(key)
         if found is None:
             named = self.by_title.get(key)
-            name, kind = (self.documents[named].title, "title") if named is not None else (speaker or key, "person")
+            name, kind = (self.documents[named].title, "title") if named is not None else (written, "person")
             found = UvmObject(**{"parent*": root["lobby"].traits.entity, "name": name, "kind": kind, "chunks": LOBTree()})
             self.entities[key] = found
         return found  # type: ignore[no-any-return]
@@ -306,8 +302,41 @@ def library_of(root: Any) -> Library:
     return root["lobby"].memory.library  # type: ignore[no-any-return]
 
 
+def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict[str, Any]:
+    """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
+
+    :param away: watched folders that cannot be looked through, and why.
+    """
+    library = library_of(root)
+    told: dict[str, Any] = {
+        "documents": len(library.documents),
+        "sections": len(library.sections),
+        "chunks": len(library.chunks),
+        "entities": len(library.entities),
+        "waiting": {"files": len(library.queue), "sections": len(library.waiting)},
+        "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at) in library.refused.items()][:_SHOWN],
+        "followed": [{"folder": folder, "away": away.get(folder, "")} for folder in library.watched],
+    }
+    if documents is not None:
+        newest = list(library.documents)[: -documents - 1 : -1]
+        told["listed"] = [_listed(library, library.documents[number]) for number in newest]
+    return told
+
+
+def _listed(library: Library, document: UvmObject) -> dict[str, Any]:
+    return {
+        "source": document.source,
+        "sources": list(document.sources),
+        "title": document.title,
+        "kind": document.kind,
+        "chunks": sum(section.size for section in library.sections_of(document)),
+        "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
+        "mission": document.mission,
+        "complete": document.complete,
+        "oid": oid_of(document),
+    }
+
+
 def _apart(known: str, wanted: str) -> tuple[bool, int, str]:
     """How far two sources are apart, roughly: one that holds the other is near."""
     return not (wanted in known or known in wanted), abs(len(known) - len(wanted)), known
-
-

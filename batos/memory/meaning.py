@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batos.memory.chunking import Limits, by_meaning
-from batos.memory.library import Library, Section, library_of
+from batos.memory.library import Section, library_of
 from batos.memory.segments import Array, Segment, build
 from batos.memory.sentences import Span, sentences
 from batos.memory.shelving import Shelved, Shelver, parted
@@ -20,11 +20,13 @@ from batos.memory.vectorlog import VectorLog
 
 
 class Work(NamedTuple):
-    """A section without vectors: its document's kind, its chunks' texts."""
+    """A section without vectors: its document's kind, its chunks' texts, who says them, and whom they mention."""
 
     section: Section
     kind: str
     texts: tuple[str, ...]
+    speakers: tuple[str, ...]
+    mentioned: tuple[tuple[str, ...], ...]
 
 
 class Plan(NamedTuple):
@@ -58,8 +60,9 @@ def waiting(root: Any, most: int) -> list[Work]:
     found = []
     for number in library.waiting:
         section = library.section(number)
-        texts = tuple(library.chunks[n].text for n in section.numbers)
-        found.append(Work(section, library.documents[section.document].kind, texts))
+        chunks = [library.chunks[n] for n in section.numbers]
+        said = ([c.text for c in chunks], [c.speaker for c in chunks], [c.mentioned for c in chunks])
+        found.append(Work(section, library.documents[section.document].kind, *map(tuple, said)))
         if len(found) >= most:
             break
     return found
@@ -83,14 +86,17 @@ def make(planned: Plan, vectors: Array, shelver: Shelver, limits: Limits) -> Mad
     work = planned.work
     if work.section.cut or work.kind == "conversation":
         ends = np.cumsum([len(own) for own in planned.spans])
-        return Made(work.section, None, np.stack([_mean(rows) for rows in np.split(vectors, ends[:-1])]))
-    text = "".join(work.texts)
-    found = by_meaning(text, work.kind, planned.spans[0], vectors, limits)
-    cuts = parted(text, [(piece.start, piece.end) for piece in found])
-    rows = np.stack([piece.vector for piece in found])
-    if tuple(cuts) == work.texts:
-        return Made(work.section, None, rows)
-    return Made(work.section, shelver.filled(work.section._replace(cut=True), [(cut, "") for cut in cuts]), rows)
+        rows, cuts = np.stack([_mean(own) for own in np.split(vectors, ends[:-1])]), work.texts
+    else:
+        text = "".join(work.texts)
+        found = by_meaning(text, work.kind, planned.spans[0], vectors, limits)
+        cuts = tuple(parted(text, [(piece.start, piece.end) for piece in found]))
+        rows = np.stack([piece.vector for piece in found])
+    speakers = work.speakers if cuts == work.texts else ("",) * len(cuts)
+    shelved = shelver.filled(work.section._replace(cut=True), list(zip(cuts, speakers, strict=True)))
+    # the same cuts and the same names: all that there is new are the vectors
+    same = cuts == work.texts and tuple(passage.mentioned for passage in shelved.shelf.passages) == work.mentioned
+    return Made(work.section, None if same else shelved, rows)
 
 
 def keep(root: Any, identity: str, made: Sequence[Made]) -> Kept:
@@ -116,17 +122,25 @@ def keep(root: Any, identity: str, made: Sequence[Made]) -> Kept:
     if segment is not None:
         library.text.add(segment)
     vectors = np.concatenate(rows)
-    _log(library, identity, vectors.shape[1]).add(ids, vectors)
-    return Kept(segment, dropped, ids, vectors)
-
-
-def _log(library: Library, identity: str, dimensions: int) -> VectorLog:
-    if identity not in library.vectors:
-        library.vectors[identity] = VectorLog(identity, dimensions)
-    return library.vectors[identity]  # type: ignore[no-any-return]
+    library.vectors[identity].add(ids, vectors)
+    return Kept(segment, sorted(set(dropped) - set(ids)), ids, vectors)
 
 
 def _mean(rows: Array) -> Array:
     mean = rows.mean(0)
     length = float(np.linalg.norm(mean))
-    return (mean / length if length > 0 else rows[0]).astype(np.float32)
+    unit: Array = (mean / length if length > 0 else rows[0]).astype(np.float32)
+    return unit
+
+
+def adopt(root: Any, identity: str, dimensions: int) -> bool:
+    """System transaction: vectors are from this embedder from now on; whether they were from another. Then all sections wait for theirs."""
+    library = library_of(root)
+    if library.embedder == identity:
+        return False
+    library.embedder = identity
+    for other in list(library.vectors):
+        del library.vectors[other]
+    library.vectors[identity] = VectorLog(identity, dimensions)
+    library.waiting.update(library.sections)
+    return True

@@ -15,7 +15,8 @@ from batos.memory.library import Library, library_of
 from batos.objects import Primitive, UvmObject
 
 DOCUMENT: dict[str, Any] = {
-    "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "sections": (), "speakers": (), "days": (),
+    "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "sections": (),
+    "speakers": (), "days": (),
     "digest": b"", "complete": False,
 }  # fmt: skip
 """Slots of the prototype of documents. `day` counts as `datetime.date.toordinal` does, 0 is none; `sections` are numbers;

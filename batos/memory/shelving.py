@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
 from batos.memory.library import Numbers, Passage, Section, Shelf
+from batos.memory.naming import Names
 from batos.memory.segments import QUESTION, Entry, Facts, speaker_key
 from batos.memory.words import words
-
-Naming = Callable[[str], "Named"]
-"""Finds the names in a chunk's text."""
-
-
-class Named(NamedTuple):
-    """Whom a chunk names: keys of entities, and numbers of the chunks that it points at by that."""
-
-    keys: tuple[str, ...] = ()
-    links: tuple[int, ...] = ()
-
-
-def nobody(text: str) -> Named:
-    """Finds no names."""
-    return Named()
-
 
 class Shelved(NamedTuple):
     """A section to be stored, and the index entries of its chunks."""
@@ -39,8 +24,8 @@ class Shelved(NamedTuple):
 class Shelver:
     """Cuts parts into chunks by structure and size: what can be searched before there are vectors."""
 
-    def __init__(self, numbers: Numbers, limits: Limits, naming: Naming = nobody) -> None:
-        self._numbers, self._limits, self._naming = numbers, limits, naming
+    def __init__(self, numbers: Numbers, limits: Limits, names: Names) -> None:
+        self._numbers, self._limits, self.names = numbers, limits, names
 
     def shelve(self, part: DraftPart, *, document: int, kind: str, day: int = 0) -> Shelved:
         """A new section of provisional chunks.
@@ -50,22 +35,28 @@ class Shelver:
         """
         cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
         # a conversation is cut by who speaks, and nothing else parts it
-        section = Section(self._numbers.take(), document, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
+        section = Section(self._numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
         return self.filled(section, cuts)
 
     def filled(self, section: Section, cuts: Sequence[tuple[str, str]]) -> Shelved:
-        """The section with these texts as its chunks, each with who says it; the chunks are new."""
-        section = section._replace(first=self._numbers.take(len(cuts)), count=len(cuts))
+        """The section with these texts as its chunks, each with who says it.
+
+        They take the numbers of the chunks that it has, if they are not more than it was given room for: what points at its beginning
+        goes on doing so.
+        """
+        if len(cuts) > section.room:
+            room = max(len(cuts), sum(len(text) for text, _ in cuts) // self._limits.smallest + 1)
+            section = section._replace(first=self._numbers.take(room), room=room)
+        section = section._replace(size=len(cuts))
         number, about, day = section_key(section.number), words(section.title), section.day
         passages, entries = [], []
         for at, (text, speaker) in enumerate(cuts):
-            named = self._naming(text)
+            named = self.names.of(text, section.document)
             keys = (speaker.casefold(), *named.keys) if speaker else named.keys
             passages.append(Passage(text, speaker, tuple(dict.fromkeys(keys))))
             flags = QUESTION if text.rstrip().endswith("?") else 0
-            facts = Facts(
-                document=section.document, section=number, speaker=speaker_key(speaker) if speaker else 0, day=day, length=len(text.strip()), flags=flags
-            )
+            said = speaker_key(speaker) if speaker else 0
+            facts = Facts(section.document, number, speaker=said, day=day, length=len(text.strip()), flags=flags)
             entries.append(Entry(section.first + at, (*about, *words(text)), facts, named.links))
         return Shelved(Shelf(section, tuple(passages)), entries)
 

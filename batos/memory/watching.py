@@ -41,10 +41,8 @@ class Watcher:
 
         :raises Unreadable: if it is no folder that can be read.
         """
-        if not os.path.isabs(folder) or not os.path.isdir(folder):
-            raise Unreadable(f"{folder} is no folder; `--watch` takes one that is there")
-        await in_helper(files_in, folder, self._settings.ingest_folder_files)
-        await self._image.system(_watch, os.path.normpath(folder), _identity(folder), mission="ingest")
+        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files)
+        await self._image.system(_watch, path, identity, mission="ingest")
         self._wake.set()
 
     async def remove(self, folder: str) -> None:
@@ -52,9 +50,9 @@ class Watcher:
 
         :raises Unreadable: if it is not watched.
         """
-        await self._image.system(_watch, os.path.normpath(folder), None, mission="ingest")
-        self.away.pop(os.path.normpath(folder), None)
-        self._before.pop(os.path.normpath(folder), None)
+        await self._image.system(_watch, folder, None, mission="ingest")
+        self.away.pop(folder, None)
+        self._before.pop(folder, None)
 
     async def run(self) -> None:
         """Look through the folders until cancelled."""
@@ -103,6 +101,14 @@ def _stamps(folder: str, most: int) -> Stamps:
             continue  # it went between the list and now
         found[path] = (about.st_mtime_ns, about.st_size)
     return found
+
+
+def _checked(folder: str, most: int) -> tuple[str, tuple[int, int]]:
+    path = os.path.normpath(folder)
+    if not os.path.isabs(path) or not os.path.isdir(path):
+        raise Unreadable(f"{folder} is no folder with an absolute path; only one that is there can be watched")
+    files_in(path, most)
+    return path, _identity(path)
 
 
 def _identity(folder: str) -> tuple[int, int]:

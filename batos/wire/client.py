@@ -339,7 +339,8 @@ class Client:
 
     async def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> AsyncGenerator[dict[str, Any], None]:
         """As `ingest`, with what becomes of each file: an event `file` each, in the end the figures."""
-        async with contextlib.aclosing(self._follow("ingest", paths=list(paths) or None, follow=list(follow) or None, watch=True)) as events:
+        fields = {"paths": list(paths) or None, "follow": list(follow) or None}
+        async with contextlib.aclosing(self._follow("ingest", **fields, watch=True)) as events:
             async for event in events:
                 yield event
                 if event.get("type") == "ingest" and not event.get("watching"):

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from batos.memory.chunking import Limits, Piece, boundaries, by_meaning, pieces, prices
+from batos.memory.chunking import Limits, Piece, boundaries, by_meaning, pieces, prices, sharpened
 from batos.memory.sentences import sentences
 
 Matrix = np.ndarray
@@ -22,7 +22,7 @@ def topics(sizes: list[int], noise: float = 0.5, seed: int = 0) -> Matrix:
 
 def cost(vectors: Matrix, starts: tuple[int, ...], beta: float) -> float:
     """What `boundaries` makes least, computed plainly."""
-    rows = vectors.astype(np.float64)
+    rows = sharpened(vectors)
 
     def scatter(part: Matrix) -> float:
         return float(((part - part.mean(axis=0)) ** 2).sum())
@@ -40,6 +40,18 @@ def test_the_cuts_are_the_best_of_all(seed: int) -> None:
     vectors = topics([3, 2, 4], noise=1.5, seed=seed)
     every = [(0, *rest) for n in range(9) for rest in itertools.combinations(range(1, 9), n)]
     assert tuple(boundaries(vectors, [1] * 9, beta=1.2)) == min(every, key=lambda starts: cost(vectors, starts, 1.2))
+
+
+@pytest.mark.parametrize("n", [5, 40])
+def test_sharpening_weighs_directions_and_nothing_else(n: int) -> None:
+    """More sentences than dimensions, and fewer: distances are those of the rows under the square root of their own covariance."""
+    vectors = topics([n], noise=2.0).astype(np.float64)
+    centred = vectors - vectors.mean(axis=0)
+    squared, right = np.linalg.eigh(centred.T @ centred)
+    plain = centred @ right * np.maximum(squared, 0) ** 0.25
+    distances = [np.linalg.norm(rows[:, None] - rows[None], axis=2) for rows in (sharpened(vectors), plain)]
+    assert distances[0] == pytest.approx(distances[1], abs=1e-9)
+    assert np.linalg.norm(sharpened(vectors, 1.0)[0] - sharpened(vectors, 1.0)[1]) == pytest.approx(np.linalg.norm(vectors[0] - vectors[1]))
 
 
 def test_a_higher_price_makes_fewer_cuts() -> None:

@@ -18,9 +18,10 @@ _SUFFIXES = {
     ".pdf": "pdf",
     **dict.fromkeys(
         (
-            ".py", ".pyi", ".js", ".mjs", ".ts", ".tsx", ".jsx", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".go", ".rs", ".rb",
-            ".php", ".swift", ".scala", ".sh", ".bash", ".zsh", ".sql", ".lua", ".pl", ".r", ".jl", ".hs", ".ml", ".ex", ".exs", ".erl", ".clj",
-            ".el", ".lisp", ".css", ".scss", ".toml", ".yaml", ".yml", ".json", ".ini", ".cfg", ".xml", ".make", ".cmake", ".st",
+            ".py", ".pyi", ".js", ".mjs", ".ts", ".tsx", ".jsx", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".go", ".rs",
+            ".rb", ".php", ".swift", ".scala", ".sh", ".bash", ".zsh", ".sql", ".lua", ".pl", ".r", ".jl", ".hs", ".ml", ".ex", ".exs",
+            ".erl", ".clj", ".el", ".lisp", ".css", ".scss", ".toml", ".yaml", ".yml", ".json", ".ini", ".cfg", ".xml", ".make", ".cmake",
+            ".st",
         ),
         "code",
     ),

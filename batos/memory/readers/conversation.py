@@ -9,13 +9,19 @@ from batos.memory.drafts import Draft, DraftPart, Turn
 from batos.memory.readers import dates
 
 _STAMP = r"[\[(]?(?P<stamp>\d[\d./-]{4,}[^\]\)A-Za-z\n]{0,24}(?:[AaPp]\.?[Mm]\.?)?)[\])]?[ ,-]*"
-_TURN = re.compile(
-    rf"^(?:{_STAMP})?(?:<(?P<nick>[^<>\s]{{1,40}})>|\**(?P<name>[^\W\d_][\w.'’-]*(?:[ ][^\W\d_][\w.'’-]*){{0,3}}(?:[ ]?\(\w+\))?)\**:\**)(?=[ \t])"
-)
+_NICK = r"<(?P<nick>[^<>\s]{1,40})>"
+_NAME = r"\**(?P<name>[^\W\d_][\w.'’-]*(?:[ ][^\W\d_][\w.'’-]*){0,3}(?:[ ]?\(\w+\))?)\**:\**"
+_TURN = re.compile(rf"^(?:{_STAMP})?(?:{_NICK}|{_NAME})(?=[ \t])")
 _HEADING_CHARS = 80  # of a line that says when a session was
 _SHARE = 0.6  # of the lines that begin a turn, past which it is a conversation
 _FEWEST = 4  # turns
-_FIELDS = frozenset("note notes todo date from to subject cc re fw fwd title author tags summary abstract url http https see e.g warning".split())
+_FIELDS = frozenset(
+    (
+        "note", "notes", "todo", "date", "from", "to", "subject", "cc", "re", "fw", "fwd", "title", "author", "tags", "summary", "abstract",
+        "url", "http", "https", "see", "warning",
+    )
+)  # fmt: skip
+"""What stands before a colon and is nobody's name."""
 
 
 def read(path: pathlib.PurePath, text: str) -> Draft | None:
@@ -37,11 +43,11 @@ def _name(mark: re.Match[str]) -> str:
 def _sessions(lines: list[str], marks: list[re.Match[str] | None]) -> list[DraftPart]:
     """A part for each stretch of turns of one day: a line with a date in it, or a date before a name, begins another."""
     parts: list[DraftPart] = []
-    held: list[tuple[str, str]] = []  # text and speaker ("" for what nobody says)
-    title, day = "", 0
+    held: list[tuple[str, str]] = []  # turns: text and speaker
+    ahead, title, day, blank = "", "", 0, True  # what stands before the next turn, and whether the line before was blank
 
     def close() -> None:
-        if any(speaker for _, speaker in held):
+        if held:
             parts.append(_part(held, title, day))
             held.clear()
 
@@ -51,15 +57,18 @@ def _sessions(lines: list[str], marks: list[re.Match[str] | None]) -> list[Draft
             if named and named != day:
                 close()
                 title, day = "", named
-            held.append((line, _name(mark)))
-        elif len(line.strip()) <= _HEADING_CHARS and (named := dates.found(line)):
+            held.append((ahead + line, _name(mark)))
+            ahead = ""
+        elif (named := dates.found(line)) and len(line.strip()) <= _HEADING_CHARS and (blank or line[0] in "#=*-["):
             close()
-            title, day = line.strip(" \t\n#=*-"), named
-            held.append((line, ""))
-        elif held:
+            title, day, ahead = line.strip(" \t\n#=*-[]"), named, ahead + line
+        elif held and not ahead:
             held[-1] = (held[-1][0] + line, held[-1][1])
         else:
-            held.append((line, ""))
+            ahead += line
+        blank = not line.strip()
+    if held:
+        held[-1] = (held[-1][0] + ahead, held[-1][1])
     close()
     return parts
 

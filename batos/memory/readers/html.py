@@ -43,8 +43,12 @@ def _text(root: Any) -> str:
     for tag in root.find_all(_BLOCKS):
         tag.insert_before("\n\n")
         tag.insert_after("\n\n")
-    fenced = root.get_text().split("```")
-    return "```".join(part if number % 2 else re.sub(r"[ \t]+", " ", re.sub(r"[ \t]*\n[ \t]*", "\n", part)) for number, part in enumerate(fenced))
+    return "```".join(part if fenced % 2 else _tidied(part) for fenced, part in enumerate(root.get_text().split("```")))
+
+
+def _tidied(text: str) -> str:
+    """Without the blanks by which the page's source was laid out."""
+    return re.sub(r"[ \t]+", " ", re.sub(r"[ \t]*\n[ \t]*", "\n", text))
 
 
 def _line(tag: Any) -> str:

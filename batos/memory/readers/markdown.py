@@ -29,7 +29,8 @@ def _parts(text: str) -> tuple[list[DraftPart], str]:
     """The parts, and the words of the first heading of the highest level."""
     way: list[tuple[int, str]] = []
     parts: list[DraftPart] = []
-    first, held, fence = "", [], ""
+    held: list[str] = []
+    first, fence = "", ""
 
     def close() -> None:
         if "".join(held).strip():

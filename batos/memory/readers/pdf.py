@@ -41,5 +41,3 @@ def read(path: pathlib.PurePath, data: bytes) -> Draft:
 
 def _text(text: str) -> str:
     return _HYPHEN.sub("", text).replace("\x00", "") + "\n"
-
-

@@ -1,0 +1,228 @@
+"""Which chunks answer a question best: several signals of each, weighed and added.
+
+Scores are standardised (z) and added, not ranked and merged: how much better one chunk is than the next is what ranks forget.
+All rows are weighed by what costs little (words, one product with the vectors, the best of each section, names, days); the best
+of them then by all signals. Nothing is learned at run time, and nothing knows of any data set: `WEIGHTS` says why each counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from batos.memory.question import Question
+from batos.memory.segments import QUESTION, Array
+from batos.memory.traits import FIRST_PERSON, NUMBER, WHEN
+
+if TYPE_CHECKING:
+    from batos.memory.collection import View
+
+
+class Weights(NamedTuple):
+    """What each signal counts, in standard deviations of the signal or, for facets, in what they add."""
+
+    words: float = 0.4
+    """BM25 of the chunk with its window: what it says, said where such things are said."""
+    meaning: float = 0.2
+    """Its own vector with the cleaned question: names and stop words would draw a small model's vectors to greetings."""
+    around: float = 0.4
+    """Its vector and half of each neighbour's with the question as it is: an answer makes sense beside what it answers."""
+    section_meaning: float = 0.3
+    """The best vector of its section: evidence stands where the subject is."""
+    section_words: float = 0.45
+    """The best BM25 of its section."""
+    answers: float = 0.45
+    """Likeness of the question to what was asked just before the chunk: who asked the same was answered there."""
+    told: float = 0.7
+    """Logarithm of how much it tells outside of questions: "Thanks!" and "What about you?" answer nothing."""
+    enough: int = 400
+    """Characters beyond which telling more counts no more: chunks of documents are all longer."""
+    says_when: float = 0.3
+    wanted_when: float = 2.1
+    """It says when: a little for any question, much for one that asks when."""
+    says_number: float = 0.2
+    wanted_number: float = 1.3
+    """The same of how many."""
+    personal: float = 0.55
+    """In a conversation, the speaker tells of themselves: what is asked about people is mostly what they said of themselves."""
+    speaker: float = 0.6
+    """Said by the one speaker that the question names; as much less if by another. Not decisive: they speak of each other."""
+    stranger: float = 3.0
+    """Less for sections of conversations in which nobody speaks whom the question names: a name tells them apart."""
+    days: float = 3.2
+    """For each of day, month and year of the question that the chunk is from. Nearly a filter, as who names a day means it to be."""
+
+
+WEIGHTS = Weights()
+CANDIDATES = 1024
+"""Rows that all signals are worked out for."""
+_SAMPLE = 512
+"""Rows from which mean and deviation of a signal are taken that is not worked out for all."""
+_BUCKETS = 1 << 16
+_HALF = np.float32(0.5)
+
+
+class Vectors(NamedTuple):
+    """Unit vectors (float32) of a question: of its cleaned text and of the text as it is."""
+
+    cleaned: Array
+    full: Array
+
+
+class Fused(NamedTuple):
+    """The weighed rows, the best first."""
+
+    rows: Array
+    scores: Array
+    signals: dict[str, Array]
+    """What each signal adds to each row's score."""
+
+
+class Speakers:
+    """Who speaks in a view: asked whether a key is in it. Much cheaper than a set of them made anew for each view."""
+
+    def __init__(self, view: View) -> None:
+        self._keys = np.ascontiguousarray(view.facts["speaker"])
+        self._buckets = np.zeros(_BUCKETS, bool)
+        self._buckets[self._keys & (_BUCKETS - 1)] = True
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, int) and bool(self._buckets[key & (_BUCKETS - 1)]) and bool((self._keys == key).any())
+
+
+class Weighing:
+    """The rows of a view, weighed for one question."""
+
+    def __init__(
+        self, view: View, question: Question, vectors: Vectors | None, *, allowed: Array | None = None, weights: Weights = WEIGHTS
+    ) -> None:
+        """
+        :param vectors: of the question; None where there is no embedder: words and facets decide then.
+        :param allowed: bool[n]: rows that may be returned; all if left out.
+        """
+        self.view, self._question, self._weights = view, question, weights
+        self._vectors = vectors if view.matrix.shape[1] else None
+        self._barred = view.gone if allowed is None else view.gone | ~allowed
+        self._wide = _for_all(view, question, self._vectors, weights) if view.n else {}
+
+    def best(self, count: int = CANDIDATES) -> Fused:
+        """The rows that are best by what costs little, weighed by everything."""
+        rough = sum(self._wide.values(), np.zeros(self.view.n, np.float32))
+        rough[self._barred] = -np.inf
+        return self.of(_best(rough, count))
+
+    def of(self, rows: Array) -> Fused:
+        """These rows weighed by everything; those that may not be returned are left out."""
+        rows = rows[~self._barred[rows]]
+        signals = {name: found[rows] for name, found in self._wide.items()}
+        if len(rows):
+            signals |= _for_some(self.view, rows, self._question, self._vectors, self._weights)
+        scores = sum(signals.values(), np.zeros(len(rows), np.float32))
+        order = np.lexsort((rows, -scores))
+        return Fused(rows[order], scores[order], {name: found[order] for name, found in signals.items()})
+
+
+# --- signals of all rows
+
+
+def _for_all(view: View, question: Question, vectors: Vectors | None, weights: Weights) -> dict[str, Array]:
+    said = view.bm25(question.words)
+    signals = {"words": standard(said) * np.float32(weights.words), "section_words": _of_sections(view, said, weights.section_words)}
+    if vectors is not None:
+        meant = view.matrix @ vectors.cleaned
+        known = None if view.has.all() else view.has
+        if known is not None:
+            meant = np.where(known, meant, meant[known].mean() if known.any() else np.float32(0))
+        signals["meaning"] = standard(meant) * np.float32(weights.meaning)
+        signals["section_meaning"] = _of_sections(view, meant, weights.section_meaning)
+    if question.spans:
+        day = np.ascontiguousarray(view.facts["day"])
+        within = np.zeros(view.n, np.float32)
+        for span in question.spans:
+            within += (day >= span.first) & (day <= span.last)
+        signals["days"] = within * np.float32(weights.days)
+    if question.speakers:
+        signals["speaker"] = _by_speaker(view, question.speakers, weights)
+    return signals
+
+
+def _of_sections(view: View, scores: Array, weight: float) -> Array:
+    """The best score of each section, standardised over all rows, for each of its rows."""
+    starts = view.starts
+    return standard(np.repeat(np.maximum.reduceat(scores, starts), np.diff(starts, append=view.n))) * np.float32(weight)
+
+
+def _by_speaker(view: View, named: tuple[int, ...], weights: Weights) -> Array:
+    speaker = np.ascontiguousarray(view.facts["speaker"])
+    theirs, starts = np.isin(speaker, named), view.starts
+    talk = np.maximum.reduceat(speaker, starts) > 0
+    strange = talk & ~np.logical_or.reduceat(theirs, starts)
+    found = np.repeat(np.where(strange, np.float32(-weights.stranger), np.float32(0)), np.diff(starts, append=view.n))
+    if len(named) == 1:
+        found += np.where(theirs, np.float32(weights.speaker), np.where(speaker > 0, np.float32(-weights.speaker), np.float32(0)))
+    return found
+
+
+# --- signals of the best rows only
+
+
+def _for_some(view: View, rows: Array, question: Question, vectors: Vectors | None, weights: Weights) -> dict[str, Array]:
+    facts = view.facts[rows]
+    flags = facts["flags"]
+    told = np.log1p(np.minimum(facts["length"], weights.enough).astype(np.float32))
+    signals = {
+        "told": told * np.float32(weights.told),
+        "when": _flagged(flags, WHEN, weights.wanted_when + weights.says_when if question.wants & WHEN else weights.says_when),
+        "number": _flagged(flags, NUMBER, weights.wanted_number + weights.says_number if question.wants & NUMBER else weights.says_number),
+        "personal": _flagged(np.where(facts["speaker"] > 0, flags, 0), FIRST_PERSON, weights.personal),
+    }
+    if vectors is not None:
+        signals |= _beside(view, rows, vectors.full, weights)
+    return signals
+
+
+def _flagged(flags: Array, flag: int, weight: float) -> Array:
+    return (flags & flag > 0) * np.float32(weight)
+
+
+def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[str, Array]:
+    """What stands beside the rows: their likeness with their neighbours', and with the question before them, if it is one."""
+    sample = np.arange(0, view.n, max(1, view.n // _SAMPLE))
+    both = np.concatenate([rows, sample])
+    run = np.searchsorted(view.starts, both, "right") - 1
+    ends = np.append(view.starts[1:], view.n)
+    first, last = view.starts[run] == both, ends[run] == both + 1
+    before, after = np.where(first, both, both - 1), np.where(last, both, both + 1)
+    own, previous, following = view.matrix[both], view.matrix[before], view.matrix[after]
+    previous *= np.where(first, np.float32(0), _HALF)[:, None]
+    following *= np.where(last, np.float32(0), _HALF)[:, None]
+    following += previous
+    following += own
+    lengths = np.sqrt(np.einsum("ij,ij->i", following, following))
+    around = following @ vector / np.maximum(lengths, np.float32(1e-6))
+    alone, cut = own @ vector, len(rows)
+    asked = (view.facts["flags"][before[:cut]] & QUESTION > 0) & ~first[:cut]
+    before_it = (previous[:cut] @ vector / _HALF - alone[cut:].mean()) / (alone[cut:].std() or np.float32(1))
+    spread = around[cut:].std() or np.float32(1)
+    return {
+        "around": np.where(view.has[rows], (around[:cut] - around[cut:].mean()) / spread, np.float32(0)) * np.float32(weights.around),
+        "answers": np.where(asked & view.has[before[:cut]], before_it, np.float32(0)) * np.float32(weights.answers),
+    }
+
+
+# --- numbers
+
+
+def standard(scores: Array) -> Array:
+    """The scores less their mean, in standard deviations; zeros where all are alike."""
+    mean = scores.mean(dtype=np.float64)
+    apart: Array = scores - np.float32(mean)
+    spread = float(np.sqrt(np.dot(apart, apart) / len(apart)))
+    return apart / np.float32(spread) if spread > 1e-9 else np.zeros_like(apart)
+
+
+def _best(scores: Array, count: int) -> Array:
+    """The rows of the best scores, in no order; those of minus infinity never."""
+    rows = np.argpartition(scores, len(scores) - count)[len(scores) - count :] if len(scores) > count else np.arange(len(scores))
+    return rows[np.isfinite(scores[rows])]

@@ -1,0 +1,113 @@
+"""Explicit links: a chunk that names another document points at it; and one step along them, for questions that go by way of something.
+
+"In which year was the company founded that made X?" has its answer in a text that says nothing of X. The text about X is found
+and names the company; from there the text about the company gets a part of what the first one earned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from batos.memory.fusion import Fused, Weighing
+from batos.memory.segments import Array
+from batos.memory.words import content_words
+
+SEEDS = 8
+"""How many of the best chunks hand on."""
+SHARE = 1.0
+"""How much of what a seed has over the middle of the candidates its targets get."""
+_WORD = re.compile(r"[^\W_]+")
+_ASIDE = re.compile(r"\s*\([^()]*\)\s*$")
+_LONGEST = 12
+"""Words of a name; what is longer is a sentence, and no text names it."""
+
+
+class Step(NamedTuple):
+    """How a row was come by: the row that points at it, and what that added to its score."""
+
+    seed: int
+    added: float
+
+
+class Gazetteer:
+    """Names that are looked for in texts, each with what it stands for. Built once, asked by any thread; names can be added.
+
+    A name is found as whole words, whatever its case, the longest first; one of a single word only where it is written with a
+    capital, so that a note called "ideas" is not pointed at by every text that has one.
+    """
+
+    def __init__(self, names: Iterable[tuple[str, int]] = ()) -> None:
+        """:param names: names and what they stand for; one name may stand for several."""
+        self._known: dict[str, dict[tuple[str, ...], list[int]]] = {}
+        for name, target in names:
+            self.add(name, target)
+
+    def add(self, name: str, target: int) -> None:
+        """One name more. What is in brackets at its end tells namesakes apart and is not looked for."""
+        parts = tuple(_words(_ASIDE.sub("", name) or name))
+        if 0 < len(parts) <= _LONGEST and content_words(name):
+            targets = self._known.setdefault(parts[0], {}).setdefault(parts, [])
+            if target not in targets:
+                targets.append(target)
+
+    def find(self, text: str) -> list[int]:
+        """What the names in a text stand for, in the order in which they come, each once."""
+        matches = list(_WORD.finditer(text))
+        said = [match.group().casefold() for match in matches]
+        found: dict[int, None] = {}
+        at = 0
+        while at < len(said):
+            names = self._known.get(said[at], {})
+            fits = [parts for parts in names if tuple(said[at : at + len(parts)]) == parts]
+            parts = max(fits, key=len, default=())
+            if parts and (len(parts) > 1 or not matches[at].group().islower()):
+                found.update(dict.fromkeys(names[parts]))
+                at += len(parts)
+            else:
+                at += 1
+        return list(found)
+
+
+def _words(name: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(name)]
+
+
+def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float = SHARE) -> tuple[Fused, dict[int, Step]]:
+    """One step along the links of the best rows: each row that one of them points at gets a share of what that one earned.
+
+    Answers the rows weighed anew, and how those were come by that got something. What a row gets is that of its best seed.
+    """
+    links = weighing.view.links
+    if not len(links) or not len(fused.rows):
+        return fused, {}
+    middle = float(np.median(fused.scores))
+    steps: dict[int, Step] = {}
+    for seed, score in zip(fused.rows[:seeds].tolist(), fused.scores[:seeds].tolist(), strict=True):
+        for target in _targets(links, seed):
+            added = share * max(0.0, score - middle)
+            if target != seed and added > (steps[target].added if target in steps else 0.0):
+                steps[target] = Step(seed, added)
+    if not steps:
+        return fused, {}
+    weighed = _joined(fused, weighing.of(np.setdiff1d(np.fromiter(steps, np.int64, len(steps)), fused.rows)))
+    added = np.fromiter((steps[row].added if row in steps else 0.0 for row in weighed.rows.tolist()), np.float32, len(weighed.rows))
+    scores = weighed.scores + added
+    order = np.lexsort((weighed.rows, -scores))
+    signals = {name: found[order] for name, found in {**weighed.signals, "link": added}.items()}
+    return Fused(weighed.rows[order], scores[order], signals), steps
+
+
+def _targets(links: Array, seed: int) -> list[int]:
+    begin, end = np.searchsorted(links[:, 0], [seed, seed + 1])
+    return links[begin:end, 1].tolist()  # type: ignore[no-any-return]
+
+
+def _joined(one: Fused, other: Fused) -> Fused:
+    if not len(other.rows):
+        return one
+    signals = {name: np.concatenate([found, other.signals[name]]) for name, found in one.signals.items()}
+    return Fused(np.concatenate([one.rows, other.rows]), np.concatenate([one.scores, other.scores]), signals)

@@ -1,0 +1,164 @@
+"""What a question says before anything is searched: its words, what is left of it for the dense channel, names, days, and wants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from datetime import MAXYEAR, MINYEAR, date, timedelta
+from typing import NamedTuple
+
+from batos.memory.segments import speaker_key
+from batos.memory.traits import NUMBER, WHEN
+from batos.memory.words import content_words, words
+
+_NAME_WORDS = 3
+"""Words of the longest name that is looked for."""
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+_MONTH = {name[:size]: number for number, name in enumerate(_MONTHS, 1) for size in (3, len(name))} | {"sept": 9}
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+")
+_POSSESSIVE = re.compile(r"['’]s?$")
+
+_ISO = re.compile(r"\b(?P<year>\d{4})-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?\b")
+_SPOKEN = re.compile(
+    r"\b(?:(?P<before>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?)?"
+    rf"(?P<month>{'|'.join(sorted(_MONTH, key=len, reverse=True))})\b\.?"
+    r"(?:\s+(?P<after>\d{1,2})(?:st|nd|rd|th)?\b)?"
+    r"(?:,?\s+(?:of\s+)?(?P<year>\d{4})\b)?"
+)
+"""7 May 2023, 7th of May, May 7, May 7th, 2023, May 2023, Sept. 2023."""
+_IN = re.compile(r"\b(?:in|of|since|last|next|during|until|till|by|from|before|after)\s+$")
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_AGO = re.compile(r"\b(\d{1,4}|a|an|one|two|three|four|five|six|seven|ten) (day|week|month|year)s? ago\b")
+_COUNTED = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "ten": 10}
+_UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+
+_ASKS_WHEN = re.compile(
+    r"^\W*(?:\w+\W+){0,2}when\b|\b(?:what|which) (?:\w+ )?(?:year|month|date|day|time)\b|\bhow long ago\b|\bsince when\b"
+)
+_ASKS_NUMBER = re.compile(r"\bhow (?:many|much|long|often|old|far|tall|big|large|old)\b|\b(?:what|which) (?:number|age|percentage|price)\b")
+_BRIDGES = re.compile(
+    r"\b(?:of|by|in|at|for|from|with|to) (?:the|a|an|that|whose|which|whom) [\w' -]*?\b(?:of|that|which|who|whose|where|in which|by)\b"
+    r"|\b(?:the|a|an) [\w' -]+? (?:that|which|who|whose|where|whom)\b|\bwhose\b|\bsame\b|\bboth\b"
+)
+
+
+class Span(NamedTuple):
+    """Days from the first to the last, each `date.toordinal()`."""
+
+    first: int
+    last: int
+
+
+class Question(NamedTuple):
+    """A question, understood."""
+
+    text: str
+    words: list[str]
+    """Its index terms."""
+    cleaned: str
+    """For the dense channel: without stop words and without the names that are facets; the text itself if nothing is left."""
+    speakers: tuple[int, ...]
+    """Keys of the speakers that it names."""
+    spans: tuple[Span, ...]
+    """Days that it names; a day lies in that day, in its month and in its year, so that nearer misses count too."""
+    wants: int
+    """WHEN, NUMBER: what an answer must have."""
+    bridges: bool
+    """Whether it speaks of something only by what it has to do with something else."""
+
+
+def understood(text: str, speakers: Container[int] = frozenset(), *, days: Span | None = None, today: date | None = None) -> Question:
+    """What a question says.
+
+    :param speakers: keys (`speaker_key`) of those who speak in the catalogue.
+    :param days: the first and last day that anything in the catalogue is from: where a month is named without its year.
+    :param today: what "yesterday" and "last week" count from; without it they say nothing.
+    """
+    low = text.lower()
+    named, parts = _names(text, speakers)
+    cleaned = " ".join(word for word in content_words(text) if word not in parts)
+    wants = (WHEN if _ASKS_WHEN.search(low) else 0) | (NUMBER if _ASKS_NUMBER.search(low) else 0)
+    spans = (*_dates(low, days), *(_relative(low, today) if today is not None else ()))
+    return Question(text, words(text), cleaned or text, named, spans, wants, bool(_BRIDGES.search(low)))
+
+
+def _names(text: str, speakers: Container[int]) -> tuple[tuple[int, ...], set[str]]:
+    """Keys of the speakers named, in order, and the words of their names."""
+    said = [_POSSESSIVE.sub("", word) for word in _WORD.findall(text)]
+    found: dict[int, None] = {}
+    parts: set[str] = set()
+    for size in range(_NAME_WORDS, 0, -1):
+        for at in range(len(said) - size + 1):
+            name = " ".join(said[at : at + size])
+            if (key := speaker_key(name)) in speakers:
+                found[key] = None
+                parts |= set(content_words(name))
+    return tuple(found), parts
+
+
+def _dates(low: str, days: Span | None) -> list[Span]:
+    spans: list[Span] = []
+    for match in _ISO.finditer(low):
+        spans += _nested(int(match["year"]), int(match["month"]), _number(match["day"]), days)
+    low = _ISO.sub(" ", low)
+    for match in _SPOKEN.finditer(low):
+        year, day = _number(match["year"]), _number(match["before"] or match["after"])
+        # "may", "mar" and "march" are verbs as well
+        if year is not None or day is not None or _IN.search(low, 0, match.start()):
+            spans += _nested(year, _MONTH[match["month"]], day, days)
+    for match in _YEAR.finditer(_SPOKEN.sub(" ", low)):
+        spans += _nested(int(match[0]), None, None, days)
+    return list(dict.fromkeys(spans))
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text else None
+
+
+def _nested(year: int | None, month: int | None, day: int | None, days: Span | None) -> list[Span]:
+    """The year, the month in it and the day in that, as far as they are given and exist; without a year, in each that `days` touches."""
+    if year is not None:
+        years = range(year, year + 1)
+    elif days is not None:
+        years = range(date.fromordinal(days.first).year, date.fromordinal(days.last).year + 1)
+    else:
+        return []
+    spans = []
+    for one in years:
+        if not MINYEAR < one < MAXYEAR:
+            continue
+        if year is not None:
+            spans.append(Span(date(one, 1, 1).toordinal(), date(one, 12, 31).toordinal()))
+        if month is not None and 1 <= month <= 12:
+            begin = date(one, month, 1)
+            after = date(one + month // 12, month % 12 + 1, 1)
+            spans.append(Span(begin.toordinal(), after.toordinal() - 1))
+            if day is not None and 1 <= day <= (after - begin).days:
+                spans.append(Span(begin.toordinal() + day - 1, begin.toordinal() + day - 1))
+    return spans
+
+
+def _relative(low: str, today: date) -> list[Span]:
+    now = today.toordinal()
+    monday = now - today.weekday()
+    month = today.replace(day=1)
+    before = (month - timedelta(days=1)).replace(day=1)
+    known = {
+        "today": Span(now, now),
+        "yesterday": Span(now - 1, now - 1),
+        "this week": Span(monday, now),
+        "last week": Span(monday - 7, monday - 1),
+        "this month": Span(month.toordinal(), now),
+        "last month": Span(before.toordinal(), month.toordinal() - 1),
+        "this year": Span(date(today.year, 1, 1).toordinal(), now),
+        "last year": Span(date(today.year - 1, 1, 1).toordinal(), date(today.year - 1, 12, 31).toordinal()),
+    }
+    spans = [span for words_, span in known.items() if re.search(rf"\b{words_}\b", low)]
+    for match in _AGO.finditer(low):
+        unit = _UNIT_DAYS[match[2]]
+        middle = now - (int(match[1]) if match[1].isdigit() else _COUNTED[match[1]]) * unit
+        if middle > unit:  # day 0 is that of chunks of no day
+            spans.append(Span(middle - unit // 2, middle + unit // 2))
+    return spans

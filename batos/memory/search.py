@@ -1,0 +1,118 @@
+"""Searching: a question over a view of the memory, with or without vectors, to the chunks that answer it and why.
+
+Pure: it reads arrays that nobody changes, so that any thread may search while missions think and files are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Set
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from batos.memory.fusion import Fused, Speakers, Vectors, Weighing
+from batos.memory.links import Step, spread
+from batos.memory.question import Question, Span, understood
+from batos.memory.segments import Array, speaker_key
+
+if TYPE_CHECKING:
+    from batos.memory.collection import View
+
+_ALIKE = 0.9995
+"""Cosine from which two chunks say the same: float16 rows of the same text differ by less."""
+_MORE = 3
+"""Times `k` that are looked at for some that say the same."""
+
+
+class Filters(NamedTuple):
+    """Which chunks may be found; what is left out does not matter."""
+
+    documents: Set[int] | None = None
+    """Numbers of their documents."""
+    since: int = 0
+    until: int = 0
+    """Days, `date.toordinal()`, both included; a chunk of no day is never within."""
+    speaker: str = ""
+    """Name of who says it."""
+
+    def mask(self, view: View) -> Array | None:
+        """bool[n]: the rows that fit; None if all do."""
+        facts, masks = view.facts, []
+        if self.documents is not None:
+            masks.append(np.isin(facts["document"], np.fromiter(self.documents, np.int64, len(self.documents))))
+        if self.since:
+            masks.append(facts["day"] >= self.since)
+        if self.until:
+            masks.append((facts["day"] > 0) & (facts["day"] <= self.until))
+        if self.speaker:
+            masks.append(facts["speaker"] == speaker_key(self.speaker))
+        return np.logical_and.reduce(masks) if masks else None
+
+
+class Hit(NamedTuple):
+    """A chunk that was found."""
+
+    id: int
+    score: float
+    signals: dict[str, float]
+    """What each signal added to the score (`batos.memory.fusion.Weights` says what they are)."""
+    path: tuple[int, ...]
+    """Ids of the chunks that lead to it by links, itself last; alone if it was found by itself."""
+
+
+class Found(NamedTuple):
+    """What a search found, the best first."""
+
+    hits: list[Hit]
+    question: Question
+    by_vectors: bool
+    """Whether meaning counted: False if there is no embedder at hand or no chunk has its vector yet."""
+
+
+def read(view: View, text: str, *, today: date | None = None) -> Question:
+    """What a question says, given who speaks in the view and from when it is."""
+    day = view.facts["day"]
+    known = day[day > 0]
+    days = Span(int(known.min()), int(known.max())) if len(known) else None
+    return understood(text, Speakers(view), days=days, today=today)
+
+
+def search(view: View, question: Question, vectors: Vectors | None, k: int, *, filters: Filters | None = None) -> Found:
+    """The `k` chunks that answer a question best; fewer if there are not as many, or if some say the same as better ones.
+
+    :param question: what `read` made of it, for this view or an older one.
+    :param vectors: of its cleaned text and of its text; None if they cannot be had: words, names and days decide then.
+    """
+    weighing = Weighing(view, question, vectors, allowed=filters.mask(view) if filters is not None else None)
+    fused = weighing.best()
+    steps: dict[int, Step] = {}
+    if question.bridges:
+        fused, steps = spread(weighing, fused)
+    places = _different(view, fused, k)
+    hits = [_hit(view, fused, place, steps) for place in places]
+    return Found(hits, question, vectors is not None and bool(view.has.any()))
+
+
+def _different(view: View, fused: Fused, k: int) -> list[int]:
+    """Places of the best `k` of which no two say the same, word for word."""
+    rows = fused.rows[: k * _MORE]
+    same = np.zeros((len(rows), len(rows)), bool)
+    if len(rows) and view.matrix.shape[1]:
+        vectors = view.matrix[rows]
+        same = (vectors @ vectors.T > _ALIKE) & (view.facts["length"][rows][:, None] == view.facts["length"][rows])
+    kept: list[int] = []
+    for place in range(len(rows)):
+        if len(kept) == k:
+            break
+        if not same[place, kept].any():
+            kept.append(place)
+    return kept
+
+
+def _hit(view: View, fused: Fused, place: int, steps: dict[int, Step]) -> Hit:
+    row = int(fused.rows[place])
+    signals = {name: round(float(found[place]), 4) for name, found in fused.signals.items() if found[place]}
+    own = int(view.ids[row])
+    path = (int(view.ids[steps[row].seed]), own) if row in steps else (own,)
+    return Hit(own, round(float(fused.scores[place]), 4), signals, path)

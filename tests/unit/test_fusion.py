@@ -1,0 +1,144 @@
+"""Signals of a search, one at a time: each prefers what it says it prefers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batos.memory import fusion
+from batos.memory.fusion import Vectors, Weighing, standard
+from batos.memory.search import read
+from tests.memory_support import Said, axis, collection, noise
+
+
+def order(
+    chunks: Sequence[Said | str], text: str, vectors: Any = None, *, cleaned: Any = None, full: Any = None, **options: Any
+) -> list[int]:
+    """Ids of the chunks, the best first."""
+    view = collection(chunks, vectors).view()
+    asked = Vectors(cleaned, full if full is not None else cleaned) if cleaned is not None else None
+    return view.ids[Weighing(view, read(view, text), asked).best().rows].tolist()
+
+
+def test_words_alone_find_what_says_them() -> None:
+    assert order(["The cat sat.", "A dog barked.", "Ships sail."], "Which dog?")[0] == 1
+
+
+def test_the_vector_finds_what_no_word_does() -> None:
+    chunks = [Said(f"Filler number {i}.", section=i) for i in range(12)]
+    vectors = noise(12)
+    vectors[7] = axis(3)
+    assert order(chunks, "Something else?", vectors, cleaned=axis(3))[0] == 7
+
+
+def test_a_chunk_counts_for_more_among_neighbours_that_are_alike() -> None:
+    chunks = [Said("Same words.", section=i // 3) for i in range(30)]
+    vectors = noise(30)
+    vectors[[4, 13]] = axis(3)  # both the middle of their sections
+    vectors[[12, 14]] = (axis(3) + axis(4)) / np.sqrt(2)
+    assert order(chunks, "Else?", vectors, cleaned=axis(3))[0] == 13
+
+
+def test_what_follows_a_question_like_this_one_answers_it() -> None:
+    chunks = [Said("Blue, I think, and green.", section=i // 2) for i in range(20)]
+    chunks[6] = Said("Which paint do you like?", section=3)
+    chunks[10] = Said("This paint is one you like.", section=5)
+    vectors = noise(20)
+    vectors[[6, 10]] = axis(3)
+    vectors[7] = vectors[11]
+    found = order(chunks, "Else?", vectors, cleaned=axis(3))
+    assert found.index(7) < found.index(11)
+
+
+def test_the_day_that_is_named() -> None:
+    chunks = [Said("We met.", section=i, day=date(2023, 5, i + 1)) for i in range(9)]
+    assert order(chunks, "Who met on May 7, 2023?")[0] == 6
+
+
+def test_the_speaker_that_is_named_and_those_with_whom_they_speak() -> None:
+    chunks = [
+        Said("I painted a boat.", 1, "Cleo"),
+        Said("I painted a boat.", 1, "Dora"),
+        Said("I painted a boat.", 2, "Ann"),
+        Said("I painted a boat.", 2, "Ben"),
+    ]
+    found = order(chunks, "What did Ben paint?")
+    assert found[:2] == [3, 2]
+    assert set(order(chunks, "What did Ben and Ann paint?")[:2]) == {2, 3}
+
+
+def test_a_note_without_speakers_is_no_strangers_talk() -> None:
+    chunks = [Said("Ben painted a boat.", 1), Said("I painted a boat.", 2, "Ann"), Said("So did I.", 3, "Ben")]
+    assert order(chunks, "What did Ben paint?")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "chunks"),
+    [
+        ("When was the boat painted?", ["The boat was painted red.", "The boat was painted yesterday."]),
+        ("How many boats were painted?", ["Red boats were painted.", "Two boats were painted."]),
+        ("What of the boat?", ["The boat? The boat?", "The boat, told of."]),
+    ],
+)
+def test_an_answer_has_what_is_asked_for(text: str, chunks: list[str]) -> None:
+    assert order([Said(chunk, section=at) for at, chunk in enumerate(chunks)], text)[0] == 1
+
+
+def test_in_a_conversation_people_tell_of_themselves() -> None:
+    chunks = [Said("They like the boat.", 1, "Ann"), Said("I do like the boat.", 2, "Ann")]
+    assert order(chunks, "Who likes the boat?")[0] == 1
+
+
+def test_chunks_without_vectors_are_neither_better_nor_worse_for_it() -> None:
+    made = collection([Said("The boat.", section=i) for i in range(6)])
+    made.vectors(np.array([0, 1]), np.stack([axis(3), -axis(3)]))
+    view = made.view()
+    found = Weighing(view, read(view, "Boat?"), Vectors(axis(3), axis(3))).best()
+    scores = dict(zip(view.ids[found.rows].tolist(), found.scores.tolist(), strict=True))
+    assert scores[0] > scores[2] > scores[1]
+    assert scores[2] == scores[5]
+
+
+def test_rows_that_are_gone_or_not_allowed_are_never_found() -> None:
+    made = collection([Said("The boat.", section=i) for i in range(6)], noise(6))
+    made.drop([2])
+    view = made.view()
+    allowed = np.array([True, True, True, False, False, False])
+    weighing = Weighing(view, read(view, "Boat?"), Vectors(axis(3), axis(3)), allowed=allowed)
+    assert sorted(weighing.best().rows.tolist()) == [0, 1]
+    assert weighing.of(np.array([2, 3])).rows.tolist() == []
+
+
+def test_an_empty_memory_finds_nothing() -> None:
+    view = collection([]).view()
+    assert Weighing(view, read(view, "Boat?"), None).best().rows.tolist() == []
+
+
+def test_scores_are_the_sum_of_their_signals() -> None:
+    view = collection([Said(f"Boat {i} sailed in May.", i // 4, "Ann", date(2023, 5, 1)) for i in range(40)], noise(40)).view()
+    found = Weighing(view, read(view, "When did Ann sail in May 2023?"), Vectors(axis(1), axis(2))).best()
+    assert np.allclose(found.scores, sum(found.signals.values()), atol=1e-5)
+    assert {"words", "meaning", "around", "section_words", "section_meaning", "answers", "days", "speaker", "told"} <= set(found.signals)
+
+
+def test_the_best_of_many_are_those_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That only some rows are weighed by everything costs nothing where it matters."""
+    rng = np.random.default_rng(3)
+    said = ["boat", "sea", "red", "sail", "dog", "tree", "road", "song"]
+    chunks = [Said(" ".join(rng.choice(said, 5)), section=i // 8) for i in range(1200)]
+    vectors = noise(1200)
+    all_rows = order(chunks, "red boat song?", vectors, cleaned=axis(1))
+    assert len(all_rows) == fusion.CANDIDATES
+    monkeypatch.setattr(fusion, "CANDIDATES", 1200)
+    view = collection(chunks, vectors).view()
+    exact = view.ids[Weighing(view, read(view, "red boat song?"), Vectors(axis(1), axis(1))).best(1200).rows].tolist()
+    assert len(set(all_rows[:20]) & set(exact[:20])) >= 19
+
+
+@pytest.mark.parametrize("scores", [np.zeros(4, np.float32), np.full(3, 2.5, np.float32)])
+def test_a_signal_that_says_the_same_of_all_says_nothing(scores: Any) -> None:
+    assert not standard(scores).any()
