@@ -57,6 +57,10 @@ class Settings(BaseModel):
     context_missions: int = Field(6, ge=0, le=100, description="earlier missions of a conversation that a follow-up sees")
     evidence_passages: int = Field(5, ge=0, le=50, description="passages from memory that a brief gets; 0: none")
     evidence_chars: int = Field(2000, ge=100, le=100_000, description="characters of them")
+    evidence_alike: float = Field(0.3, ge=-1, le=1, description="cosine with a brief from which a passage speaks to it")
+    recall_s: float = Field(2.0, gt=0, le=600, description="time for the embedder when a brief looks into memory; past it, words decide")
+    remember: Literal["on", "off"] = Field("on", description="whether missions that have ended become memory")
+    remember_pause_s: float = Field(1.0, ge=0, le=3600, description="time over which missions that end are gathered")
     context_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of them, the newest first")
 
     token_batch_s: float = Field(0.05, gt=0, le=10, description="time over which pieces of an answer are gathered into one event")

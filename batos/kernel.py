@@ -35,10 +35,9 @@ from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.upkeep import Upkeep
 from batos.memory import objects as memory
-from batos.mind import forge, incarnation, learning, personas, psm, summarising, versions
+from batos.mind import forge, incarnation, learning, memories, personas, psm, summarising, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
-from batos.mind.evidence import Memory
 from batos.mind.fractal import shares
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
@@ -76,7 +75,6 @@ class Kernel:
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
-        self.memory: Memory | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -104,7 +102,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, psm.install, forge.install, versions.install, experts.install, memory.install, summarising.install),
+            steps=(incarnate, psm.install, forge.install, versions.install, experts.install, memory.install, memories.install, summarising.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -156,6 +154,7 @@ class Kernel:
             self.endpoints = list(listener.bound)
         if self.metrics is not None:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
+        self.memory.remember(self.events)
         # Stopped before the listener, so that the last results still leave.
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()

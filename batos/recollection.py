@@ -22,6 +22,7 @@ from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
+from batos.mind.events import Events
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from batos.memory.ingest import Ingest
     from batos.memory.library import Numbers
     from batos.memory.segments import Segment
+    from batos.memory.shelving import Shelver
     from batos.memory.vectors import Vectors
     from batos.memory.watching import Watcher
 
@@ -41,6 +43,7 @@ class Recollection:
 
     collection: Collection
     numbers: Numbers
+    shelver: Shelver
     embedder: Embedder
     ingest: Ingest
     watcher: Watcher
@@ -73,7 +76,7 @@ class Recollection:
         self.numbers, self._load = Numbers(await image.system(begin_epoch)), loaded
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
-        shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
+        self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
         self.embedder = embedder(settings, inference, model)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
         self.ingest = Ingest(image, settings, shelver, self.numbers.take, self.stored)
@@ -81,6 +84,43 @@ class Recollection:
         background(self.ingest.run(), "ingest")
         background(self.watcher.run(), "watched folders")
         background(self.vectors.run(), "vectors")
+        self._background = background
+
+    def remember(self, events: Events) -> None:
+        """From now on, missions that have ended become memory, and those that have ended before."""
+        from batos.mind.remembering import Remembering  # late, as all that brings numpy
+
+        settings = self._settings
+        if settings.remember == "on":
+            work = Remembering(
+                self._image,
+                shelver=self.shelver,
+                numbers=self.number,
+                stored=self.stored,
+                section_chars=settings.ingest_section_chars,
+                pause_s=settings.remember_pause_s,
+            )
+            self._background(work.run(events), "remembering")
+
+    # --- for missions
+
+    def number(self) -> int:
+        """A number that no document has."""
+        return self.numbers.take()
+
+    async def recall(self, question: str) -> list[int]:
+        """The chunks that speak to a question, the best first."""
+        from batos.memory.recall import recalled
+
+        settings = self._settings
+        return await recalled(
+            question,
+            self.collection,
+            self.embedder,
+            most=settings.evidence_passages,
+            alike=settings.evidence_alike,
+            limit_s=settings.recall_s,
+        )
 
     # --- what the collection hears of
 

@@ -9,4 +9,16 @@ from batos.image.ledger import Costs, Ledger, MissionTree, Newest
 from batos.image.living import LivingImage
 from batos.image.partials import PartialText
 
-__all__ = ["Costs", "Decision", "Journal", "JournalEntry", "Ledger", "LivingImage", "MissionTree", "Newest", "PartialText", "Recalled", "Taught"]
+__all__ = [
+    "Costs",
+    "Decision",
+    "Journal",
+    "JournalEntry",
+    "Ledger",
+    "LivingImage",
+    "MissionTree",
+    "Newest",
+    "PartialText",
+    "Recalled",
+    "Taught",
+]

@@ -14,6 +14,7 @@ from batos.memory.naming import Names
 from batos.memory.segments import QUESTION, Entry, Facts, speaker_key
 from batos.memory.words import words
 
+
 class Shelved(NamedTuple):
     """A section to be stored, and the index entries of its chunks."""
 

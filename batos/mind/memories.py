@@ -23,7 +23,9 @@ _TITLE = 80
 
 
 def install(lobby: UvmObject) -> None:
-    """The step of genesis that lets the memory answer missions."""
+    """The step of genesis that lets the memory answer missions, and makes the mark up to which missions were remembered."""
+    comment = "I know up to which mission all that has ended is in memory, and which before that had not ended."
+    add_missing(lobby.memory, lived=lambda: lobby.genesis.derive(comment=comment, until=0, open=()))
     add_missing(lobby.memory, recall_=Primitive.of(recall_), remember_=Primitive.of(remember_), forget_=Primitive.of(forget_))
 
 

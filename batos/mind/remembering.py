@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.image import ledger
-from batos.image.genesis import add_missing
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.drafts import DraftPart, bounded
 from batos.memory.library import library_of
+from batos.memory.recall import LIVED
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelved, Shelver
 from batos.mind.events import Events
@@ -52,12 +52,6 @@ class Kept(NamedTuple):
     lived: Lived
     number: int
     shelved: list[Shelved]
-
-
-def install(lobby: UvmObject) -> None:
-    """The step of genesis that makes the mark up to which missions were remembered."""
-    comment = "I know up to which mission all that has ended is in memory, and which before that had not ended."
-    add_missing(lobby.memory, lived=lambda: lobby.genesis.derive(comment=comment, until=0, open=()))
 
 
 class Remembering:
@@ -112,8 +106,14 @@ class Remembering:
         for lived in found:
             number = self._numbers()
             parts = bounded([DraftPart(lived.text, lived.title)], self._chars)
-            kept.append(Kept(lived, number, [self._shelver.shelve(part, document=number, kind="text", day=lived.day) for part in parts]))
+            shelved = [self._shelver.shelve(part, document=number, kind="text", day=lived.day) for part in parts]
+            kept.append(Kept(lived, number, [_flagged(each) for each in shelved]))
         return kept
+
+
+def _flagged(shelved: Shelved) -> Shelved:
+    entries = [entry._replace(facts=entry.facts._replace(flags=entry.facts.flags | LIVED)) for entry in shelved.entries]
+    return shelved._replace(entries=entries)
 
 
 def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from batos.memory.library import Passage as Stored
 from batos.memory.library import Section, Shelf, library_of
 from batos.mind import evidence
 from batos.mind.evidence import Passage
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
+from tests.unit import mind_support
+from tests.unit.mind_support import FakeInference, Listened, answer, submit
 
 TIDE = "The tide mill at Olhao was built in 1840 and ground maize until 1975."
 MILLER = "Its last miller was Joaquim Fernandes, who kept a diary of every tide."
@@ -25,9 +27,12 @@ FOUND = (Passage(1, "0a", "Mills", "mills.md", TIDE), Passage(2, "0b", "Mills", 
 
 
 def store(root: Any) -> None:
-    section = Section(1, 1, 1, 2, b"", "", 0, True)
+    section = Section(1, 1, 1, 2, 2, b"", "", 0, True)
     facts = {"title": "Mills", "source": "mills.md", "sources": ("mills.md",), "digest": b"d", "complete": True}
     library_of(root).put(root, 1, facts, [Shelf(section, (Stored(TIDE), Stored(MILLER)))], None, [1])
+
+
+mind = functools.partial(mind_support.mind, remember="off")
 
 
 class Recalls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Sequence
@@ -15,10 +16,14 @@ from batos.errors import InferenceFailed
 from batos.kernel import Kernel
 from batos.memory.chunking import Limits
 from batos.memory.library import Numbers, begin_epoch, library_of
+from batos.memory.naming import Names
 from batos.memory.segments import Segment
 from batos.memory.shelving import Shelver
 from batos.mind import remembering
-from tests.unit.mind_support import FakeInference, Listened, mind, submit
+from tests.unit import mind_support
+from tests.unit.mind_support import FakeInference, Listened, submit
+
+mind = functools.partial(mind_support.mind, remember="off")  # each test does it itself
 
 
 class FakeMemory:
@@ -26,7 +31,7 @@ class FakeMemory:
 
     def __init__(self, epoch: int) -> None:
         self._numbers = Numbers(epoch)
-        self.shelver = Shelver(self._numbers, Limits())
+        self.shelver = Shelver(self._numbers, Limits(), Names())
         self.seen: list[tuple[list[int], list[int]]] = []
 
     def number(self) -> int:
@@ -86,8 +91,10 @@ async def test_what_was_answered_and_what_failed_becomes_memory_once(tmp_path: P
         assert not await work.some(), "and nothing twice"
         garden, wheel = documents(kernel)
         assert (garden["source"], garden["kind"], garden["title"], garden["mission"]) == ("mission:m1", "mission", "Plan the garden", "m1")
-        assert garden["text"].startswith("Plan the garden\nwith beans\n\nTake one small step") and garden["tags"] == ("brick",)
-        assert wheel["kind"] == "failure" and "This failed (inference_failed): it broke" in wheel["text"]
+        assert garden["text"].startswith("Plan the garden\nwith beans\n\nTake one small step")
+        assert garden["tags"] == ("brick",)
+        assert wheel["kind"] == "failure"
+        assert "This failed (inference_failed): it broke" in wheel["text"]
         assert [len(ids) for ids, _ in memory.seen] == [2]
     async with mind(tmp_path, FakeInference()) as kernel:
         assert not await remembering_of(kernel, await with_memory(kernel)).some(), "nor after a restart"
@@ -148,7 +155,8 @@ async def test_missions_remember_recall_and_forget_by_messages(tmp_path: Path) -
         assert (note["kind"], note["title"], note["mission"], note["text"]) == ("note", "Keys", "m1", "The key is under the third stone.")
         (first,) = memory.seen
         again = await sent(kernel, "m2", "memory", "remember_", "The key is under the third stone.")
-        assert again["result"]["value"] == result["result"]["value"] and len(documents(kernel)) == 1
+        assert again["result"]["value"] == result["result"]["value"]
+        assert len(documents(kernel)) == 1
         found = await sent(kernel, "m3", "memory", "recall_", "where is the key?")
         assert len(found["result"]["value"]) == 1
         assert result["result"]["value"]["oid"]
@@ -157,7 +165,7 @@ async def test_missions_remember_recall_and_forget_by_messages(tmp_path: Path) -
         assert memory.seen == [first]
 
 
-async def test_what_a_failed_mission_remembered_is_seen_by_nobody(tmp_path: Path) -> None:
+async def test_what_a_cycle_remembered_that_met_a_conflict_is_there_once(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference(), mission_attempts=1) as kernel:
         memory = await with_memory(kernel)
         commit = kernel.image.committer.commit
@@ -171,4 +179,5 @@ async def test_what_a_failed_mission_remembered_is_seen_by_nobody(tmp_path: Path
         kernel.image.committer.commit = conflict  # type: ignore[method-assign]
         result = await sent(kernel, "m1", "memory", "remember_", "Only once, whatever happens.")
         assert result["state"] == "COMPLETE"
-        assert len(memory.seen) == 1 and len(documents(kernel)) == 1
+        assert len(memory.seen) == 1
+        assert len(documents(kernel)) == 1

@@ -1,0 +1,89 @@
+"""Recalling: what memory has to say to a brief, or nothing. A search always finds something; a prompt is better off without most of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from datetime import date
+
+import numpy as np
+import structlog
+
+from batos.errors import BatosError
+from batos.image.turns import in_helper
+from batos.memory import search
+from batos.memory.collection import Collection, View
+from batos.memory.embedders import Embedder
+from batos.memory.fusion import Vectors
+from batos.memory.question import Question
+from batos.memory.segments import Array
+
+log = structlog.get_logger("batos.memory")
+
+LIVED = 32
+"""Flag of a chunk (`Facts.flags`, beside those of `batos.memory.traits`): it is of a mission, not of a document."""
+COVERED = 0.6
+"""Share of a brief's words that a chunk with its neighbours must hold, where its vector does not speak for it."""
+_FEWEST_WORDS = 2
+_OF_US = re.compile(
+    r"\b(?:you (?:said|told|answered|suggested|recommended|wrote|mentioned|planned|explained)|(?:did|have|had) you "
+    r"(?:say|said|tell|told|answer|suggest|recommend|write|mention)|(?:i|we) (?:asked|told|said|mentioned|talked|spoke|discussed|decided)|"
+    r"did (?:i|we) (?:ask|tell|say|mention|talk|discuss|decide)|last time|earlier|previous(?:ly)?|remember|yesterday|the other day)\b",
+    re.IGNORECASE,
+)
+"""How a brief sounds that is about what was asked and answered before. Earlier answers are recalled for such ones only: a model that
+is shown what it said before says it again."""
+
+
+class _Fitting(search.Filters):
+    """Documents only."""
+
+    def mask(self, view: View) -> Array:
+        return np.asarray((view.facts["flags"] & LIVED) == 0)
+
+
+async def recalled(
+    text: str, collection: Collection, embedder: Embedder, *, most: int, alike: float, limit_s: float, today: date | None = None
+) -> list[int]:
+    """The ids of the chunks that speak to a brief, the best first; none where nothing does.
+
+    :param most: how many at most.
+    :param alike: cosine with the brief from which a chunk speaks to it.
+    :param limit_s: time for the embedder; past it, words decide.
+    """
+    view = collection.view()
+    if not most or view.n == collection.dropped:
+        return []
+    question = search.read(view, text, today=today)
+    vectors = await _vectors(question, embedder, limit_s)
+    return await in_helper(_best, view, question, vectors, most, alike)
+
+
+async def _vectors(question: Question, embedder: Embedder, limit_s: float) -> Vectors | None:
+    try:
+        async with asyncio.timeout(limit_s):
+            cleaned, full = await embedder.embed([question.cleaned or question.text, question.text])
+            return Vectors(cleaned, full)
+    except (TimeoutError, BatosError) as e:
+        log.warning("recalled_by_words_only", cause=e.message if isinstance(e, BatosError) else f"no vector within {limit_s:g} s")
+        return None
+
+
+def _best(view: View, question: Question, vectors: Vectors | None, most: int, alike: float) -> list[int]:
+    filters = None if _OF_US.search(question.text) else _Fitting()
+    found = search.search(view, question, vectors, most, filters=filters)
+    rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
+    speaks = _covered(view, question.words, rows)
+    if found.by_vectors and vectors is not None:
+        speaks |= view.has[rows] & (view.matrix[rows] @ vectors.cleaned >= alike)
+    return [hit.id for hit, fits in zip(found.hits, speaks.tolist(), strict=True) if fits]
+
+
+def _covered(view: View, words: Sequence[str], rows: Array) -> Array:
+    """bool: the rows that hold most of these words, with their neighbours."""
+    asked = set(words)
+    if len(asked) < _FEWEST_WORDS:
+        return np.zeros(len(rows), bool)
+    held = sum((view.bm25([word])[rows] > 0).astype(np.int64) for word in asked)
+    return np.asarray(held >= COVERED * len(asked))
