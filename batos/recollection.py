@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from batos.memory.ingest import Ingest
     from batos.memory.library import Numbers
     from batos.memory.segments import Segment
+    from batos.memory.shelving import Shelver
     from batos.memory.vectors import Vectors
     from batos.memory.watching import Watcher
 
@@ -45,6 +46,7 @@ class Recollection:
     ingest: Ingest
     watcher: Watcher
     vectors: Vectors
+    shelver: Shelver
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
@@ -73,7 +75,7 @@ class Recollection:
         self.numbers, self._load = Numbers(await image.system(begin_epoch)), loaded
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
-        shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
+        self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
         self.embedder = embedder(settings, inference, model)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
         self.ingest = Ingest(image, settings, shelver, self.numbers.take, self.stored)
