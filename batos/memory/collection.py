@@ -1,15 +1,15 @@
 """The collection: all that searches see of memory, in RAM, as arrays of which row i of one is row i of all.
 
 What a transaction committed is appended; what it dropped is masked. A search takes a `View`, which stays as it is while others are
-added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Appending and dropping are done by
-one thread (the loop's), searching by any.
+added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Any thread may call it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,21 @@ _SPARE = 4096
 """Rows of room beyond what is there: memory that is not touched until it is used."""
 _FAN, _MOST = 8, 4096
 """So many small parts that came one after another become one, of at most so many rows: more would hold up the loop."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _whole(method: Callable[Concatenate[Collection, _P], _R]) -> Callable[Concatenate[Collection, _P], _R]:
+    """One at a time: no view is taken of half a change."""
+
+    @functools.wraps(method)
+    def locked(self: Collection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class View:
@@ -85,8 +100,8 @@ class Collection:
         """:param room: bytes for what terms gave in earlier searches."""
         self.size = 0
         self.dropped = 0
-        """Rows that are masked: when they are many, `compact`."""
-        self._room = room
+        """Rows that are masked."""
+        self._room, self._lock = room, threading.RLock()
         self._facts = np.zeros(0, FACTS)
         self._gone = np.zeros(0, bool)
         self._has = np.zeros(0, bool)
@@ -98,6 +113,7 @@ class Collection:
         self._links: list[Array] = []
         self._ranking: Ranking | None = None
         self._view: View | None = None
+        self._since: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
 
     @classmethod
     def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:
@@ -105,12 +121,7 @@ class Collection:
         made = cls(room=room)
         segments = text.segments()
         facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)])
-        order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
-        rows = np.empty(len(order), np.int32)
-        rows[order] = np.arange(len(order), dtype=np.int32)
-        made._reserve(len(order))
-        made._add(facts[order])
-        made._rows = _Rows(facts["id"][order])
+        rows = made._begin(facts)
         base = 0
         for segment in segments:
             made._join(Part.of(segment, rows[base : base + len(segment)]))
@@ -123,15 +134,19 @@ class Collection:
 
     def view(self) -> View:
         """What there is now, for one search; the same one until something changes."""
-        if self._view is None:
-            self._view = View(self)
-        return self._view
+        view = self._view
+        if view is None:
+            with self._lock:
+                view = self._view = View(self)
+        return view
 
+    @_whole
     def append(self, segment: Segment) -> None:
         """Chunks that were committed. One whose id is there already takes its place."""
         if not len(segment):
             return
         self.drop(segment.ids)
+        self._note(Collection.append, segment)
         base = self.size
         self._reserve(base + len(segment))
         self._add(segment.facts)
@@ -139,6 +154,7 @@ class Collection:
         self._join(Part.of(segment, np.arange(base, self.size, dtype=np.int32)))
         self._tidy()
 
+    @_whole
     def vectors(self, ids: Array, matrix: Array) -> None:
         """Vectors (unit rows) of chunks; those of chunks that are not there are left out.
 
@@ -147,6 +163,7 @@ class Collection:
         if not len(ids):
             return
         self._widen(matrix.shape[1])
+        self._note(Collection.vectors, ids, matrix)
         rows = self._alive(np.asarray(ids, np.int64))
         if rows[0] >= 0 and (np.diff(rows) == 1).all():
             place = self._matrix[rows[0] : rows[-1] + 1]
@@ -159,24 +176,69 @@ class Collection:
             self._matrix[rows] = matrix
         self._has[rows] = True  # after the rows: a search that runs meanwhile takes no half of one
 
+    @_whole
     def exchange(self, ids: Array, matrix: Array) -> None:
         """The vectors of another embedder instead of all that are there; their length may be another."""
+        self._note(Collection.exchange, ids, matrix)
         self._matrix = np.zeros((len(self._facts), matrix.shape[1]), np.float32)
         self._has = np.zeros(len(self._facts), bool)
         self._view = None
         self.vectors(ids, matrix)
 
+    @_whole
     def drop(self, ids: Array | Sequence[int]) -> None:
         """Chunks that were forgotten; those that are not there do not matter."""
         rows = self._alive(np.asarray(ids, np.int64))
         rows = rows[rows >= 0]
         if len(rows):
+            self._note(Collection.drop, ids)
             self._gone = self._gone.copy()  # a view sees those of its time
             self._gone[rows] = True
             self.dropped += len(rows)
             self._ranking = self._view = None
 
+    # --- compacting
+
+    def due(self) -> bool:
+        """Whether it is time to `compact`: much is masked, or there is little room left, and making room here would hold up the loop."""
+        room = len(self._facts) - self.size
+        return self._since is None and (self.dropped > _SPARE + self.size // 4 or room < min(_SPARE, self.size) // 4 + self.size // 16)
+
+    @_whole
+    def compact(self) -> Callable[[], Collection]:
+        """Work for a helper thread: a collection without what is masked, with sections whole again, and with room.
+
+        Until its result is given to `adopt`, what happens to this one is noted, too.
+        """
+        assert self._since is None, "it is being compacted already"
+        self._since = []
+        view, parts = self.view(), tuple(self._parts)
+        return lambda: _compacted(view, parts, self._room)
+
+    @_whole
+    def adopt(self, compacted: Collection | None) -> None:
+        """Go on as what `compact` made, with what happened since; None if that failed: then as before."""
+        since, self._since = self._since, None
+        if compacted is not None:
+            for method, arguments in since or ():
+                method(compacted, *arguments)
+            self.__dict__.update({**compacted.__dict__, "_lock": self._lock})
+
+    def _note(self, method: Callable[..., None], *arguments: Any) -> None:
+        if self._since is not None:
+            self._since.append((method, arguments))
+
     # --- growing
+
+    def _begin(self, facts: Array) -> Array:
+        """Take these as the first rows, section by section; int32: the row of each."""
+        order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
+        self._reserve(len(order))
+        self._add(facts[order])
+        self._rows = _Rows(facts["id"][order])
+        places = np.empty(len(order), np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return places
 
     def _add(self, facts: Array) -> None:
         begin, end = self.size, self.size + len(facts)
@@ -233,6 +295,24 @@ class Collection:
             n = self.size
             self._ranking = Ranking(self._parts, self._lengths[:n], gone=self._gone[:n], runs=self._runs[:n], room=self._room)
         return self._ranking
+
+
+def _compacted(view: View, parts: Sequence[Part], room: int) -> Collection:
+    made = Collection(room=room)
+    kept = np.flatnonzero(~view.gone)
+    places = np.full(view.n, -1, np.int32)
+    places[kept] = made._begin(view.facts[kept])
+    for segment, rows, _ in parts:
+        rows = places[rows]
+        if (rows < 0).any():
+            segment, rows = merge([segment], [rows < 0]), rows[rows >= 0]
+        made._join(Part.of(segment, rows))
+    made._widen(view.matrix.shape[1])
+    made._has[places[kept]] = view.has[kept]  # before the rows: of one that comes meanwhile, adopting hears
+    for begin in range(0, len(kept), _SPARE):  # a part at a time: there are two large arrays already
+        rows = kept[begin : begin + _SPARE]
+        made._matrix[places[rows]] = view.matrix[rows]
+    return made
 
 
 class _Rows:
