@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from batos.memory.textindex import SegmentedText
     from batos.memory.vectorlog import VectorLog
 
-_SPARE = 4096
-"""Rows of room beyond what is there: memory that is not touched until it is used."""
+_SPARE = 1 << 15
+"""Rows of room at least, beyond as many as there are. Making more copies everything, on the loop; room takes no memory until it is used."""
 _FAN, _MOST = 8, 4096
 """So many small parts that came one after another become one, of at most so many rows: more would hold up the loop."""
 
@@ -100,7 +100,7 @@ class Collection:
         """:param room: bytes for what terms gave in earlier searches."""
         self.size = 0
         self.dropped = 0
-        """Rows that are masked."""
+        """Rows that are masked: every search passes over them. When they are many, load anew."""
         self._room, self._lock = room, threading.RLock()
         self._facts = np.zeros(0, FACTS)
         self._gone = np.zeros(0, bool)
@@ -113,7 +113,6 @@ class Collection:
         self._links: list[Array] = []
         self._ranking: Ranking | None = None
         self._view: View | None = None
-        self._since: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
 
     @classmethod
     def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:
@@ -146,7 +145,6 @@ class Collection:
         if not len(segment):
             return
         self.drop(segment.ids)
-        self._note(Collection.append, segment)
         base = self.size
         self._reserve(base + len(segment))
         self._add(segment.facts)
@@ -158,12 +156,11 @@ class Collection:
     def vectors(self, ids: Array, matrix: Array) -> None:
         """Vectors (unit rows) of chunks; those of chunks that are not there are left out.
 
-        :raises ValueError: for vectors of another length than those that are there: see `exchange`.
+        :raises ValueError: for vectors of another length than those that are there: another embedder's are loaded, all of them.
         """
         if not len(ids):
             return
         self._widen(matrix.shape[1])
-        self._note(Collection.vectors, ids, matrix)
         rows = self._alive(np.asarray(ids, np.int64))
         if rows[0] >= 0 and (np.diff(rows) == 1).all():
             place = self._matrix[rows[0] : rows[-1] + 1]
@@ -177,56 +174,15 @@ class Collection:
         self._has[rows] = True  # after the rows: a search that runs meanwhile takes no half of one
 
     @_whole
-    def exchange(self, ids: Array, matrix: Array) -> None:
-        """The vectors of another embedder instead of all that are there; their length may be another."""
-        self._note(Collection.exchange, ids, matrix)
-        self._matrix = np.zeros((len(self._facts), matrix.shape[1]), np.float32)
-        self._has = np.zeros(len(self._facts), bool)
-        self._view = None
-        self.vectors(ids, matrix)
-
-    @_whole
     def drop(self, ids: Array | Sequence[int]) -> None:
         """Chunks that were forgotten; those that are not there do not matter."""
         rows = self._alive(np.asarray(ids, np.int64))
         rows = rows[rows >= 0]
         if len(rows):
-            self._note(Collection.drop, ids)
             self._gone = self._gone.copy()  # a view sees those of its time
             self._gone[rows] = True
             self.dropped += len(rows)
             self._ranking = self._view = None
-
-    # --- compacting
-
-    def due(self) -> bool:
-        """Whether it is time to `compact`: much is masked, or there is little room left, and making room here would hold up the loop."""
-        room = len(self._facts) - self.size
-        return self._since is None and (self.dropped > _SPARE + self.size // 4 or room < min(_SPARE, self.size) // 4 + self.size // 16)
-
-    @_whole
-    def compact(self) -> Callable[[], Collection]:
-        """Work for a helper thread: a collection without what is masked, with sections whole again, and with room.
-
-        Until its result is given to `adopt`, what happens to this one is noted, too.
-        """
-        assert self._since is None, "it is being compacted already"
-        self._since = []
-        view, parts = self.view(), tuple(self._parts)
-        return lambda: _compacted(view, parts, self._room)
-
-    @_whole
-    def adopt(self, compacted: Collection | None) -> None:
-        """Go on as what `compact` made, with what happened since; None if that failed: then as before."""
-        since, self._since = self._since, None
-        if compacted is not None:
-            for method, arguments in since or ():
-                method(compacted, *arguments)
-            self.__dict__.update({**compacted.__dict__, "_lock": self._lock})
-
-    def _note(self, method: Callable[..., None], *arguments: Any) -> None:
-        if self._since is not None:
-            self._since.append((method, arguments))
 
     # --- growing
 
@@ -269,7 +225,7 @@ class Collection:
     def _reserve(self, rows: int) -> None:
         if rows <= len(self._facts):
             return
-        room = rows + rows // 2 + _SPARE
+        room = 2 * rows + _SPARE
         for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_matrix"):
             old: Any = getattr(self, name)
             new = np.zeros((room, *old.shape[1:]), old.dtype)
@@ -295,24 +251,6 @@ class Collection:
             n = self.size
             self._ranking = Ranking(self._parts, self._lengths[:n], gone=self._gone[:n], runs=self._runs[:n], room=self._room)
         return self._ranking
-
-
-def _compacted(view: View, parts: Sequence[Part], room: int) -> Collection:
-    made = Collection(room=room)
-    kept = np.flatnonzero(~view.gone)
-    places = np.full(view.n, -1, np.int32)
-    places[kept] = made._begin(view.facts[kept])
-    for segment, rows, _ in parts:
-        rows = places[rows]
-        if (rows < 0).any():
-            segment, rows = merge([segment], [rows < 0]), rows[rows >= 0]
-        made._join(Part.of(segment, rows))
-    made._widen(view.matrix.shape[1])
-    made._has[places[kept]] = view.has[kept]  # before the rows: of one that comes meanwhile, adopting hears
-    for begin in range(0, len(kept), _SPARE):  # a part at a time: there are two large arrays already
-        rows = kept[begin : begin + _SPARE]
-        made._matrix[places[rows]] = view.matrix[rows]
-    return made
 
 
 class _Rows:
