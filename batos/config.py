@@ -135,12 +135,13 @@ class Settings(BaseModel):
     )
     ingest_queue: int = Field(1_000_000, ge=1, le=100_000_000, description="files that wait to be read; one more is answered busy")
     ingest_folder_files: int = Field(100_000, ge=1, le=100_000_000, description="files that are looked at in one folder and those in it")
+    ingest_attempts: int = Field(3, ge=1, le=100, description="attempts at a file during which the daemon may die; then it is refused")
     ingest_retry_s: float = Field(10, ge=0.05, le=86400, description="pause after which an ingest that the disk was too full for goes on")
     refused_files: int = Field(1000, ge=1, le=1_000_000, description="files that could not be read whose reason is kept, the newest")
     watch_s: float = Field(2, ge=0.05, le=86400, description="pause between two looks into the watched folders")
     chunk_smallest: int = Field(160, ge=20, le=100_000, description="characters of a chunk, where the text lets it")
     chunk_largest: int = Field(1200, ge=100, le=100_000, description="characters of a chunk past which it is cut")
-    embed_batch: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
+    embed_sections: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
     embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
     dropped_rows: int = Field(
         4096,

@@ -102,7 +102,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, psm.install, forge.install, versions.install, experts.install, memory.install, memories.install, summarising.install),
+            steps=(incarnate, *(part.install for part in (psm, forge, versions, experts, memory, memories, summarising))),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,

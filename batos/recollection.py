@@ -95,7 +95,6 @@ class Recollection:
             work = Remembering(
                 self._image,
                 shelver=self.shelver,
-                numbers=self.number,
                 stored=self.stored,
                 section_chars=settings.ingest_section_chars,
                 pause_s=settings.remember_pause_s,
@@ -103,10 +102,6 @@ class Recollection:
             self._background(work.run(events), "remembering")
 
     # --- for missions
-
-    def number(self) -> int:
-        """A number that no document has."""
-        return self.numbers.take()
 
     async def recall(self, question: str) -> list[int]:
         """The chunks that speak to a question, the best first."""

@@ -20,7 +20,7 @@ from batos.memory.library import library_of
 from batos.mind import weaving
 
 if TYPE_CHECKING:  # they bring numpy
-    from batos.memory.segments import Entry, Segment
+    from batos.memory.segments import Segment
     from batos.memory.shelving import Shelver
 
 log = structlog.get_logger("batos.mind")
@@ -47,10 +47,6 @@ class Memory(Protocol):
     @property
     def shelver(self) -> Shelver:
         """What cuts a text into chunks."""
-        ...
-
-    def number(self) -> int:
-        """A number that no document has."""
         ...
 
     def stored(self, segment: Segment | None, dropped: list[int]) -> None:
@@ -83,7 +79,7 @@ class Evidence:
         """
         self._id, self._image, self._memory, self._chars = id, image, memory, chars
         self._found: dict[str, tuple[Passage, ...]] = {}
-        self._changes: list[tuple[list[Entry], list[int]]] = []
+        self._changes: list[tuple[Segment | None, list[int]]] = []
 
     @property
     def memory(self) -> Memory:
@@ -95,9 +91,9 @@ class Evidence:
             raise InvalidInput("there is no memory here")
         return self._memory
 
-    def changed(self, entries: list[Entry], dropped: list[int]) -> None:
-        """Note what the mission's transaction does to the memory: entries of new chunks, numbers of those that are gone."""
-        self._changes.append((entries, dropped))
+    def changed(self, segment: Segment | None, dropped: list[int]) -> None:
+        """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone."""
+        self._changes.append((segment, dropped))
 
     def restart(self) -> None:
         """The transaction begins anew; what was recalled stays."""
@@ -105,11 +101,8 @@ class Evidence:
 
     def committed(self) -> None:
         """The transaction is durable: let searches see what it did."""
-        if self._changes:
-            from batos.memory.segments import build  # late: it brings numpy
-
-            for entries, dropped in self._changes:
-                self.memory.stored(build(entries) if entries else None, dropped)
+        for segment, dropped in self._changes:
+            self.memory.stored(segment, dropped)
 
     def load(self) -> None:
         """Take over what earlier attempts recalled."""

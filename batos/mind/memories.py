@@ -12,7 +12,7 @@ from typing import Any
 from batos.errors import InvalidInput
 from batos.image import history
 from batos.image.genesis import add_missing
-from batos.memory.drafts import DraftPart, bounded
+from batos.memory.drafts import Draft, DraftPart
 from batos.memory.library import library_of
 from batos.mind.thinking import current
 from batos.objects import Primitive, UvmObject
@@ -47,35 +47,27 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
 
     :raises InvalidInput: for what is no text, or more than one document holds.
     """
-    from batos.memory.segments import build  # late: it brings numpy
+    from batos.memory.remembering import remember  # late: it brings numpy
 
-    attempt, kept = current(), _text(text, "remember_ takes a text")
-    if len(kept) > attempt.settings.ingest_section_chars:
+    attempt, kept, root = current(), _text(text, "remember_ takes a text"), _root(memory)
+    library, longest = library_of(root), attempt.settings.ingest_section_chars
+    if len(kept) > longest:
         raise InvalidInput(
-            f"remember_ takes at most {attempt.settings.ingest_section_chars} characters (setting ingest_section_chars); "
-            f"this text has {len(kept)}: put it into a file and ingest that"
+            f"remember_ takes at most {longest} characters (setting ingest_section_chars); this text has {len(kept)}: "
+            "put it into a file and ingest that"
         )
-    root = _root(memory)
-    library, keeper = library_of(root), attempt.evidence.memory
-    digest = hashlib.sha256(f"{NOTE}\0{kept}".encode("utf-8", "surrogatepass")).digest()
-    known = library.by_content.get(digest)
-    if known is not None:
-        return library.documents[known]  # type: ignore[no-any-return]
-    number, day = keeper.number(), datetime.datetime.fromtimestamp(attempt.mission["accepted"], datetime.UTC).toordinal()
-    heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
-    parts = bounded([DraftPart(kept, heading)], attempt.settings.ingest_section_chars)
-    shelved = [keeper.shelver.shelve(part, document=number, kind="text", day=day) for part in parts]
-    entries = [entry for each in shelved for entry in each.entries]
-    source = f"mission:{attempt.id}:{digest.hex()[:12]}"
-    facts = {
-        "title": heading, "kind": NOTE, "source": source, "sources": (source,), "mission": attempt.id, "day": day, "days": (day,),
-        "digest": digest, "complete": True,
-    }  # fmt: skip
-    library.put(root, number, facts, [each.shelf for each in shelved], build(entries), [each.shelf.section.number for each in shelved])
-    attempt.evidence.changed(entries, [])
-    document = library.documents[number]
-    root._p_jar.add(document)  # so that whoever is told of it can name it
-    return document  # type: ignore[no-any-return]
+    source = f"note:{hashlib.sha256(kept.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+    if source not in library.by_source:
+        heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
+        day = datetime.datetime.fromtimestamp(attempt.mission["accepted"], datetime.UTC).toordinal()
+        draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day)
+        shelver = attempt.evidence.memory.shelver
+        segment = remember(root, draft, shelver, source=source, mission=attempt.id, section_chars=longest)
+        attempt.evidence.changed(segment, [])
+    document = library.document(source)
+    if document._p_jar is None:
+        root._p_jar.add(document)  # so that whoever is told of it can name it
+    return document
 
 
 @Primitive.register
@@ -89,7 +81,7 @@ def forget_(memory: UvmObject, document: UvmObject) -> int:
     if number is None or library.documents.get(number) is not document:
         raise InvalidInput(f"forget_ takes a document of the memory, got {history.plain(document)!r}")
     dropped = library.forget(document)
-    current().evidence.changed([], dropped)
+    current().evidence.changed(None, dropped)
     return len(dropped)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,11 +17,11 @@ import structlog
 from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
-from batos.memory.drafts import DraftPart, bounded
-from batos.memory.library import library_of
+from batos.memory.drafts import Draft, DraftPart
 from batos.memory.recall import LIVED
+from batos.memory.remembering import Prepared, keep, prepare
 from batos.memory.segments import Segment, build
-from batos.memory.shelving import Shelved, Shelver
+from batos.memory.shelving import Shelver
 from batos.mind.events import Events
 from batos.objects import UvmObject
 
@@ -39,19 +38,7 @@ class Lived(NamedTuple):
     """A mission that has ended, as a document to be."""
 
     id: str
-    kind: str
-    title: str
-    text: str
-    day: int
-    tags: tuple[str, ...]
-
-
-class Kept(NamedTuple):
-    """A document with its number, sections and index entries."""
-
-    lived: Lived
-    number: int
-    shelved: list[Shelved]
+    draft: Draft
 
 
 class Remembering:
@@ -62,18 +49,16 @@ class Remembering:
         image: LivingImage,
         *,
         shelver: Shelver,
-        numbers: Callable[[], int],
         stored: Callable[[Segment | None, list[int]], object],
         section_chars: int,
         pause_s: float,
     ) -> None:
         """
-        :param numbers: answers a number that no document has.
         :param stored: hears of what a transaction has stored, once it is durable.
         :param section_chars: the most characters in one section.
         :param pause_s: how long missions that end are gathered.
         """
-        self._image, self._shelver, self._numbers, self._stored = image, shelver, numbers, stored
+        self._image, self._shelver, self._stored = image, shelver, stored
         self._chars, self._pause_s = section_chars, pause_s
         self._more = asyncio.Event()
 
@@ -93,27 +78,19 @@ class Remembering:
         mark = self._image.read(_mark)
         if not found and (until, still_open) == mark:
             return False
-        kept = await in_helper(self._shelved, found)
-        entries = [entry for one in kept for each in one.shelved for entry in each.entries]
-        await self._image.system(keep, kept, build(entries) if entries else None, mark, until, still_open, mission="remember")
-        if entries:
-            self._stored(build(entries), [])  # one of its own: the other belongs to the image now
-        log.debug("remembered", missions=[one.lived.id for one in kept])
+        prepared = await in_helper(self._prepared, found)
+        entries = [entry for one in prepared for entry in one.entries]
+        segment = build(entries) if entries else None
+        await self._image.system(store, prepared, segment, mark, until, still_open, mission="remember")
+        self._stored(segment, [])
+        log.debug("remembered", missions=[one.mission for one in prepared])
         return True
 
-    def _shelved(self, found: list[Lived]) -> list[Kept]:
-        kept = []
-        for lived in found:
-            number = self._numbers()
-            parts = bounded([DraftPart(lived.text, lived.title)], self._chars)
-            shelved = [self._shelver.shelve(part, document=number, kind="text", day=lived.day) for part in parts]
-            kept.append(Kept(lived, number, [_flagged(each) for each in shelved]))
-        return kept
-
-
-def _flagged(shelved: Shelved) -> Shelved:
-    entries = [entry._replace(facts=entry.facts._replace(flags=entry.facts.flags | LIVED)) for entry in shelved.entries]
-    return shelved._replace(entries=entries)
+    def _prepared(self, found: list[Lived]) -> list[Prepared]:
+        return [
+            prepare(lived.draft, self._shelver, source=f"mission:{lived.id}", mission=lived.id, section_chars=self._chars, flags=LIVED)
+            for lived in found
+        ]
 
 
 def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
@@ -137,22 +114,16 @@ def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
     return until, tuple(still_open), found
 
 
-def keep(root: Any, kept: list[Kept], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]) -> None:
+def store(
+    root: Any, prepared: list[Prepared], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
+) -> None:
     """System transaction: store the documents and move the mark; nothing, if it is not where it was."""
     if _mark(root) != mark:
         return
-    library = library_of(root)
-    for i, (lived, number, shelved) in enumerate(kept):
-        source = f"mission:{lived.id}"
-        facts = {
-            "title": lived.title, "kind": lived.kind, "source": source, "sources": (source,), "mission": lived.id,
-            "day": lived.day, "days": (lived.day,), "tags": lived.tags, "complete": True,
-            "digest": hashlib.sha256(f"{source}\0{lived.text}".encode("utf-8", "surrogatepass")).digest(),
-        }  # fmt: skip
-        shelves = [each.shelf for each in shelved]
-        library.put(root, number, facts, shelves, segment if not i else None, [shelf.section.number for shelf in shelves])
-    lived_so_far = root["lobby"].memory.lived
-    lived_so_far.until, lived_so_far.open = until, still_open
+    for i, one in enumerate(prepared):
+        keep(root, one, segment if not i else None)
+    lived = root["lobby"].memory.lived
+    lived.until, lived.open = until, still_open
 
 
 def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
@@ -170,7 +141,8 @@ def _lived(mission: UvmObject) -> Lived | None:
     day = datetime.datetime.fromtimestamp(facts["finished"] or facts["accepted"], datetime.UTC).toordinal()
     title = brief.split("\n", 1)[0][:_TITLE]
     if error:
-        return Lived(mission.id, FAILURE, title, f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}", day, ())
+        failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"
+        return Lived(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day))
     result = facts["result"] or {}
     tags = (str(result["persona"]).lower(),) if result.get("persona") else ()
-    return Lived(mission.id, MISSION, title, f"{brief}\n\n{result.get('text', '')}", day, tags)
+    return Lived(mission.id, Draft(MISSION, title, [DraftPart(f"{brief}\n\n{result.get('text', '')}", title)], day, tags))

@@ -30,12 +30,8 @@ class FakeMemory:
     """Numbers and a shelver; what searches would see is a list."""
 
     def __init__(self, epoch: int) -> None:
-        self._numbers = Numbers(epoch)
-        self.shelver = Shelver(self._numbers, Limits(), Names())
+        self.shelver = Shelver(Numbers(epoch), Limits(), Names())
         self.seen: list[tuple[list[int], list[int]]] = []
-
-    def number(self) -> int:
-        return self._numbers.take()
 
     def stored(self, segment: Segment | None, dropped: list[int]) -> None:
         self.seen.append(([] if segment is None else segment.ids.tolist(), dropped))
@@ -51,9 +47,7 @@ async def with_memory(kernel: Kernel) -> FakeMemory:
 
 
 def remembering_of(kernel: Kernel, memory: FakeMemory) -> remembering.Remembering:
-    return remembering.Remembering(
-        kernel.image, shelver=memory.shelver, numbers=memory.number, stored=memory.stored, section_chars=20_000, pause_s=0
-    )
+    return remembering.Remembering(kernel.image, shelver=memory.shelver, stored=memory.stored, section_chars=20_000, pause_s=0)
 
 
 async def ended(kernel: Kernel, id: str, brief: str, **options: Any) -> dict[str, Any]:
@@ -140,9 +134,9 @@ async def test_a_transaction_that_is_repeated_after_a_crash_keeps_nothing_twice(
         memory = await with_memory(kernel)
         await ended(kernel, "m1", "Plan the garden")
         until, still_open, found = kernel.image.read(remembering.ended)
-        kept = remembering_of(kernel, memory)._shelved(found)
+        kept = remembering_of(kernel, memory)._prepared(found)
         for _ in range(2):
-            await kernel.image.system(remembering.keep, kept, None, (0, ()), until, still_open)
+            await kernel.image.system(remembering.store, kept, None, (0, ()), until, still_open)
         assert len(documents(kernel)) == 1
 
 

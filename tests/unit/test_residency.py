@@ -310,7 +310,7 @@ def test_who_comes_next() -> None:
 
 @contextlib.asynccontextmanager
 async def daemon(server: ScriptedOllama, folder: Path, **more: Any) -> AsyncIterator[Kernel]:
-    kernel = await Kernel.start(settings(folder, ollama_host=server.host, **more), listen=False)
+    kernel = await Kernel.start(settings(folder, ollama_host=server.host, remember="off", **more), listen=False)
     try:
         await kernel.models_settled()
         yield kernel
