@@ -140,6 +140,8 @@ class Attempts:
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
         if cycle.cited:
             facts["citations"] = [Citation(*one).to_wire() for one in cycle.cited]
+        if cycle.quoted:
+            facts["quoted"] = True  # memory's own words: what the model made of them was not fit
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         # The answer is the mission's: its result has it, the record of the thought need not have it again.

@@ -68,6 +68,8 @@ class PersonaCodex(BaseModel):
     core_method: Text
     pillars: tuple[Text, ...] = Field(min_length=1, max_length=16)
     model: Text = BASE_MODEL
+    grounded: bool = False
+    """Whether its answers keep to what memory says, where memory says anything."""
     triggers: tuple[Trigger, ...] = Field((), max_length=64)
     exemplars: Annotated[tuple[Text, ...], Field(max_length=512), AfterValidator(_all_different)] = ()
     protocols: dict[Annotated[str, AfterValidator(_selector)], Text] = Field(default_factory=dict, max_length=64)

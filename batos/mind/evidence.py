@@ -17,6 +17,7 @@ from batos.errors import BatosError, BatosSignal, InvalidInput
 from batos.image import history, journal
 from batos.image.living import LivingImage
 from batos.memory.library import library_of
+from batos.memory.sentences import sentences
 from batos.mind import weaving
 
 if TYPE_CHECKING:  # they bring numpy
@@ -26,7 +27,6 @@ if TYPE_CHECKING:  # they bring numpy
 log = structlog.get_logger("batos.mind")
 
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
-_LEAST_WORDS = 3  # content words of a sentence, for it to be laid to a passage that it does not name
 
 
 class Passage(NamedTuple):
@@ -166,25 +166,41 @@ def without_false_marks(text: str, found: Sequence[Passage]) -> str:
     return _MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
 
 
-def cited(text: str, found: Sequence[Passage]) -> list[tuple[int, str]]:
-    """Which passages an answer comes from: for each sentence the numbers, from 1, of those it names, or that share most of its words."""
+def cited(text: str, found: Sequence[Passage], brief: str = "") -> list[tuple[int, str]]:
+    """Which passages an answer comes from: for each sentence the numbers, from 1, of those it names, or that hold most of what it says.
+
+    :param brief: what is said in it already, a sentence does not say anew.
+    """
     if not found:
         return []
-    contents = [weaving.content(one.text) for one in found]
+    contents, asked = [weaving.content(one.text) for one in found], weaving.content(brief)
     pairs: list[tuple[int, str]] = []
     for sentence in weaving.sentences(text):
         named = [int(n) for n in _MARK.findall(sentence) if 1 <= int(n) <= len(found)]
-        pairs += [(n, sentence) for n in dict.fromkeys(named or _alike(weaving.content(_MARK.sub("", sentence)), contents))]
+        pairs += [(n, sentence) for n in dict.fromkeys(named or _alike(weaving.content(_MARK.sub("", sentence)) - asked, contents))]
     return pairs
 
 
 def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
     """The passage that holds the most of what a sentence says, if that is enough."""
-    if len(said) < _LEAST_WORDS:
+    if not said:
         return []
     shares = [len(said & own) / len(said) for own in contents]
     best = max(range(len(shares)), key=shares.__getitem__)
     return [best + 1] if shares[best] >= weaving.SHARED else []
+
+
+def quoted(brief: str, found: Sequence[Passage]) -> str:
+    """An answer of nothing but passages: of each the sentence that holds most of the brief's words, where it holds any; else the first."""
+    asked, lines = weaving.content(brief), []
+    for n, one in enumerate(found, 1):
+        said = [one.text[begin:end].strip() for begin, end in sentences(one.text, "text")] or [one.text]
+        shares = [len(asked & weaving.content(sentence)) for sentence in said]
+        best = max(range(len(said)), key=shares.__getitem__)
+        if n == 1 or shares[best]:
+            lines.append((shares[best], n, f"{said[best]} [{n}]"))
+    most = max(share for share, _, _ in lines)
+    return "\n".join(line for share, n, line in lines if n == 1 or 2 * share >= most)
 
 
 class Citation(NamedTuple):

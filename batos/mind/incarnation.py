@@ -43,6 +43,7 @@ class Incarnation:
                 plain_facet_=Intent(PLAIN_FACET),
             ),
         )
+        add_missing(lobby.traits.persona, grounded=False)
         add_missing(lobby.traits.persona, forget_exemplar_=Primitive.of(forget_exemplar_))
         add_missing(
             lobby,
@@ -94,6 +95,7 @@ def slots_of(persona: PersonaCodex) -> dict[str, object]:
         "core_mission": persona.core_mission,
         "core_method": persona.core_method,
         "pillars": persona.pillars,
+        **({"grounded": True} if persona.grounded else {}),
         "model": persona.model,
         "exemplars": persona.exemplars,
         **{selector: Intent(intent) for selector, intent in persona.protocols.items()},

@@ -31,9 +31,9 @@ class Merged(NamedTuple):
 
 
 def digest(value: object) -> str | None:
-    """The digest of a value such as a codex has: a text, texts, an Intent. None for any other."""
+    """The digest of a value such as a codex has: a text, texts, an Intent, yes or no. None for any other."""
     content: Any = value.text if isinstance(value, Intent) else value
-    if not (isinstance(content, str) or (type(content) is tuple and all(isinstance(text, str) for text in content))):
+    if not (isinstance(content, str | bool) or (type(content) is tuple and all(isinstance(text, str) for text in content))):
         return None
     return hashlib.sha256(json.dumps([type(value).__name__, content]).encode()).hexdigest()[:32]
 

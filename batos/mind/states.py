@@ -119,6 +119,7 @@ async def synthesize(cycle: UvmObject) -> str:
     """SYNTHESIZING: weave what the facets said into one answer, and pass the quality gate, with one revision."""
     voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
+    grounded = bool(found) and not schema and bool(cycle.persona.grounded)
     fault: str | None = None
     form = schema
     for temperature in (0.5, 0.9):
@@ -130,16 +131,29 @@ async def synthesize(cycle: UvmObject) -> str:
         reply = await _ask(cycle, prompt, schema=form, temperature=temperature)
         text = reply.text.strip() if schema else evidence.without_false_marks(reply.text.strip(), found)
         fault = await _fault_of(cycle, text, schema)
+        if fault is None and grounded and not evidence.cited(text, found, cycle.brief):
+            fault = "it takes nothing from the passages from memory"
         if fault is None:
-            cycle.voices, cycle._tmp_synthesis_ = voices, text
-            if found:
-                cycle.cited = tuple(tuple(one) for one in evidence.citations(evidence.cited(text, found), found))
-            if not schema:
-                cycle.woven = tuple(name for _, name in weaving.woven_from(text, voices))
-            return "COMPLETE"
+            return _woven(cycle, text, voices, found, whole=bool(schema))
         if form and reply.done_reason != "stop":
             form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
+    if grounded:  # who is to keep to memory says what memory says, where the model does not
+        cycle.quoted = True
+        return _woven(cycle, evidence.quoted(cycle.brief, found), voices, found, whole=False)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
+
+
+def _woven(cycle: UvmObject, text: str, voices: Any, found: tuple[evidence.Passage, ...], *, whole: bool) -> str:
+    """Keep an answer with where it comes from; the next state.
+
+    :param whole: whether it is one value of a schema, of which no sentence is anybody's.
+    """
+    cycle.voices, cycle._tmp_synthesis_ = voices, text
+    if found:
+        cycle.cited = tuple(tuple(one) for one in evidence.citations(evidence.cited(text, found, cycle.brief), found))
+    if not whole:
+        cycle.woven = tuple(name for _, name in weaving.woven_from(text, voices))
+    return "COMPLETE"
 
 
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:

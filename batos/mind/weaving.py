@@ -104,5 +104,5 @@ def sentences(text: str) -> list[str]:
 
 
 def content(text: str) -> set[str]:
-    """The content words of a text, cut to their first four letters."""
-    return {word[:4] for word in re.findall(r"\w+", text.lower()) if len(word) > 3}
+    """The content words of a text, cut to their first four letters, and its numbers."""
+    return {word if word.isdigit() else word[:4] for word in re.findall(r"\w+", text.lower()) if len(word) > 3 or word.isdigit()}

@@ -82,8 +82,17 @@ def test_marks_that_name_no_passage_are_taken_out(text: str, left: str) -> None:
     assert evidence.without_false_marks(text, ()) == text
 
 
-def test_short_sentences_are_laid_to_nobody() -> None:
-    assert evidence.cited("Maize mill. It was so.", FOUND) == []
+def test_what_the_brief_says_already_lays_a_sentence_to_nobody() -> None:
+    brief = "Who was the last miller, and when was the mill built?"
+    assert evidence.cited("The last miller built the mill.", FOUND, brief) == []
+    assert evidence.cited("It was built in 1840.", FOUND, brief) == [(1, "It was built in 1840.")]
+
+
+def test_quotes_are_the_sentences_that_hold_the_question() -> None:
+    more = Passage(3, "0c", "Boats", "boats.txt", "The mooring is paid in May. Oars hang in the shed.")
+    assert evidence.quoted("Who kept a diary of the tide?", (*FOUND, more)) == f"{TIDE} [1]\n{MILLER} [2]"
+    assert evidence.quoted("Where do the oars hang?", (more,)) == "Oars hang in the shed. [1]"
+    assert evidence.quoted("Xyzzy?", FOUND) == f"{TIDE} [1]"
 
 
 async def test_prompts_hold_the_passages_and_the_result_names_those_that_were_used(tmp_path: Path) -> None:
@@ -106,6 +115,20 @@ async def test_prompts_hold_the_passages_and_the_result_names_those_that_were_us
         assert (cited["n"], cited["source"], cited["sentences"]) == (1, "mills.md", [result["text"]])
         assert cited["chunk"] == kernel.image.read(lambda root: history.oid_of(library_of(root).chunks[1]))
         assert kernel.image.read(journal.recalled_of, "m1") == {"Look up when the mill stopped": (1, 77, 2)}
+
+
+async def test_who_keeps_to_memory_quotes_it_where_the_model_does_not(tmp_path: Path) -> None:
+    inference = FakeInference()  # which never says a word of the passages
+    async with mind(tmp_path, inference) as kernel:
+        await kernel_with(kernel, Recalls([1, 2]))
+        result = await think(kernel, "m1", "Look up who kept a diary of the tide")
+        assert result["persona"] == "BABS"
+        assert result["quoted"] is True
+        assert result["text"] == f"{TIDE} [1]\n{MILLER} [2]"
+        assert [one["n"] for one in result["citations"]] == [1, 2]
+        assert any("takes nothing from the passages" in request.user for request in inference.asked), "it was asked once more"
+        plan = await think(kernel, "m2", "Plan a visit to the mill")
+        assert (plan["persona"], plan.get("quoted")) == ("BRICK", None)
 
 
 async def test_passages_are_cut_at_the_budget(tmp_path: Path) -> None:
