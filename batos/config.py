@@ -121,6 +121,28 @@ class Settings(BaseModel):
     upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
 
+    # --- memory
+    ingest_file_bytes: int = Field(64 * MIB, ge=1, le=16_384 * MIB, description="largest file that is read into the memory")
+    ingest_batch_bytes: int = Field(256 * 1024, ge=1024, le=256 * MIB, description="text that one transaction of an ingest stores")
+    ingest_section_chars: int = Field(
+        8000, ge=500, le=1_000_000, description="longest section: neighbours are of one section, and an unchanged one keeps its chunks"
+    )
+    ingest_queue: int = Field(1_000_000, ge=1, le=100_000_000, description="files that wait to be read; one more is answered busy")
+    ingest_folder_files: int = Field(100_000, ge=1, le=100_000_000, description="files that are looked at in one folder and those in it")
+    ingest_retry_s: float = Field(10, ge=0.05, le=86400, description="pause after which an ingest that the disk was too full for goes on")
+    refused_files: int = Field(1000, ge=1, le=1_000_000, description="files that could not be read whose reason is kept, the newest")
+    watch_s: float = Field(2, ge=0.05, le=86400, description="pause between two looks into the watched folders")
+    chunk_smallest: int = Field(160, ge=20, le=100_000, description="characters of a chunk, where the text lets it")
+    chunk_largest: int = Field(1200, ge=100, le=100_000, description="characters of a chunk past which it is cut")
+    embed_batch: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
+    embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
+    dropped_rows: int = Field(
+        4096,
+        ge=0,
+        le=10_000_000,
+        description="dropped chunks past which the index is rid of them when there is nothing else to do",
+    )
+
     # --- generated methods
     guardian_policy: str = Field(
         "default", min_length=1, max_length=64, description="what methods may do: default or strict, +files, +network"

@@ -19,6 +19,7 @@ from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
+from batos.recollection import Recollection
 from batos.wire import schemas
 from batos.wire.outbox import ClientHandle
 
@@ -43,6 +44,7 @@ class Desk:
         personas: Callable[[], Reply],
         upkeep: Upkeep,
         replays: Replays,
+        memory: Recollection,
         watches_per_client: int,
     ) -> None:
         """
@@ -52,7 +54,8 @@ class Desk:
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
-        self._upkeep, self._replays = upkeep, replays
+        self._upkeep, self._replays, self._memory = upkeep, replays, memory
+        self._ingests_watched: set[tuple[ClientHandle, str | int | None]] = set()
         self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
@@ -123,6 +126,11 @@ class Desk:
                 await self._tell_of_models(request, client)
             case schemas.Experts():
                 client.send({"type": "experts", **await self._experts(request.scan, request.persona, request.voice)})
+            case schemas.Ingest():
+                await self._ingest(request, client)
+            case schemas.Memory():
+                held = await self._memory.tell(request.documents, forget=request.forget, unfollow=request.unfollow)
+                client.send({"type": "memory", **held})
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 
@@ -284,6 +292,24 @@ class Desk:
                 stop()
                 self._models_watched.discard(client)
         client.send({"type": "models", **found})
+
+    # --- memory
+
+    async def _ingest(self, request: schemas.Ingest, client: ClientHandle) -> None:
+        """The number of files; watched, what becomes of each, and the figures at the end."""
+        ingest = await self._memory.ask(request.paths, request.follow)
+        if not request.watch:
+            client.send({"type": "ingest", "queued": len(ingest.files)})
+            return
+        client.send({"type": "ingest", "watching": True, "queued": len(ingest.files)})
+        watched = (client, request.ref)
+        if watched in self._ingests_watched:
+            return  # asked for twice, it stays one watch
+        self._ingests_watched.add(watched)
+        try:
+            client.send({"type": "ingest", **await ingest.done(lambda event: client.send({"type": "file", **event}, event=True))})
+        finally:
+            self._ingests_watched.discard(watched)
 
     # --- objects
 

@@ -11,6 +11,8 @@
     │   ├── UnknownPersona         no such persona
     │   ├── UnknownMission         no mission of that id
     │   ├── UnknownTarget          no object under that path or oid
+    │   ├── UnknownSource          nothing in the memory is from there
+    │   ├── Unreadable             a file that cannot be read into the memory: no text, broken, encrypted, too large
     │   ├── MissionIdTaken         the id names a mission with another brief
     │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
     │   └── ModelfileError         a Modelfile is not of the syntax
@@ -113,6 +115,14 @@ class UnknownMission(InvalidInput):
 
 class UnknownTarget(InvalidInput):
     code = "unknown_target"
+
+
+class UnknownSource(InvalidInput):
+    code = "unknown_source"
+
+
+class Unreadable(InvalidInput):
+    code = "unreadable"
 
 
 class MissionIdTaken(InvalidInput):

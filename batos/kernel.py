@@ -33,7 +33,8 @@ from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.upkeep import Upkeep
-from batos.mind import forge, incarnation, learning, personas, psm, versions
+from batos.memory import objects as memory
+from batos.mind import forge, incarnation, learning, personas, psm, summarising, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.fractal import shares
@@ -44,6 +45,7 @@ from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.mind.thinking import Thinking
+from batos.recollection import Recollection
 from batos.substrate import Substrate
 from batos.wire import endpoints
 from batos.wire.listener import Listener
@@ -99,7 +101,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, psm.install, forge.install, versions.install, experts.install),
+            steps=(incarnate, psm.install, forge.install, versions.install, experts.install, memory.install, summarising.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -118,6 +120,8 @@ class Kernel:
             inference = self._count(inference)
         self._look_after_image()
         self._route_with(inference)
+        self.memory = Recollection(self.image, settings)
+        await self.memory.open(inference, self.profile.embedder, stack=self._stack, background=self._background)
         self.methods = Methods(
             self.image,
             settings,
@@ -140,6 +144,7 @@ class Kernel:
                 personas=self.personas,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
+                memory=self.memory,
                 watches_per_client=settings.watches_per_client,
             )
             listener = Listener(settings.listen, settings, desk)
@@ -299,6 +304,7 @@ class Kernel:
             "costs": self.costs.facts(),
             "upkeep": self.upkeep.facts(),
             "integrity": self.walk.facts(),
+            "memory": self.memory.facts(),
             "ollama": self.substrate.facts(),
             "residency": self.substrate.residency.facts() if self.substrate.residency is not None else {},
             "models": self.substrate.models.listed(),

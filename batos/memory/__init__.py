@@ -11,6 +11,9 @@ from typing import Any
 
 _HOME = {
     "Block": "vectorlog",
+    "Catalogue": "catalogue",
+    "Epoch": "library",
+    "Library": "library",
     "OkapiText": "textindex",
     "SegmentedText": "textindex",
     "StoredSegment": "segments",

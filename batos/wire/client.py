@@ -327,6 +327,35 @@ class Client:
         """
         return await self._ask("experts", hold_s=timeout_s if scan else 0.0, scan=scan or None, persona=persona, voice=voice)
 
+    async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
+        """Have files, and those in folders, read into the memory: absolute paths of the daemon's machine. `queued` says how many.
+
+        They are in the daemon's queue when this returns, and are read also if it is killed now.
+
+        :param follow: folders that the daemon watches from now on.
+        :raises Unreadable: for a path that is not there.
+        """
+        return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None)
+
+    async def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> AsyncGenerator[dict[str, Any], None]:
+        """As `ingest`, with what becomes of each file: an event `file` each, in the end the figures."""
+        fields = {"paths": list(paths) or None, "follow": list(follow) or None}
+        async with contextlib.aclosing(self._follow("ingest", **fields, watch=True)) as events:
+            async for event in events:
+                yield event
+                if event.get("type") == "ingest" and not event.get("watching"):
+                    return
+
+    async def memory(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> dict[str, Any]:
+        """What the memory holds.
+
+        :param documents: so many documents, the newest first.
+        :param forget: the source of a document that is forgotten first.
+        :param unfollow: a folder that is not watched any more.
+        :raises UnknownSource: if nothing is from there.
+        """
+        return await self._ask("memory", hold_s=LONG_S if forget else 0.0, documents=documents, forget=forget, unfollow=unfollow)
+
     async def personas(self) -> dict[str, Any]:
         """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone."""
         return await self._ask("personas")
@@ -401,7 +430,7 @@ class _Stream:
 
     def put(self, reply: dict[str, Any]) -> None:
         """Keep a reply; events are dropped and counted while nobody takes them."""
-        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "progress", "model"):
+        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "progress", "model", "file"):
             self._dropped += 1 + reply.get("dropped", 0)
             return
         if self._dropped:

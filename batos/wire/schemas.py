@@ -252,6 +252,34 @@ class Experts(Request):
         return self
 
 
+class Ingest(Request):
+    """Files, and folders of them, of the daemon's machine are read into the memory; `follow` are folders that it watches from now on."""
+
+    op: Literal["ingest"]
+    paths: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
+    follow: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
+    watch: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.watch
+
+    @model_validator(mode="after")
+    def _something(self) -> Ingest:
+        if not (self.paths or self.follow):
+            raise ValueError("`paths` or `follow` names at least one file or folder")
+        return self
+
+
+class Memory(Request):
+    """What the memory holds: figures, with `documents` the newest of those, or after one was forgotten or a folder left alone."""
+
+    op: Literal["memory"]
+    documents: Limit | None = None
+    forget: Folder | None = None
+    unfollow: Folder | None = None
+
+
 class Info(Request):
     op: Literal["info"]
 
@@ -278,6 +306,7 @@ OPS: dict[str, type[Request]] = {
     "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
+    "ingest": Ingest, "memory": Memory,
 }  # fmt: skip
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 

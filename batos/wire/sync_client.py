@@ -144,6 +144,15 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.experts(scan=scan, persona=persona, voice=voice, timeout_s=timeout_s))
 
+    def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
+        return self._run(self._client.ingest(paths, follow=follow))
+
+    def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+        return self._events(self._client.watch_ingest(paths, follow=follow))
+
+    def memory(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> dict[str, Any]:
+        return self._run(self._client.memory(documents, forget=forget, unfollow=unfollow))
+
     def personas(self) -> dict[str, Any]:
         return self._run(self._client.personas())
 

@@ -29,6 +29,9 @@ FIELDS = {
     "replay": {"id", "state", "outcome", "inferences", "journaled", "unused"},
     "pack": {"bytes_before", "bytes_after", "objects_before", "objects_after", "packed_to", "took_s"},
     "experts": {"staging", "experts", "voices", "refused"},
+    "ingest": {"queued"},
+    "file": {"path", "state"},
+    "memory": {"documents", "chunks", "sections", "entities", "waiting", "refused", "followed", "embedder"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "objects", "methods", "tid", "took_s"},
 }
 

@@ -17,7 +17,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "method": {"target": "t", "selector": "s"},
     "revert": {"id": "m", "target": "t", "selector": "s"},
     "teach": {"id": "m", "target": "t", "selector": "s", "examples": [{"result": 1}]},
-    **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup", "experts", "personas")},
+    **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup", "experts", "personas", "memory")},
+    "ingest": {"paths": ["/notes"]},
 }
 
 

@@ -1,0 +1,130 @@
+"""Verbs about the memory: ingest, memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.missions import ask
+from batos.cli.output import Output, ago, one_line
+from batos.errors import InvalidInput
+from batos.wire.client import Client
+
+STYLES = {"added": "green", "updated": "green", "refused": "bold red", "waiting": "yellow", "forgotten": "dim"}
+
+
+@app.command()
+def ingest(
+    paths: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Files, or folders of them.")] = None,
+    watch: Annotated[
+        list[str] | None, typer.Option("--watch", metavar="DIR", help="A folder that the daemon watches from now on; may be repeated.")
+    ] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Read files into the memory: text, Markdown, HTML, PDF, code, conversations. Exit code 1 if one could not be read."""
+    if not (paths or watch):
+        raise typer.BadParameter("name a file or a folder, or a folder to --watch")
+    output = Output(as_json)
+    files, folders = [os.path.abspath(path) for path in paths or []], [os.path.abspath(folder) for folder in watch or []]
+
+    async def follow(client: Client) -> dict[str, Any]:
+        last: dict[str, Any] = {}
+        async for event in client.watch_ingest(files, follow=folders):
+            last = event
+            if as_json:
+                output.event(event)
+            elif event.get("type") == "file":
+                _file(event, output)
+        return last
+
+    end = ask(endpoint(connect), follow)
+    if not as_json:
+        counts = ", ".join(f"{end[name]} {name}" for name in ("added", "updated", "unchanged") if end.get(name)) or "nothing new"
+        refused = f", {len(end['refused'])} refused" if end.get("refused") else ""
+        output.say(f"{counts}{refused}; {end.get('chunks', 0)} chunks can be searched ({end.get('took_s', 0):.1f} s)")
+        for folder in folders:
+            output.say(f"watching {folder}")
+    if end.get("refused"):
+        raise typer.Exit(1)
+
+
+def _file(event: dict[str, Any], output: Output) -> None:
+    state = str(event["state"])
+    if state == "reading":
+        output.note(f"reading    {event['path']}: {event['chunks']} chunks so far", "dim")
+    elif state in ("refused", "waiting"):
+        output.say(f"{state:<10} {event['path']}: {one_line(event['message'], 300)}", STYLES[state])
+    else:
+        output.say(f"{state:<10} {event['path']}" + (f": {event['chunks']} chunks" if event["chunks"] else ""), STYLES.get(state, ""))
+
+
+@app.command()
+def memory(
+    what: Annotated[str | None, typer.Argument(metavar="[documents|forget|unfollow]", help="What to list or do; else the figures.")] = None,
+    source: Annotated[str | None, typer.Argument(metavar="[SOURCE]", help="The file to forget, or the folder to watch no more.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many documents, the newest first.")] = 50,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Say what the memory holds, list its documents, forget one of them, or stop watching a folder."""
+    output = Output(as_json)
+    if what not in (None, "documents", "forget", "unfollow"):
+        raise typer.BadParameter(f"{what!r} is none of documents, forget, unfollow")
+    if (what in ("forget", "unfollow")) != (source is not None):
+        raise typer.BadParameter("forget takes a SOURCE, unfollow a folder, and nothing else does")
+    reply = _asked(what, source, limit, connect)
+    if as_json:
+        output.document(reply)
+    elif what == "documents":
+        _documents(reply, output)
+    elif what == "forget":
+        _forgotten(reply["forgotten"], output)
+    else:
+        _figures(reply, output)
+
+
+def _asked(what: str | None, source: str | None, limit: int, connect: str | None) -> dict[str, Any]:
+    path = source if source is None or "://" in source or source.startswith("mission:") else os.path.abspath(source)
+    wanted: dict[str, Any] = {} if what is None else {"documents": limit} if what == "documents" else {what: path}
+    try:
+        return ask(endpoint(connect), lambda client: client.memory(**wanted))
+    except InvalidInput as e:
+        if e.code == "unknown_source" and path != source:
+            return ask(endpoint(connect), lambda client: client.memory(forget=source))  # a source that is no path
+        raise
+
+
+def _documents(reply: dict[str, Any], output: Output) -> None:
+    listed = reply["listed"]
+    if not listed:
+        output.say("the memory is empty: `batos ingest FILE...` reads something into it")
+        return
+    rows = ((one_line(d["title"], 40), d["kind"], d["chunks"], d["day"] or "", d["oid"], d["source"]) for d in listed)
+    output.rows(("title", "kind", "chunks", "day", "oid", "source"), rows)
+    if reply["documents"] > len(listed):
+        output.note(f"the newest {len(listed)} of {reply['documents']}; --limit shows more", "dim")
+
+
+def _forgotten(told: dict[str, Any], output: Output) -> None:
+    if told["kept"]:
+        output.say(f"{told['source']} is forgotten; the same text is kept as that of {', '.join(told['kept'])}")
+        return
+    output.say(f"{told['title']} is forgotten: {told['chunks']} chunks, with their words, vectors and links")
+    output.note("Earlier revisions stay in the image's history until it is packed: `batos pack --days 0` drops them at once.", "dim")
+
+
+def _figures(reply: dict[str, Any], output: Output) -> None:
+    waiting, embedder = reply["waiting"], reply["embedder"]
+    held = f"{reply['documents']} documents, {reply['chunks']} chunks, {reply['entities']} entities"
+    vectors = f"{embedder['vectors']} chunks have one; {embedder['state']}" + (f" ({embedder['why']})" if embedder.get("why") else "")
+    shown: list[tuple[str, object]] = [("holds", held), ("vectors", vectors), ("embedder", embedder["identity"] or "not asked yet")]
+    shown.append(("waiting", f"{waiting['files']} files to be read, {waiting['sections']} sections for vectors"))
+    if reply.get("trouble"):
+        shown.append(("trouble", reply["trouble"]))
+    shown += [("watched", f"{one['folder']}" + (f", away: {one['away']}" if one["away"] else "")) for one in reply["followed"]]
+    shown += [("refused", f"{one['path']}: {one['message']} ({ago(one['at'])} ago)") for one in reply["refused"]]
+    output.pairs(shown)

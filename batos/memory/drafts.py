@@ -1,0 +1,93 @@
+"""A document before it is stored: what a reader makes of a file, or a mission of what it wants to remember."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+_PARAGRAPH = re.compile(r"\n[ \t]*\n\s*|\n(?=\S)")
+_SHARE = 4  # of the largest size, that a section has at least
+
+
+class Turn(NamedTuple):
+    """What somebody says in a conversation: `text[start:end]` of its part."""
+
+    start: int
+    end: int
+    speaker: str
+
+
+class DraftPart(NamedTuple):
+    """A part that neighbours do not reach out of: under one heading, of one session, of one page.
+
+    `day` counts as `datetime.date.toordinal` does; 0 is that of the document. `turns` only where it is a conversation.
+    """
+
+    text: str
+    title: str = ""
+    day: int = 0
+    turns: tuple[Turn, ...] = ()
+
+
+class Draft(NamedTuple):
+    """A document to be. `kind` is text, markdown, html, pdf, code, conversation, or what a mission calls it."""
+
+    kind: str
+    title: str
+    parts: list[DraftPart]
+    day: int = 0
+    tags: tuple[str, ...] = ()
+
+
+def bounded(parts: Iterable[DraftPart], largest: int) -> Iterator[DraftPart]:
+    """The parts, none of them blank, those of more than `largest` characters in several.
+
+    Where a long one is cut is decided by the words at the cut, not by their place: what is put in before moves no cut after
+    it, so that unchanged sections of a document stay what they are.
+    """
+    for part in parts:
+        if not part.text.strip():
+            continue
+        if len(part.text) <= largest:
+            yield part
+        elif part.turns:
+            yield from _turns(part, largest)
+        else:
+            yield from (part._replace(text=text) for text in _cut(part.text, largest))
+
+
+def _cut(text: str, largest: int) -> Iterator[str]:
+    smallest, start = largest // _SHARE, 0
+    while len(text) - start > largest:
+        ends = [match.end() for match in _PARAGRAPH.finditer(text, start + smallest, start + largest)]
+        # of all ends of paragraphs within reach, that whose next words have the lowest checksum: a choice by content
+        end = min(ends, key=lambda at: zlib.crc32(text[at : at + 48].encode("utf-8", "replace"))) if ends else _space(text, start + largest)
+        yield text[start:end]
+        start = end
+    if text[start:].strip():
+        yield text[start:]
+
+
+def _space(text: str, before: int) -> int:
+    """The last position up to `before` that parts no word, if there is one near."""
+    at = text.rfind(" ", before - 200, before)
+    return at + 1 if at >= 0 else before
+
+
+def _turns(part: DraftPart, largest: int) -> Iterator[DraftPart]:
+    begin, held = 0, 0
+    for number, turn in enumerate(part.turns):
+        if number > begin and turn.end - held > largest:
+            yield _some(part, begin, number)
+            begin, held = number, turn.start
+    yield _some(part, begin, len(part.turns))
+
+
+def _some(part: DraftPart, begin: int, end: int) -> DraftPart:
+    """The turns from one to another as a part of their own."""
+    start = part.turns[begin].start if begin else 0
+    stop = part.turns[end].start if end < len(part.turns) else len(part.text)
+    turns = tuple(Turn(turn.start - start, turn.end - start, turn.speaker) for turn in part.turns[begin:end])
+    return part._replace(text=part.text[start:stop], turns=turns)

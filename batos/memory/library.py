@@ -1,0 +1,342 @@
+"""The library: everything the memory holds, as one persistent object. `lobby.memory.library` is where it is.
+
+A document is a row of sections, a section a row of chunks with consecutive numbers; neighbours are one apart. The texts of a
+section's chunks, put together, are the section's text, so that it can be cut anew without the file it came from. Numbers are
+handed out by the process (`Numbers`), never by a counter in the image: two missions that remember something at once do not
+meet. All functions work inside whatever transaction is open: a system transaction for what is read from files, a mission's unit
+for what it remembers.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from BTrees.LLBTree import LLBTree, LLTreeSet
+from BTrees.LOBTree import LOBTree
+from BTrees.OOBTree import OOBTree
+from persistent import Persistent
+
+from batos.errors import ImageDamaged, UnknownSource
+from batos.image.history import oid_of
+from batos.memory.catalogue import Catalogue
+from batos.objects import UvmObject
+
+CATALOGUED = ("kind", "mission", "day", "sources", "tags", "speakers", "days")
+"""Slots of a document by which the catalogue finds it."""
+_SHOWN = 100  # refusals that are told of at a time
+_EPOCH = 1 << 32  # numbers that one run of the process may hand out
+
+
+class Epoch(Persistent):
+    """How many runs of the process have begun; the numbers of each lie apart from those of all others."""
+
+    __module__ = "batos.memory"
+    value: int = 0
+
+
+class Section(NamedTuple):
+    """A part of a document: a heading's text, a conversation's session, some pages. Stored as a plain tuple under `number`."""
+
+    number: int
+    """Its own; it stays when its chunks are cut anew."""
+    document: int
+    first: int
+    """Number of its first chunk."""
+    size: int
+    """How many chunks it has."""
+    room: int
+    """How many it can have without other numbers."""
+    digest: bytes
+    title: str
+    day: int
+    cut: bool
+    """Whether its chunks were cut where its meaning parts; before, by structure and size alone."""
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its chunks."""
+        return range(self.first, self.first + self.size)
+
+
+class Passage(NamedTuple):
+    """A chunk to be: its text, who says it (empty: nobody), keys of the entities it mentions."""
+
+    text: str
+    speaker: str = ""
+    mentioned: tuple[str, ...] = ()
+
+
+class Shelf(NamedTuple):
+    """A section to be stored, with its chunks."""
+
+    section: Section
+    passages: tuple[Passage, ...]
+
+
+class Numbers:
+    """Hands out numbers of documents and chunks. May be asked by any thread."""
+
+    def __init__(self, epoch: int) -> None:
+        """
+        :param epoch: of this run of the process (`begin_epoch`).
+        """
+        self._next, self._end = max(1, epoch * _EPOCH), (epoch + 1) * _EPOCH
+        self._lock = threading.Lock()
+
+    def take(self, count: int = 1) -> int:
+        """The first of `count` consecutive numbers that nobody has."""
+        with self._lock:
+            first = self._next
+            self._next += count
+        assert self._next <= self._end, "a run of the process hands out at most 2**32 numbers"
+        return first
+
+
+def begin_epoch(root: Any) -> int:
+    """System transaction: the epoch of a new run of the process."""
+    epoch = library_of(root).epoch
+    epoch.value += 1
+    return int(epoch.value - 1)
+
+
+class Library(Persistent):
+    """The memory's root object."""
+
+    __module__ = "batos.memory"
+
+    def __init__(self) -> None:
+        from batos.memory.textindex import SegmentedText  # late: these two need numpy
+
+        self.epoch = Epoch()
+        self.chunks = LOBTree()
+        self.sections, self.starts = LOBTree(), LLBTree()
+        """Sections by their number; their numbers by that of their first chunk."""
+        self.documents = LOBTree()
+        self.by_source, self.by_content, self.by_title = OOBTree(), OOBTree(), OOBTree()
+        self.entities = OOBTree()
+        self.catalogue = Catalogue()
+        self.text = SegmentedText()
+        self.vectors = OOBTree()
+        """Vector logs by the identity of the embedder that they are from."""
+        self.embedder = ""
+        """Identity of the embedder whose vectors searches use; empty before the first."""
+        self.waiting = LLTreeSet()
+        """Sections that lack vectors of the present embedder."""
+        self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
+        """Files that wait to be read; those that could not be, with the reason; time and size of all that were looked at; folders
+        that are watched."""
+
+    # --- reading
+
+    def document(self, source: str) -> UvmObject:
+        """The document of a source.
+
+        :raises UnknownSource: naming some that there are.
+        """
+        number = self.by_source.get(source)
+        if number is None:
+            near = ", ".join(sorted(self.by_source, key=lambda known: _apart(known, source))[:3]) or "none yet"
+            raise UnknownSource(f"nothing in the memory is from {source!r}; `batos memory documents` lists what there is, such as: {near}")
+        return self.documents[number]  # type: ignore[no-any-return]
+
+    def section_of(self, chunk: UvmObject) -> Section:
+        """The section that a chunk is in.
+
+        :raises ImageDamaged: if it is in none.
+        """
+        try:
+            found = self.section(self.starts[self.starts.maxKey(chunk.number)])
+        except ValueError:
+            found = None
+        if found is None or chunk.number not in found.numbers:
+            raise ImageDamaged(f"{chunk!r} of {chunk.document!r} is in no section; forget its document and ingest it again")
+        return found
+
+    def section(self, number: int) -> Section:
+        """The section of that number."""
+        return Section(number, *self.sections[number])
+
+    def sections_of(self, document: UvmObject) -> Iterator[Section]:
+        """The sections of a document, in their order."""
+        return (self.section(number) for number in document.sections)
+
+    def chunks_of(self, document: UvmObject) -> Iterator[UvmObject]:
+        """The chunks of a document, in their order."""
+        return (self.chunks[number] for section in self.sections_of(document) for number in section.numbers)
+
+    def text_of(self, section: Section) -> str:
+        """The text of a section."""
+        return "".join(self.chunks[number].text for number in section.numbers)
+
+    # --- changing
+
+    def put(
+        self, root: Any, number: int, facts: Mapping[str, Any], shelves: Iterable[Shelf], segment: Any, sections: Iterable[int]
+    ) -> list[int]:
+        """Store a document, or more of one: what it is called, new sections, and which of all sections it has now.
+
+        :param facts: slots of the document, those that differ from its prototype's. It is listed as soon as it is `complete`.
+        :param segment: the index entries of the new chunks (`batos.memory.segments.Segment`); None if there are none.
+        :param sections: numbers of all its sections, in order; others that it had are dropped.
+        :returns: the numbers of the chunks that were dropped.
+        """
+        document = self.documents.get(number)
+        if document is None:
+            document = self.documents[number] = UvmObject(**{"parent*": root["lobby"].traits.document, "number": number})
+        now = tuple(sections)
+        gone = set(document.sections) - set(now)
+        self._unlist(document)
+        for name, value in {**facts, "sections": now}.items():
+            if getattr(document, name) != value:
+                document._slots[name] = value
+        self._list(document)
+        for shelf in shelves:
+            self._place(root, document, shelf)
+        if segment is not None:
+            self.text.add(segment)
+        return self._drop(gone)
+
+    def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
+        """Put other chunks in the place of a section's, which is as it was; the numbers of those that are gone.
+
+        Their index entries are the caller's business; those of the old ones are dropped.
+        """
+        dropped = self._clear(was)
+        self._place(root, self.documents[was.document], shelf)
+        self._unindex(dropped)
+        return dropped
+
+    def rename(self, document: UvmObject, sources: tuple[str, ...]) -> None:
+        """Say where a document is found from now on: one place at least."""
+        self._unlist(document)
+        document.sources, document.source = sources, sources[0]
+        self._list(document)
+
+    def forget(self, document: UvmObject) -> list[int]:
+        """Take a document and all that comes from it out of the memory; the numbers of its chunks.
+
+        Its words and vectors are out of the index and the logs with the next `purge`, its bytes out of the file with the next pack.
+        """
+        self._unlist(document)
+        dropped = self._drop(document.sections)
+        del self.documents[document.number]
+        return dropped
+
+    def _list(self, document: UvmObject) -> None:
+        """Make a document be found by its source, its content, its title and its facts."""
+        for source in document.sources:
+            self.by_source[source] = document.number
+        if document.complete:
+            self.by_content.setdefault(document.digest, document.number)
+            if document.title:
+                self.by_title.setdefault(document.title.casefold(), document.number)
+            self.catalogue.put(document.number, {name: getattr(document, name) for name in CATALOGUED})
+
+    def _unlist(self, document: UvmObject) -> None:
+        keys = ((self.by_content, (document.digest,)), (self.by_source, document.sources), (self.by_title, (document.title.casefold(),)))
+        for index, own in keys:
+            for key in own:
+                if index.get(key) == document.number:
+                    del index[key]
+        self.catalogue.drop(document.number)
+
+    def _place(self, root: Any, document: UvmObject, shelf: Shelf) -> None:
+        prototype, section = root["lobby"].traits.chunk, shelf.section
+        self.sections[section.number] = tuple(section[1:])
+        self.starts[section.first] = section.number
+        self.waiting.add(section.number)
+        for number, passage in zip(section.numbers, shelf.passages, strict=True):
+            slots: dict[str, Any] = {"parent*": prototype, "number": number, "document": document, "text": passage.text}
+            if passage.speaker:
+                slots["speaker"] = passage.speaker
+            if passage.mentioned:
+                slots["mentioned"] = passage.mentioned
+            self.chunks[number] = UvmObject(**slots)
+            for key in passage.mentioned:
+                self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
+
+    def _entity(self, root: Any, key: str, written: str) -> UvmObject:
+        found = self.entities.get(key)
+        if found is None:
+            named = self.by_title.get(key)
+            name, kind = (self.documents[named].title, "title") if named is not None else (written, "person")
+            found = UvmObject(**{"parent*": root["lobby"].traits.entity, "name": name, "kind": kind, "chunks": LOBTree()})
+            self.entities[key] = found
+        return found  # type: ignore[no-any-return]
+
+    def _drop(self, sections: Iterable[int]) -> list[int]:
+        """Take sections out of everything; the numbers of their chunks."""
+        dropped: list[int] = []
+        for number in sections:
+            dropped += self._clear(self.section(number))
+            del self.sections[number]
+            self.waiting.discard(number)
+        self._unindex(dropped)
+        return dropped
+
+    def _clear(self, section: Section) -> list[int]:
+        """Take a section's chunks away; their numbers."""
+        for number in section.numbers:
+            for key in self.chunks[number].mentioned:
+                entity = self.entities.get(key)
+                if entity is not None:
+                    entity.chunks.pop(number, None)
+                    if not entity.chunks:
+                        del self.entities[key]
+            del self.chunks[number]
+        del self.starts[section.first]
+        return list(section.numbers)
+
+    def _unindex(self, dropped: list[int]) -> None:
+        if dropped:
+            self.text.drop(dropped)
+            for log in self.vectors.values():
+                log.drop(dropped)
+
+
+def library_of(root: Any) -> Library:
+    """The library of an image."""
+    return root["lobby"].memory.library  # type: ignore[no-any-return]
+
+
+def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict[str, Any]:
+    """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
+
+    :param away: watched folders that cannot be looked through, and why.
+    """
+    library = library_of(root)
+    told: dict[str, Any] = {
+        "documents": len(library.documents),
+        "sections": len(library.sections),
+        "chunks": len(library.chunks),
+        "entities": len(library.entities),
+        "waiting": {"files": len(library.queue), "sections": len(library.waiting)},
+        "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at) in library.refused.items()][:_SHOWN],
+        "followed": [{"folder": folder, "away": away.get(folder, "")} for folder in library.watched],
+    }
+    if documents is not None:
+        newest = list(library.documents)[: -documents - 1 : -1]
+        told["listed"] = [_listed(library, library.documents[number]) for number in newest]
+    return told
+
+
+def _listed(library: Library, document: UvmObject) -> dict[str, Any]:
+    return {
+        "source": document.source,
+        "sources": list(document.sources),
+        "title": document.title,
+        "kind": document.kind,
+        "chunks": sum(section.size for section in library.sections_of(document)),
+        "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
+        "mission": document.mission,
+        "complete": document.complete,
+        "oid": oid_of(document),
+    }
+
+
+def _apart(known: str, wanted: str) -> tuple[bool, int, str]:
+    """How far two sources are apart, roughly: one that holds the other is near."""
+    return not (wanted in known or known in wanted), abs(len(known) - len(wanted)), known

@@ -1,0 +1,108 @@
+"""What the memory is made of, as objects of the image: documents, chunks of their text, entities, summaries.
+
+They answer messages, so that going from one to the next is sending: a chunk its `neighbours_`, its `source_` and what it
+`mentions_`, a document its `chunks_`, an entity the chunks that mention it. Prototypes hold what is common; an object holds
+only what differs, so that a chunk is little more than its text on disk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batos.errors import InvalidInput
+from batos.image.genesis import add_missing
+from batos.memory.library import Library, library_of
+from batos.objects import Primitive, UvmObject
+
+DOCUMENT: dict[str, Any] = {
+    "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "sections": (),
+    "speakers": (), "days": (),
+    "digest": b"", "complete": False,
+}  # fmt: skip
+"""Slots of the prototype of documents. `day` counts as `datetime.date.toordinal` does, 0 is none; `sections` are numbers;
+`complete` says that all of it is there, also of a file that takes several transactions."""
+CHUNK: dict[str, Any] = {"text": "", "speaker": "", "mentioned": ()}
+"""Slots of the prototype of chunks. `mentioned` are keys of entities."""
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis that makes the memory: its prototypes, its library, and `lobby.memory`, by which it is found."""
+    derive = lobby.genesis.derive
+    add_missing(
+        lobby.traits,
+        document=lambda: derive(comment="I am the prototype of documents: what was read or remembered as one, with its source."),
+        chunk=lambda: derive(comment="I am the prototype of memory chunks: a passage of a document that can be found by what it says."),
+        entity=lambda: derive(comment="I am the prototype of entities: what documents speak of by name."),
+        summary=lambda: derive(comment="I am the prototype of summaries: what other objects say, in fewer words."),
+    )
+    traits = lobby.traits
+    add_missing(traits.document, chunks_=Primitive.of(chunks_), **DOCUMENT)
+    messages = {"neighbours_": Primitive.of(neighbours_), "source_": Primitive.of(source_), "mentions_": Primitive.of(mentions_)}
+    add_missing(traits.chunk, **messages, **CHUNK)
+    add_missing(traits.entity, mentions_=Primitive.of(mentioned_by_), name="", kind="")
+    add_missing(traits.summary, source_=Primitive.of(summarised_), text="", of=(), mission="")
+    add_missing(
+        lobby,
+        memory=lambda: derive(name="memory", comment="I am the memory: what was read and what was lived through, to be found again."),
+    )
+    add_missing(lobby.memory, library=Library)
+
+
+# --- what they answer
+
+
+@Primitive.register
+def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
+    """The chunks before and after this one in its section, in their order.
+
+    :param each_side: how many of them on each side.
+    :raises InvalidInput: for a number below 1 or above 1,000.
+    """
+    if not (isinstance(each_side, int) and 1 <= each_side <= 1000):
+        raise InvalidInput(f"neighbours_ takes a number of chunks from 1 to 1000, got {each_side!r}")
+    library = _library(chunk)
+    own = library.section_of(chunk).numbers
+    around = range(max(own.start, chunk.number - each_side), min(own.stop, chunk.number + each_side + 1))
+    return tuple(library.chunks[n] for n in around if n != chunk.number)
+
+
+@Primitive.register
+def source_(chunk: UvmObject) -> UvmObject:
+    """The document that a chunk is from."""
+    return chunk.document  # type: ignore[no-any-return]
+
+
+@Primitive.register
+def mentions_(chunk: UvmObject) -> tuple[UvmObject, ...]:
+    """The entities that a chunk speaks of."""
+    entities = _library(chunk).entities
+    return tuple(entities[key] for key in chunk.mentioned if key in entities)
+
+
+@Primitive.register
+def mentioned_by_(entity: UvmObject) -> tuple[UvmObject, ...]:
+    """The chunks that speak of an entity, in the order in which they came."""
+    chunks = _library(entity).chunks
+    return tuple(chunks[number] for number in entity.chunks if number in chunks)
+
+
+@Primitive.register
+def chunks_(document: UvmObject) -> tuple[UvmObject, ...]:
+    """The chunks of a document, from its beginning to its end."""
+    return tuple(_library(document).chunks_of(document))
+
+
+@Primitive.register
+def summarised_(summary: UvmObject) -> tuple[UvmObject, ...]:
+    """What a summary is of."""
+    return tuple(summary.of)
+
+
+def _library(obj: UvmObject) -> Library:
+    """The library of the image that holds an object.
+
+    :raises InvalidInput: for one that no image holds yet.
+    """
+    if obj._p_jar is None:
+        raise InvalidInput(f"{obj!r} is not in the memory yet; it is once its transaction knows it")
+    return library_of(obj._p_jar.root())

@@ -1,0 +1,43 @@
+"""PDF: a part a page (needs pypdf). What is only a picture of text is not read."""
+
+from __future__ import annotations
+
+import io
+import logging
+import pathlib
+import re
+
+from pypdf import PdfReader
+from pypdf.errors import PyPdfError
+
+from batos.errors import Unreadable
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.readers import dates
+
+_HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every flaw that it mends
+
+
+def read(path: pathlib.PurePath, data: bytes) -> Draft:
+    """Its pages in order.
+
+    :raises Unreadable: for an encrypted file, a broken one, or one without any text in it.
+    """
+    try:
+        pdf = PdfReader(io.BytesIO(data))
+        if pdf.is_encrypted and not pdf.decrypt(""):
+            raise Unreadable("it is encrypted with a password; save it without one, for example with `qpdf --decrypt`")
+        parts = [DraftPart(_text(page.extract_text()), f"page {number}") for number, page in enumerate(pdf.pages, 1)]
+        about = pdf.metadata
+        title, when = (about.title if about else None), (about.creation_date_raw if about else None)
+    except PyPdfError as e:
+        raise Unreadable(f"the PDF is broken ({e}); open it in a viewer and save it anew") from None
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, AssertionError, NotImplementedError) as e:
+        raise Unreadable(f"the PDF is broken ({type(e).__name__}: {str(e)[:120]}); open it in a viewer and save it anew") from None
+    if not any(part.text.strip() for part in parts):
+        raise Unreadable("there is no text in this PDF, only pictures of pages; run it through OCR first, for example `ocrmypdf`")
+    return Draft("pdf", str(title or path.stem).strip() or path.stem, parts, day=dates.in_name(str(when or "").removeprefix("D:")[:8]))
+
+
+def _text(text: str) -> str:
+    return _HYPHEN.sub("", text).replace("\x00", "") + "\n"

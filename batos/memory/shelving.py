@@ -1,0 +1,92 @@
+"""From a draft to what is stored: sections cut into chunks, numbered, with their index entries. No image needed; any thread."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from batos.memory.chunking import Limits, pieces
+from batos.memory.drafts import DraftPart
+from batos.memory.library import Numbers, Passage, Section, Shelf
+from batos.memory.naming import Names
+from batos.memory.segments import QUESTION, Entry, Facts, speaker_key
+from batos.memory.words import words
+
+class Shelved(NamedTuple):
+    """A section to be stored, and the index entries of its chunks."""
+
+    shelf: Shelf
+    entries: list[Entry]
+
+
+class Shelver:
+    """Cuts parts into chunks by structure and size: what can be searched before there are vectors."""
+
+    def __init__(self, numbers: Numbers, limits: Limits, names: Names) -> None:
+        self._numbers, self._limits, self.names = numbers, limits, names
+
+    def shelve(self, part: DraftPart, *, document: int, kind: str, day: int = 0) -> Shelved:
+        """A new section of provisional chunks.
+
+        :param document: the number of the document that it is of.
+        :param day: of the document, where the part has none.
+        """
+        cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
+        # a conversation is cut by who speaks, and nothing else parts it
+        section = Section(self._numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
+        return self.filled(section, cuts)
+
+    def filled(self, section: Section, cuts: Sequence[tuple[str, str]]) -> Shelved:
+        """The section with these texts as its chunks, each with who says it.
+
+        They take the numbers of the chunks that it has, if they are not more than it was given room for: what points at its beginning
+        goes on doing so.
+        """
+        if len(cuts) > section.room:
+            room = max(len(cuts), sum(len(text) for text, _ in cuts) // self._limits.smallest + 1)
+            section = section._replace(first=self._numbers.take(room), room=room)
+        section = section._replace(size=len(cuts))
+        number, about, day = section_key(section.number), words(section.title), section.day
+        passages, entries = [], []
+        for at, (text, speaker) in enumerate(cuts):
+            named = self.names.of(text, section.document)
+            keys = (speaker.casefold(), *named.keys) if speaker else named.keys
+            passages.append(Passage(text, speaker, tuple(dict.fromkeys(keys))))
+            flags = QUESTION if text.rstrip().endswith("?") else 0
+            said = speaker_key(speaker) if speaker else 0
+            facts = Facts(section.document, number, speaker=said, day=day, length=len(text.strip()), flags=flags)
+            entries.append(Entry(section.first + at, (*about, *words(text)), facts, named.links))
+        return Shelved(Shelf(section, tuple(passages)), entries)
+
+    def _pieces(self, text: str, kind: str) -> Iterator[tuple[str, str]]:
+        """The texts of its pieces, with the gaps after them: put together they are the whole text."""
+        yield from ((piece, "") for piece in parted(text, [(p.start, p.end) for p in pieces(text, kind, self._limits)]))
+
+    def _turns(self, part: DraftPart) -> Iterator[tuple[str, str]]:
+        for text, turn in zip(parted(part.text, [turn[:2] for turn in part.turns]), part.turns, strict=True):
+            if len(text) <= self._limits.largest:
+                yield text, turn.speaker
+            else:
+                yield from ((piece, turn.speaker) for piece, _ in self._pieces(text, "text"))
+
+
+def section_key(number: int) -> int:
+    """The number by which searches tell sections apart: 31 bits, spread so that those of two runs do not fall together."""
+    return zlib.crc32(number.to_bytes(8, "big")) & 0x7FFFFFFF
+
+
+def parted(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
+    """The text cut where spans begin: nothing between them is lost. One piece where there are none."""
+    starts = [start for start, _ in spans][1:]
+    return [text[begin:end] for begin, end in zip([0, *starts], [*starts, len(text)], strict=True)]
+
+
+def digest_of(part: DraftPart) -> bytes:
+    """What tells whether a section is the same as before: its text, title and day, and who says what."""
+    found = hashlib.sha256(f"{part.title}\0{part.day}\0".encode("utf-8", "replace"))
+    found.update(part.text.encode("utf-8", "replace"))
+    for turn in part.turns:
+        found.update(f"\0{turn.start}\0{turn.speaker}".encode("utf-8", "replace"))
+    return found.digest()[:16]

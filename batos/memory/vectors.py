@@ -1,0 +1,160 @@
+"""The worker that gives chunks their vectors, in the background: section by section, as `batos.memory.meaning` has it.
+
+Which sections wait stands in the image, so that it goes on after a restart. An embedder that is away is asked again after a while;
+searches go by words meanwhile. When there is nothing to do, it tidies up: small parts of the index are merged, and what was
+dropped is taken out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+import structlog
+
+from batos.config import Settings
+from batos.errors import BatosError
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+from batos.memory import meaning
+from batos.memory.chunking import Limits
+from batos.memory.collection import Collection
+from batos.memory.embedders import Embedder
+from batos.memory.library import library_of
+from batos.memory.segments import Array
+from batos.memory.shelving import Shelver
+
+log = structlog.get_logger("batos.memory")
+
+
+class Hearer(Protocol):
+    """Who is told what was committed (`batos.recollection.Recollection`)."""
+
+    collection: Collection
+
+    def count(self) -> int: ...
+    def stored(self, segment: Any, dropped: list[int]) -> None: ...
+    def embedded(self, ids: list[int], rows: Array) -> None: ...
+    async def reload(self) -> None: ...
+
+
+class Vectors:
+    """See the module. All methods are called on the loop's thread."""
+
+    def __init__(
+        self, image: LivingImage, embedder: Embedder, shelver: Shelver, limits: Limits, settings: Settings, hearer: Hearer
+    ) -> None:
+        self._image, self._embedder, self._shelver, self._limits = image, embedder, shelver, limits
+        self._settings, self._hearer = settings, hearer
+        self._more = asyncio.Event()
+        self._identity = ""
+        self._state, self._why = "waiting", ""
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._more.set()
+
+    def facts(self) -> dict[str, Any]:
+        """How it stands: the embedder's identity, `ready`, `working`, `waiting` or `away`, why, and chunks that have a vector."""
+        return {"identity": self._identity, "state": self._state, "why": self._why, "vectors": self._hearer.count()}
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._more.clear()
+            work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_batch)
+            try:
+                if work or not self._identity:
+                    await self._known()
+            except BatosError as e:
+                await self._away(e)
+                continue
+            if not work:
+                self._state = "ready"
+                await self._tidied()
+                await self._more.wait()
+                continue
+            try:
+                self._state, self._why = "working", ""
+                await self._embed(work)
+            except BatosError as e:
+                await self._away(e)
+
+    async def _away(self, e: BatosError) -> None:
+        if self._state != "away":
+            log.warning("embedder_away", error=e.message, retry_s=self._settings.embed_retry_s, hint="searches go by words meanwhile")
+        self._state, self._why = "away", e.message
+        await asyncio.sleep(self._settings.embed_retry_s)
+
+    async def _known(self) -> None:
+        """Ask who the embedder is; if it is another than the vectors are from, all are made anew."""
+        identity = await self._embedder.identity()
+        if str(identity) == self._identity:
+            return
+        if await self._image.system(meaning.adopt, str(identity), identity.dimensions, mission="ingest"):
+            log.info("vectors_anew", embedder=str(identity))
+            await self._hearer.reload()
+        self._identity = str(identity)
+        self.wake()
+
+    async def _embed(self, work: list[meaning.Work]) -> None:
+        plans = await in_helper(lambda: [meaning.plan(one, self._limits) for one in work])
+        rows = await self._embedder.embed([text for plan in plans for text in plan.texts])
+        made = await in_helper(self._made, plans, rows)
+        kept = await self._image.system(meaning.keep, self._identity, made, mission="ingest")
+        self._hearer.stored(kept.segment, kept.dropped)
+        if kept.ids:
+            self._hearer.embedded(kept.ids, kept.vectors)
+
+    def _made(self, plans: list[meaning.Plan], rows: Array) -> list[meaning.Made]:
+        made, at = [], 0
+        for plan in plans:
+            made.append(meaning.make(plan, rows[at : at + len(plan.texts)], self._shelver, self._limits))
+            at += len(plan.texts)
+        return made
+
+    # --- tidying up
+
+    async def purge(self) -> None:
+        """Take what was dropped out of the index and the vectors for good."""
+        for name in await in_helper(self._image.read, _logs):
+            await self._image.system(_purge, name, mission="ingest")
+
+    async def _tidied(self) -> None:
+        for name in await in_helper(self._image.read, _logs):
+            while not self._more.is_set() and await self._image.system(_tidy, name, self._settings.dropped_rows, mission="ingest"):
+                pass
+        if self._hearer.collection.dropped > max(self._settings.dropped_rows, self._hearer.collection.size // 4):
+            await self._hearer.reload()
+
+
+def loaded(root: Any) -> Collection:
+    """All that searches see, with the vectors of the embedder that the image has them of."""
+    library = library_of(root)
+    return Collection.load(library.text, library.vectors.get(library.embedder))
+
+
+def _logs(root: Any) -> list[str]:
+    """Names of the logs there are: the text's is empty, those of vectors are called by their embedders."""
+    return ["", *library_of(root).vectors]
+
+
+def _log(root: Any, name: str) -> Any:
+    library = library_of(root)
+    return library.vectors.get(name) if name else library.text
+
+
+def _purge(root: Any, name: str) -> None:
+    held = _log(root, name)
+    if held is not None and held.dropped():
+        held.purge()
+
+
+def _tidy(root: Any, name: str, most: int) -> bool:
+    """One merge, if one is due; whether there may be more."""
+    held = _log(root, name)
+    if held is None:
+        return False
+    if held.dropped() > most:
+        held.purge()
+    return bool(held.tidy())

@@ -1,0 +1,125 @@
+"""Watched folders: what is new or changed in them is read into the memory, what vanishes is forgotten.
+
+They are looked through again and again; that needs nothing of the operating system, and works on network folders, too. What is
+seen for the first time is read when it has not changed between two looks, so that nobody's half-written file is. A folder that is
+away, or cannot be read, says nothing about its files: they stay in the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+import structlog
+
+from batos.config import Settings
+from batos.errors import BatosError, Unreadable
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+from batos.memory.ingest import Ingest, files_in, files_known
+from batos.memory.library import library_of
+
+log = structlog.get_logger("batos.memory")
+
+Stamps = dict[str, tuple[int, int]]
+
+
+class Watcher:
+    """Looks through the folders that the image says are watched. All methods are called on the loop's thread."""
+
+    def __init__(self, image: LivingImage, ingest: Ingest, settings: Settings) -> None:
+        self._image, self._ingest, self._settings = image, ingest, settings
+        self._before: dict[str, Stamps] = {}
+        self.away: dict[str, str] = {}
+        """Folders that cannot be looked through now, and why."""
+        self._wake = asyncio.Event()
+
+    async def add(self, folder: str) -> None:
+        """Watch a folder from now on, also after a restart.
+
+        :raises Unreadable: if it is no folder that can be read.
+        """
+        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files)
+        await self._image.system(_watch, path, identity, mission="ingest")
+        self._wake.set()
+
+    async def remove(self, folder: str) -> None:
+        """Watch a folder no more; what was read from it stays.
+
+        :raises Unreadable: if it is not watched.
+        """
+        await self._image.system(_watch, folder, None, mission="ingest")
+        self.away.pop(folder, None)
+        self._before.pop(folder, None)
+
+    async def run(self) -> None:
+        """Look through the folders until cancelled."""
+        while True:
+            for folder, identity in self._image.read(lambda root: dict(library_of(root).watched)).items():
+                try:
+                    await self._look(folder, identity)
+                except (BatosError, OSError) as e:
+                    if folder not in self.away:
+                        log.warning("folder_away", folder=folder, error=str(e), hint="what was read from it stays in the memory")
+                    self.away[folder] = str(e)
+                else:
+                    self.away.pop(folder, None)
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._settings.watch_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, folder: str, identity: tuple[int, int]) -> None:
+        now = await in_helper(_stamps, folder, self._settings.ingest_folder_files)
+        if not now and _identity(folder) != identity:
+            raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
+        known = await in_helper(self._image.read, files_known, folder)
+        before = self._before.get(folder)
+        self._before[folder] = now
+        if before is None:  # the first look: what did not change lately is whole
+            old = time.time_ns() - int(self._settings.watch_s * 1e9)
+            before = {path: stamp for path, stamp in now.items() if stamp[0] < old}
+        ready = [path for path, stamp in now.items() if known.get(path) != stamp and before.get(path) == stamp]
+        if ready:
+            await self._ingest.ask(ready)
+        for path in known.keys() - now.keys() - before.keys():  # away for two looks: not the moment in which an editor replaces it
+            await self._ingest.vanished(path)
+
+
+def _stamps(folder: str, most: int) -> Stamps:
+    if not os.path.isdir(folder):
+        raise Unreadable(f"the folder {folder} is away")
+    found = {}
+    for path in files_in(folder, most):
+        try:
+            about = os.stat(path)
+        except OSError:
+            continue  # it went between the list and now
+        found[path] = (about.st_mtime_ns, about.st_size)
+    return found
+
+
+def _checked(folder: str, most: int) -> tuple[str, tuple[int, int]]:
+    path = os.path.normpath(folder)
+    if not os.path.isabs(path) or not os.path.isdir(path):
+        raise Unreadable(f"{folder} is no folder with an absolute path; only one that is there can be watched")
+    files_in(path, most)
+    return path, _identity(path)
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    """What tells a folder from another in its place: where a disk is not mounted, there is an empty one."""
+    about = os.stat(folder)
+    return about.st_dev, about.st_ino
+
+
+def _watch(root: Any, folder: str, identity: tuple[int, int] | None) -> None:
+    watched = library_of(root).watched
+    if identity is not None:
+        watched[folder] = identity
+    elif watched.pop(folder, None) is None:
+        raise Unreadable(f"{folder} is not watched; watched are: {', '.join(watched) or 'no folders'}")

@@ -1,0 +1,79 @@
+"""What a persona says of a part of the memory in fewer words: the message `summarise_` of chunks and documents.
+
+A summary is an object of its own that points at what it is of, and is kept with the mission that asked for it.
+"""
+
+from __future__ import annotations
+
+from batos.errors import InvalidInput
+from batos.image.genesis import add_missing
+from batos.mind.incarnation import system_message
+from batos.mind.thinking import attempt_or_none
+from batos.objects import Primitive, UvmObject, find
+
+PROMPT = "Say in at most $sentences sentences what this says. Use nothing but what is in it.\n\n$text"
+SPEAKER = "babs"
+CHARS = 6000
+"""Characters of a text that one inference reads; longer ones are summarised in parts, and then the summaries of those."""
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis that lets chunks and documents be summarised."""
+    for prototype in (lobby.traits.chunk, lobby.traits.document):
+        add_missing(prototype, summarise_=Primitive.of(summarise_))
+    add_missing(lobby.traits.summary, prompt=PROMPT, speaker=SPEAKER)
+
+
+@Primitive.register
+async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
+    """A summary of a chunk or a document, by the persona that the prototype of summaries names.
+
+    :param sentences: at most so many.
+    :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
+    """
+    attempt = attempt_or_none()
+    if attempt is None:
+        raise InvalidInput("summarise_ asks a model: send it in a mission, `batos send-to`")
+    if not (isinstance(sentences, int) and 1 <= sentences <= 50):
+        raise InvalidInput(f"summarise_ takes a number of sentences from 1 to 50, got {sentences!r}")
+    lobby = obj._p_jar.root()["lobby"]
+    prototype = lobby.traits.summary
+    speaker = lobby._slots.get(prototype.speaker) or lobby._slots[lobby.personas[0]]
+
+    async def told(text: str) -> str:
+        prompt = prototype.prompt.replace("$sentences", str(sentences)).replace("$text", text)
+        reply = await attempt.chat(attempt.voice_of(speaker), system_message(speaker), prompt, part="summary", temperature=0.2)
+        return reply.text.strip()
+
+    texts = _texts(obj)
+    while len(texts) > 1:
+        texts = _gathered([await told(text) for text in texts])
+    summary = UvmObject(**{"parent*": prototype, "text": await told(texts[0]), "of": (obj,), "mission": attempt.id})
+    obj._p_jar.add(summary)
+    obj.summary = summary
+    return summary
+
+
+def _texts(obj: UvmObject) -> list[str]:
+    """What an object says, in parts that one inference can read."""
+    own = find(obj, "text")
+    if own is not None and own[0] is obj:
+        return _gathered([str(own[1])])
+    return _gathered(_chunks(obj))
+
+
+def _chunks(document: UvmObject) -> list[str]:
+    found = find(document, "chunks_")
+    assert found is not None, "only chunks and documents are told to summarise themselves"
+    return [str(chunk.text) for chunk in found[1](document)]
+
+
+def _gathered(texts: list[str]) -> list[str]:
+    """Neighbouring texts in one, as long as that is not too long."""
+    found: list[str] = []
+    for text in texts:
+        if found and len(found[-1]) + len(text) <= CHARS:
+            found[-1] += "\n" + text
+        else:
+            found += [text[at : at + CHARS] for at in range(0, len(text), CHARS)]
+    return found or [""]

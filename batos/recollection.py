@@ -1,0 +1,212 @@
+"""The part of the composition root that puts the memory together: the library in the image, and what searches see of it in RAM.
+
+files ─ ingest (queue, readers, sections) ─┐                       ┌─ collection ─ search
+watcher (folders) ─────────────────────────┴─ library ─ vectors ───┘
+                                     (system transactions)  (the embedding worker)
+
+What a transaction committed is put into the collection by the loop, in order; a search never waits for a transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from batos.bridge.types import Inference
+from batos.config import Settings
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+
+if TYPE_CHECKING:
+    from batos.memory.collection import Collection
+    from batos.memory.embedders import Embedder
+    from batos.memory.ingest import Ingest
+    from batos.memory.library import Numbers
+    from batos.memory.segments import Segment
+    from batos.memory.vectors import Vectors
+    from batos.memory.watching import Watcher
+
+log = structlog.get_logger("batos.memory")
+Reply = dict[str, Any]
+
+
+class Recollection:
+    """The memory of a running daemon. Made by `open`; all methods are called on the loop's thread."""
+
+    collection: Collection
+    numbers: Numbers
+    embedder: Embedder
+    ingest: Ingest
+    watcher: Watcher
+    vectors: Vectors
+
+    def __init__(self, image: LivingImage, settings: Settings) -> None:
+        self._image, self._settings = image, settings
+        self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
+
+    async def open(
+        self, inference: Inference, model: str, *, stack: contextlib.AsyncExitStack, background: Callable[[Any, str], None]
+    ) -> None:
+        """Load what searches see, and begin with what was left to do.
+
+        :param model: the profile's embedder.
+        :param stack: what was begun here ends with it.
+        :param background: runs something until the stack ends.
+        """
+        await in_helper(importlib.import_module, "batos.memory.vectors")  # numpy, zope.index: not on the loop's time
+        from batos.memory.chunking import Limits
+        from batos.memory.embedders.temporary import embedder
+        from batos.memory.ingest import Ingest
+        from batos.memory.library import Numbers, begin_epoch
+        from batos.memory.naming import Names, known
+        from batos.memory.shelving import Shelver
+        from batos.memory.vectors import Vectors, loaded
+        from batos.memory.watching import Watcher
+
+        settings, image = self._settings, self._image
+        self.numbers, self._load = Numbers(await image.system(begin_epoch)), loaded
+        self.collection = await in_helper(image.read, loaded)
+        limits = Limits(settings.chunk_smallest, settings.chunk_largest)
+        shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
+        self.embedder = embedder(settings, inference, model)
+        self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
+        self.ingest = Ingest(image, settings, shelver, self.numbers.take, self.stored)
+        self.watcher = Watcher(image, self.ingest, settings)
+        background(self.ingest.run(), "ingest")
+        background(self.watcher.run(), "watched folders")
+        background(self.vectors.run(), "vectors")
+
+    # --- what the collection hears of
+
+    def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None:
+        """New chunks, and such as are gone, of a transaction that is durable."""
+        if segment is not None:
+            self._apply(lambda collection: collection.append(segment))
+        if gone := list(dropped):
+            self._apply(lambda collection: collection.drop(gone))
+        self.vectors.wake()
+
+    def embedded(self, ids: list[int], rows: Any) -> None:
+        """Vectors of chunks, of a transaction that is durable."""
+        self._apply(lambda collection: collection.vectors(_array(ids), rows))
+
+    def _apply(self, change: Callable[[Collection], object]) -> None:
+        change(self.collection)
+        if self._since is not None:
+            self._since.append(change)
+
+    async def reload(self) -> None:
+        """Read the collection anew from the image: after a change of embedder, or to let go of the rows of chunks that are gone."""
+        self._since = []
+        try:
+            fresh = await in_helper(self._image.read, self._load)
+            for change in self._since:  # what the snapshot had already does nothing
+                change(fresh)
+            self.collection = fresh
+        finally:
+            self._since = None
+
+    def count(self) -> int:
+        """Chunks that have a vector."""
+        view = self.collection.view()
+        return int((view.has & ~view.gone).sum())
+
+    # --- what clients ask for
+
+    async def ask(self, paths: list[str], follow: list[str]) -> Asked:
+        """Have files read; folders to follow are watched from now on, and read at once.
+
+        :raises Unreadable: for a path that is not there; then nothing is queued.
+        """
+        asked = Asked(self.ingest)
+        try:
+            for folder in follow:
+                await self.watcher.add(folder)
+            asked.files = await self.ingest.ask([*paths, *follow])
+        except BaseException:
+            asked.close()
+            raise
+        return asked
+
+    async def tell(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> Reply:
+        """What the memory holds, after something was forgotten or a folder left alone.
+
+        :param documents: how many of them to list, the newest first.
+        :raises UnknownSource: if there is nothing to forget.
+        """
+        told: Reply = {}
+        if unfollow is not None:
+            await self.watcher.remove(unfollow)
+        if forget is not None:
+            told["forgotten"] = await self.ingest.forget(forget)
+            await self.vectors.purge()
+        return {**await in_helper(self._image.read, _described, documents, self.watcher.away), **self._live(), **told}
+
+    def facts(self) -> Reply:
+        """What `info` says of the memory."""
+        return {"chunks": self.collection.size - self.collection.dropped, **self._live()}
+
+    def _live(self) -> Reply:
+        return {"under_way": self.ingest.under_way or None, "trouble": self.ingest.trouble, "embedder": self.vectors.facts()}
+
+
+class Asked:
+    """Files that somebody asked to have read. Hears of all of them from the beginning."""
+
+    def __init__(self, ingest: Ingest) -> None:
+        self.files: list[str] = []
+        self._begun = time.monotonic()
+        self._heard: asyncio.Queue[Reply] = asyncio.Queue()
+        self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)
+
+    async def done(self, tell: Callable[[Reply], object]) -> Reply:
+        """Wait until each file is read or refused; the figures.
+
+        :param tell: hears of each as it comes.
+        """
+        left = set(self.files)
+        counts = dict.fromkeys(("added", "updated", "unchanged", "forgotten"), 0)
+        refused: list[Reply] = []
+        chunks = 0
+        try:
+            while left:
+                event = await self._heard.get()
+                if event["path"] not in left:
+                    continue
+                tell(event)
+                if event["state"] in ("reading", "waiting"):
+                    continue
+                left.discard(event["path"])
+                chunks += event["chunks"]
+                if event["state"] == "refused":
+                    refused.append({name: event[name] for name in ("path", "code", "message")})
+                else:
+                    counts[event["state"]] += 1
+        finally:
+            self.close()
+        took = round(time.monotonic() - self._begun, 3)
+        return {"queued": len(self.files), **counts, "chunks": chunks, "refused": refused, "took_s": took}
+
+    def close(self) -> None:
+        """Hear of them no more."""
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+
+
+def _described(root: Any, documents: int | None, away: dict[str, str]) -> Reply:
+    from batos.memory.library import described
+
+    return described(root, documents, away)
+
+
+def _array(ids: list[int]) -> Any:
+    import numpy as np
+
+    return np.array(ids, np.int64)
