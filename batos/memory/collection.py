@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batos.memory.ranking import Part, Ranking
+from batos.memory.packed import widen
+from batos.memory.ranking import ROOM, Part, Ranking
 from batos.memory.segments import FACTS, Array, Segment, merge
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ class View:
 class Collection:
     """See the module. Make it with `Collection.load`, or empty."""
 
-    def __init__(self, *, room: int = 1 << 24) -> None:
-        """:param room: numbers that the text's ranking may remember, 4 bytes each."""
+    def __init__(self, *, room: int = ROOM) -> None:
+        """:param room: bytes for what terms gave in earlier searches."""
         self.size = 0
         self.dropped = 0
         """Rows that are masked: when they are many, `compact`."""
@@ -99,7 +100,7 @@ class Collection:
         self._view: View | None = None
 
     @classmethod
-    def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = 1 << 24) -> Collection:
+    def load(cls, text: SegmentedText, vectors: VectorLog | None = None, *, room: int = ROOM) -> Collection:
         """All that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
         made = cls(room=room)
         segments = text.segments()
@@ -148,7 +149,11 @@ class Collection:
         self._widen(matrix.shape[1])
         rows = self._alive(np.asarray(ids, np.int64))
         if rows[0] >= 0 and (np.diff(rows) == 1).all():
-            self._matrix[rows[0] : rows[-1] + 1] = matrix
+            place = self._matrix[rows[0] : rows[-1] + 1]
+            if matrix.dtype == np.float16:
+                widen(matrix, place)
+            else:
+                place[:] = matrix
         else:
             matrix, rows = matrix[rows >= 0], rows[rows >= 0]
             self._matrix[rows] = matrix

@@ -8,9 +8,10 @@ were asked before costs one addition a word.
 from __future__ import annotations
 
 import math
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from batos.memory.segments import Array, Segment
 K1, B = 1.2, 0.75
 OWN, REACH = 2.0, 2
 """How much a chunk's own words count, and how many neighbours each side lend theirs once."""
+ROOM = 64 << 20
+_ENTRY = 200  # bytes, about, of a term and its arrays without their numbers
 _DENSE = 8
 """A term in more than one row of so many is kept as one number for every row: adding that is quicker than picking rows."""
 
@@ -47,26 +50,24 @@ class Ranking:
     """The scores of all rows for a question. Immutable but for what it remembers; any thread may ask it."""
 
     def __init__(
-        self, parts: Sequence[Part], lengths: Array, *, gone: Array | None = None, runs: Array | None = None, room: int = 1 << 24
+        self, parts: Sequence[Part], lengths: Array, *, gone: Array | None = None, runs: Array | None = None, room: int = ROOM
     ) -> None:
         """
         :param lengths: float32[n]: each row's own words.
         :param gone: bool[n]: rows that count for nothing.
         :param runs: int32[n]: which rows are neighbours: those next to one another with the same number. Without it there are no windows.
-        :param room: how many numbers to remember; when they are more, all are forgotten.
+        :param room: bytes for what terms gave; the terms that were asked for first are forgotten first.
         """
-        self._parts, self._runs, self._room = tuple(parts), runs, room
+        self._parts, self._room = tuple(parts), room
         self._gone = gone if gone is not None and gone.any() else None
+        self._same = [] if runs is None else [(runs[step:] == runs[:-step]).astype(np.float32) for step in range(1, REACH + 1)]
         self.size = len(lengths)
-        own = lengths if self._gone is None else np.where(self._gone, np.float32(0), lengths)
-        spread = own if runs is None else self._windows(own)
-        if self._gone is not None:
-            spread = np.where(self._gone, np.float32(0), spread)
         self.count = self.size - (int(self._gone.sum()) if self._gone is not None else 0)
+        spread = self._spread(lengths.copy())
         mean = float(spread.sum(dtype=np.float64)) / max(self.count, 1)
         self._norms = (K1 * (1 - B) + K1 * B / (mean or 1.0) * spread).astype(np.float32)
         self._impacts: dict[str, tuple[Array | None, Array]] = {}
-        self._kept = 0
+        self._kept, self._lock = 0, threading.Lock()
 
     def bm25(self, words: Iterable[str]) -> Array:
         """float32[n]: the score of every row for these terms; 0 where none occurs. A term that is there twice counts twice."""
@@ -81,22 +82,15 @@ class Ranking:
                 scores[rows] += impacts
         return scores
 
-    def frequency(self, word: str) -> tuple[Array, Array]:
-        """The rows in which a term counts, ascending (int64), and for how much (float32)."""
+    def frequency(self, word: str) -> Array:
+        """float32[n]: how often a term counts in each row."""
         own = np.zeros(self.size, np.float32)
         for segment, rows, places in self._parts:
             place = places.get(word)
             if place is not None:
                 found = slice(segment.starts[place], segment.starts[place + 1])
                 own[rows[segment.rows[found]]] = segment.counts[found]
-        if self._gone is not None:
-            own[self._gone] = 0
-        if self._runs is not None:
-            own = self._windows(own)
-            if self._gone is not None:
-                own[self._gone] = 0
-        rows = np.flatnonzero(own)
-        return rows, own[rows]
+        return self._spread(own)
 
     def best(self, scores: Array, k: int) -> Array:
         """The rows of the `k` best scores above 0, best first; of equal ones the one that came first."""
@@ -104,29 +98,43 @@ class Ranking:
         return rows[np.lexsort((rows, -scores[rows]))[:k]]
 
     def _impact(self, word: str) -> tuple[Array | None, Array]:
+        """What a term gives, and to which rows; None: to all, some of it 0."""
         known = self._impacts.get(word)
         if known is not None:
             return known
-        rows, counts = self.frequency(word)
-        idf = math.log1p(self.count / len(rows)) if len(rows) else 0.0
-        impacts: Array = counts * np.float32(idf * (K1 + 1)) / (counts + self._norms[rows])
-        made: tuple[Array | None, Array] = (rows, impacts)
-        if len(rows) * _DENSE > self.size:
-            dense = np.zeros(self.size, np.float32)
-            dense[rows] = impacts
-            made = (None, dense)
-        self._kept += len(made[1]) * (1 if made[0] is None else 3) + 32
-        if self._kept > self._room:
-            self._impacts, self._kept = {}, 0
-        self._impacts[word] = made
+        counts = self.frequency(word)
+        there = counts != 0
+        held = int(np.count_nonzero(there))
+        factor = np.float32(math.log1p(self.count / held) * (K1 + 1)) if held else np.float32(0)
+        if held * _DENSE > self.size:
+            made: tuple[Array | None, Array] = (None, counts * factor / (counts + self._norms))
+        else:
+            rows = np.flatnonzero(there)
+            made = (rows, counts[rows] * factor / (counts[rows] + self._norms[rows]))
+        with self._lock:
+            if word not in self._impacts:
+                self._impacts[word] = made
+                self._kept += _bytes(made)
+            while self._kept > self._room:
+                self._kept -= _bytes(self._impacts.pop(next(iter(self._impacts))))
         return made
 
-    def _windows(self, own: Array) -> Array:
-        """What each row has with what its neighbours lend it."""
-        assert self._runs is not None
-        spread: Any = own * np.float32(OWN)
-        for step in range(1, REACH + 1):
-            same = self._runs[step:] == self._runs[:-step]
-            spread[step:] += np.where(same, own[:-step], np.float32(0))
-            spread[:-step] += np.where(same, own[step:], np.float32(0))
-        return spread  # type: ignore[no-any-return]
+    def _spread(self, own: Array) -> Array:
+        """What each row has with what its neighbours lend it, given what each has itself (which may be written to)."""
+        if self._gone is not None:
+            own[self._gone] = 0
+        if not self._same:
+            return own
+        spread: Array = own * np.float32(OWN)
+        lent = np.empty_like(own)
+        for step, same in enumerate(self._same, 1):
+            spread[step:] += np.multiply(own[:-step], same, out=lent[step:])
+            spread[:-step] += np.multiply(own[step:], same, out=lent[step:])
+        if self._gone is not None:
+            spread[self._gone] = 0
+        return spread
+
+
+def _bytes(impacts: tuple[Array | None, Array]) -> int:
+    rows, values = impacts
+    return _ENTRY + values.nbytes + (rows.nbytes if rows is not None else 0)

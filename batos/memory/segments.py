@@ -8,6 +8,7 @@ chunks come and go.
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -108,10 +109,11 @@ def build(entries: Iterable[Entry]) -> Segment:
         facts[:] = [(entry.id, *entry.facts[:5], min(entry.facts.length, 0xFFFF), entry.facts.flags) for entry in ordered]
     if len(np.unique(facts["id"])) < len(facts):
         raise ValueError("a chunk is there twice in one segment")
-    known: dict[str, int] = {}
+    known: defaultdict[str, int] = defaultdict()
+    known.default_factory = known.__len__
     said: list[int] = []
     for entry in ordered:
-        said += [known.setdefault(word, len(known)) for word in entry.words]
+        said += map(known.__getitem__, entry.words)
     terms = tuple(sorted(known))
     rank = np.empty(len(terms), np.int64)
     rank[np.fromiter((known[term] for term in terms), np.int64, len(terms))] = np.arange(len(terms))

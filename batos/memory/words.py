@@ -21,6 +21,7 @@ _KNOWN = 200_000
 """Words whose stems are remembered; then all are forgotten, and come back with their next use."""
 
 _WORD = re.compile(r"[^\W_]+")
+_PLAIN = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
 
 _STOP = """
@@ -40,7 +41,7 @@ STOP = frozenset(_STOP.split())
 
 def words(text: str) -> list[str]:
     """The terms of a text under which it is indexed and searched, in order, repetitions included."""
-    return [stem for word in _split(text) if (stem := _STEMS[word])]
+    return list(filter(None, map(_STEMS.__getitem__, _split(text))))
 
 
 def content_words(text: str) -> list[str]:
@@ -62,8 +63,8 @@ class Words:
 
 
 def _split(text: str) -> list[str]:
-    if text.isascii():
-        return _WORD.findall(text.lower())
+    if text.isascii():  # by bytes: a third of what the expression takes, and most texts are so
+        return text.encode().translate(_PLAIN).decode().split()
     found: list[str] = []
     for word in _WORD.findall(_folded(text)):
         if word.isascii() or not _UNSPACED.search(word):

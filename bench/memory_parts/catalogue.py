@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import pathlib
 import random
 import re
@@ -25,6 +26,7 @@ SECTION = 20  # chunks
 QUESTIONS = 300
 
 
+@functools.cache
 def sentences() -> list[str]:
     """Sentences of 8 to 24 words: the documentation strings of the standard library, English that is there wherever Python is."""
     found: list[str] = []
