@@ -15,9 +15,7 @@ AIMS = {"locomo_recall_5": (">=", 0.76), "locomo_recall_10": (">=", 0.85), "loco
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--locomo", metavar="FILE", type=pathlib.Path, help="conversations as LoCoMo has them, for locomo and onecat"
-    )
+    parser.add_argument("--locomo", metavar="FILE", type=pathlib.Path, help="conversations as LoCoMo has them, for locomo and onecat")
 
 
 def lacks(args: argparse.Namespace) -> str:
