@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from batos.memory.library import Numbers
     from batos.memory.retrieval import Retrieval
     from batos.memory.segments import Segment
+    from batos.memory.shelving import Shelver
     from batos.memory.vectors import Vectors
     from batos.memory.watching import Watcher
 
@@ -49,6 +50,7 @@ class Recollection:
     watcher: Watcher
     retrieval: Retrieval
     vectors: Vectors
+    shelver: Shelver
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
@@ -78,7 +80,7 @@ class Recollection:
         self.numbers, self._load = Numbers(await image.system(begin_epoch)), loaded
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
-        shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
+        self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
         self.embedder = embedder(settings, inference, model)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
         self.retrieval = Retrieval(image, lambda: self.collection, self.embedder, limit_s=settings.search_s, pause_s=settings.embed_retry_s)

@@ -1,15 +1,15 @@
 """The collection: all that searches see of memory, in RAM, as arrays of which row i of one is row i of all.
 
 What a transaction committed is appended; what it dropped is masked. A search takes a `View`, which stays as it is while others are
-added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Appending and dropping are done by
-one thread (the loop's), searching by any.
+added: arrays only ever grow beyond what a view can see, and those that must change are replaced. Any thread may call it.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -21,10 +21,25 @@ if TYPE_CHECKING:
     from batos.memory.textindex import SegmentedText
     from batos.memory.vectorlog import VectorLog
 
-_SPARE = 4096
-"""Rows of room beyond what is there: memory that is not touched until it is used."""
+_SPARE = 1 << 15
+"""Rows of room at least, beyond as many as there are. Making more copies everything, on the loop; room takes no memory until it is used."""
 _FAN, _MOST = 8, 4096
 """So many small parts that came one after another become one, of at most so many rows: more would hold up the loop."""
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _whole(method: Callable[Concatenate[Collection, _P], _R]) -> Callable[Concatenate[Collection, _P], _R]:
+    """One at a time: no view is taken of half a change."""
+
+    @functools.wraps(method)
+    def locked(self: Collection, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class View:
@@ -85,8 +100,8 @@ class Collection:
         """:param room: bytes for what terms gave in earlier searches."""
         self.size = 0
         self.dropped = 0
-        """Rows that are masked: when they are many, `compact`."""
-        self._room = room
+        """Rows that are masked: every search passes over them. When they are many, load anew."""
+        self._room, self._lock = room, threading.RLock()
         self._facts = np.zeros(0, FACTS)
         self._gone = np.zeros(0, bool)
         self._has = np.zeros(0, bool)
@@ -105,12 +120,7 @@ class Collection:
         made = cls(room=room)
         segments = text.segments()
         facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)])
-        order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
-        rows = np.empty(len(order), np.int32)
-        rows[order] = np.arange(len(order), dtype=np.int32)
-        made._reserve(len(order))
-        made._add(facts[order])
-        made._rows = _Rows(facts["id"][order])
+        rows = made._begin(facts)
         base = 0
         for segment in segments:
             made._join(Part.of(segment, rows[base : base + len(segment)]))
@@ -123,10 +133,13 @@ class Collection:
 
     def view(self) -> View:
         """What there is now, for one search; the same one until something changes."""
-        if self._view is None:
-            self._view = View(self)
-        return self._view
+        view = self._view
+        if view is None:
+            with self._lock:
+                view = self._view = View(self)
+        return view
 
+    @_whole
     def append(self, segment: Segment) -> None:
         """Chunks that were committed. One whose id is there already takes its place."""
         if not len(segment):
@@ -139,10 +152,11 @@ class Collection:
         self._join(Part.of(segment, np.arange(base, self.size, dtype=np.int32)))
         self._tidy()
 
+    @_whole
     def vectors(self, ids: Array, matrix: Array) -> None:
         """Vectors (unit rows) of chunks; those of chunks that are not there are left out.
 
-        :raises ValueError: for vectors of another length than those that are there: see `exchange`.
+        :raises ValueError: for vectors of another length than those that are there: another embedder's are loaded, all of them.
         """
         if not len(ids):
             return
@@ -159,13 +173,7 @@ class Collection:
             self._matrix[rows] = matrix
         self._has[rows] = True  # after the rows: a search that runs meanwhile takes no half of one
 
-    def exchange(self, ids: Array, matrix: Array) -> None:
-        """The vectors of another embedder instead of all that are there; their length may be another."""
-        self._matrix = np.zeros((len(self._facts), matrix.shape[1]), np.float32)
-        self._has = np.zeros(len(self._facts), bool)
-        self._view = None
-        self.vectors(ids, matrix)
-
+    @_whole
     def drop(self, ids: Array | Sequence[int]) -> None:
         """Chunks that were forgotten; those that are not there do not matter."""
         rows = self._alive(np.asarray(ids, np.int64))
@@ -177,6 +185,16 @@ class Collection:
             self._ranking = self._view = None
 
     # --- growing
+
+    def _begin(self, facts: Array) -> Array:
+        """Take these as the first rows, section by section; int32: the row of each."""
+        order = np.lexsort((facts["id"], facts["place"], facts["section"], facts["document"]))
+        self._reserve(len(order))
+        self._add(facts[order])
+        self._rows = _Rows(facts["id"][order])
+        places = np.empty(len(order), np.int32)
+        places[order] = np.arange(len(order), dtype=np.int32)
+        return places
 
     def _add(self, facts: Array) -> None:
         begin, end = self.size, self.size + len(facts)
@@ -207,7 +225,7 @@ class Collection:
     def _reserve(self, rows: int) -> None:
         if rows <= len(self._facts):
             return
-        room = rows + rows // 2 + _SPARE
+        room = 2 * rows + _SPARE
         for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_matrix"):
             old: Any = getattr(self, name)
             new = np.zeros((room, *old.shape[1:]), old.dtype)

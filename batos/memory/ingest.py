@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, Busy, Unreadable
+from batos.errors import BatosError, Busy, ImageError, Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import Turns, in_helper
 from batos.memory import readers
@@ -72,6 +72,7 @@ class Ingest:
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
         self._alone = asyncio.Lock()
+        self._begun: set[str] = set()
         self.under_way = ""
         """The file that is being read; empty while there is none."""
         self.trouble = ""
@@ -102,7 +103,7 @@ class Ingest:
         """
         async with self._alone:
             told, dropped = await self._image.system(_forget, source, mission="forget")
-        self._stored(None, dropped)
+        self._changed(None, dropped)
         self._tell(path=source, state=FORGOTTEN, chunks=len(dropped))
         return {**told, "chunks": len(dropped)}
 
@@ -110,7 +111,7 @@ class Ingest:
         """Forget what was read from a file that is no more."""
         async with self._alone:
             dropped = await self._image.system(_vanished, path, mission="ingest")
-        self._stored(None, dropped)
+        self._changed(None, dropped)
         log.info("forgotten", path=path, chunks=len(dropped))
         self._tell(path=path, state=FORGOTTEN, chunks=len(dropped))
 
@@ -141,6 +142,7 @@ class Ingest:
                 async with self._alone:
                     self.under_way = path
                     await self._one(path)
+                self._begun.discard(path)
                 self.trouble = ""
             except OSError as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = f"the disk is full ({e.strerror})" if e.errno == errno.ENOSPC else f"cannot write: {e.strerror or e}"
@@ -152,10 +154,18 @@ class Ingest:
 
     async def _one(self, path: str) -> None:
         try:
+            if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
+                await self._image.system(_begin, path, self._settings.ingest_attempts, mission="ingest")
+                self._begun.add(path)
             file = await in_helper(_read, path, self._settings.ingest_file_bytes)
             told = await self._store(file)
-        except (Unreadable, MemoryError) as e:
-            error = e if isinstance(e, BatosError) else Unreadable("there is not enough memory to read it")
+        except (OSError, ImageError):
+            raise
+        except Exception as e:  # a fault of ours in one file must not hold up the others
+            error = Unreadable("there is not enough memory to read it") if isinstance(e, MemoryError) else e
+            if not isinstance(error, BatosError):
+                log.exception("ingest_failed", path=path)
+                error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             await self._image.system(_refuse, path, _stamp_of(path), error.to_wire(), self._settings.refused_files, mission="ingest")
             log.warning("ingest_refused", path=path, error=error.message)
             self._tell(path=path, state=REFUSED, chunks=0, **error.to_wire())
@@ -170,9 +180,10 @@ class Ingest:
             return {"path": file.path, "state": UNCHANGED, "chunks": 0}
         if known.elsewhere:
             dropped = await self._image.system(_alias, known.elsewhere, file.path, file.stamp, mission="ingest")
-            self._stored(None, dropped)
+            self._changed(None, dropped)
             return {"path": file.path, "state": UNCHANGED, "chunks": 0, "same_as": known.elsewhere}
         draft = await in_helper(readers.read, file.path, file.data)
+        self._shelver.names.add({Name(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
         number = known.document or self._numbers()
         chunks = dropped_chunks = 0
         batches = _Batches(draft, known, number, self._shelver, self._settings)
@@ -182,16 +193,19 @@ class Ingest:
             shelves = [shelved.shelf for shelved in batch.shelved]
             stored = (_put, file[:2], number, facts, shelves, batch.segment, batch.sections, batch.last)
             dropped, first = await self._image.system(*stored, mission="ingest")
-            self._stored(batch.segment, dropped)
+            self._changed(batch.segment, dropped)
             chunks += sum(len(shelf.passages) for shelf in shelves)
             dropped_chunks += len(dropped)
             if batch.last:
-                people = [Name(speaker) for speaker in facts["speakers"]]
-                self._shelver.names.add([*people, Name(draft.title, number, first)])
+                self._shelver.names.add([Name(draft.title, number, first)])
                 break
             self._tell(path=file.path, state="reading", chunks=chunks)
         state = UPDATED if known.complete else ADDED
         return {"path": file.path, "state": state, "kind": draft.kind, "chunks": chunks, "dropped": dropped_chunks, "document": number}
+
+    def _changed(self, segment: Segment | None, dropped: list[int]) -> None:
+        self._shelver.names.drop(dropped)
+        self._stored(segment, dropped)
 
     def _tell(self, **facts: Any) -> None:
         for listener in tuple(self._listeners):
@@ -341,7 +355,18 @@ def _queue(root: Any, paths: list[str], most: int) -> None:
     library = library_of(root)
     if len(library.queue) + len(paths) > most:
         raise Busy(f"{len(library.queue)} files wait to be read already (setting ingest_queue); ask again later")
-    library.queue.update(dict.fromkeys(paths, round(time.time(), 3)))
+    library.queue.update(dict.fromkeys(paths, 0))
+
+
+def _begin(root: Any, path: str, most: int) -> None:
+    """Count an attempt at a file, so that one which kills the daemon does not do so for ever.
+
+    :raises Unreadable: past the limit.
+    """
+    queue = library_of(root).queue
+    if queue.get(path, 0) >= most:
+        raise Unreadable(f"the daemon died {most} times while it was read (setting ingest_attempts); it is left out until it changes")
+    queue[path] = queue.get(path, 0) + 1
 
 
 def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:

@@ -126,8 +126,8 @@ class Library(Persistent):
         self.waiting = LLTreeSet()
         """Sections that lack vectors of the present embedder."""
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
-        """Files that wait to be read; those that could not be, with the reason; time and size of all that were looked at; folders
-        that are watched."""
+        """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
+        were looked at; folders that are watched."""
 
     # --- reading
 

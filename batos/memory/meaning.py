@@ -144,3 +144,10 @@ def adopt(root: Any, identity: str, dimensions: int) -> bool:
     library.vectors[identity] = VectorLog(identity, dimensions)
     library.waiting.update(library.sections)
     return True
+
+
+def give_up(root: Any, section: Section) -> None:
+    """System transaction: a section stays without vectors, and is found by its words."""
+    library = library_of(root)
+    if library.sections.get(section.number) == tuple(section[1:]):
+        library.waiting.discard(section.number)

@@ -35,6 +35,7 @@ class Names:
     def __init__(self, names: Iterable[Name] = ()) -> None:
         self._names: list[Name] = []
         self._places: dict[tuple[str, int], int] = {}
+        self._leads: dict[int, int] = {}  # first chunk of a document -> the place of its title
         self._gazetteer = Gazetteer()
         self._lock = threading.Lock()
         self.add(names)
@@ -49,12 +50,20 @@ class Names:
                 else:
                     self._names.append(name)
                     self._gazetteer.add(name.text, place)
+                if name.first:
+                    self._leads[name.first] = place
+
+    def drop(self, chunks: Iterable[int]) -> None:
+        """Chunks are gone; the title of a document that began with one of them leads nowhere."""
+        with self._lock:
+            for place in [self._leads.pop(chunk) for chunk in chunks if chunk in self._leads]:
+                self._names[place] = self._names[place]._replace(first=0)
 
     def of(self, text: str, document: int) -> Named:
         """Whom a text of a document names; not the document itself."""
         with self._lock:
             found = [self._names[place] for place in self._gazetteer.find(text)]
-        others = [name for name in found if name.document != document]
+        others = [name for name in found if name.document != document and bool(name.document) == bool(name.first)]
         keys = tuple(dict.fromkeys(name.text.casefold() for name in others))
         return Named(keys, tuple(dict.fromkeys(name.first for name in others if name.first)))
 

@@ -19,6 +19,9 @@ from persistent import Persistent
 
 from batos.memory.segments import Array
 
+_Drops = tuple[Array, Array]
+"""Ids that were dropped, ascending, and the age up to which each was."""
+
 
 class PartLog(Persistent):
     """Base of the logs. A part is persistent and has `len`, and `held()`: the ids of its rows."""
@@ -33,21 +36,20 @@ class PartLog(Persistent):
 
     def clear(self) -> None:
         """Hold nothing any more."""
-        self._parts = LOBTree()
-        """Key -> (rows, part). Keys ascend in time."""
-        self._gone = LLBTree()
-        """Id -> key: in this part and all before it, the id's rows count no more."""
+        self._parts = LOBTree({_FIRST: (0, None)})
+        """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time, and in its last bits the turn."""
+        self._gone = LLBTree({_FIRST: _FIRST})
+        """Id -> age: in parts of this age or older, the id's rows count no more."""
 
     def drop(self, ids: Iterable[int]) -> None:
         """What is held of these ids is held no more; it can be added again. Ids that are not held do not matter."""
-        if self._parts:
-            last = self._parts.maxKey()
-            self._gone.update({int(id): last for id in ids})
+        last = self._parts.maxKey() >> _TURNS
+        self._gone.update({int(id): last for id in ids})
 
     def tidy(self) -> bool:
         """Merge parts of one size if there are too many of them; whether there were (then there may be more to do)."""
         levels: dict[int, list[int]] = {}
-        for key, (size, _) in self._parts.items():
+        for key, size, _ in self._entries():
             if size * 2 <= self.MOST:
                 levels.setdefault(_level(size, self.FAN), []).append(key)
         for level in sorted(levels):
@@ -59,21 +61,23 @@ class PartLog(Persistent):
     def purge(self) -> int:
         """Take out what was dropped, so that nothing of it is left once the image is packed; how many rows that were."""
         lost = 0
-        for key in list(self._parts):
-            mask = self._mask(key)
+        drops = self._drops()
+        for key, _, part in self._entries():
+            mask = _mask(key, part, drops)
             if mask is not None:
                 lost += int(mask.sum())
                 self._merge([key])
-        self._gone.clear()
+        for id in list(self._gone)[1:]:
+            del self._gone[id]
         return lost
 
     def dropped(self) -> int:
         """How many ids are noted as dropped since the last `purge`."""
-        return len(self._gone)
+        return len(self._gone) - 1
 
     def parts(self) -> int:
         """How many parts there are."""
-        return len(self._parts)
+        return len(self._parts) - 1
 
     # --- for the logs themselves
 
@@ -86,27 +90,36 @@ class PartLog(Persistent):
 
     def _each(self) -> Iterator[tuple[Any, Array | None]]:
         """Each part, with the mask of its rows that were dropped, or None. Its memory is let go afterwards."""
-        for key, (_, part) in self._parts.items():
-            yield part, self._mask(key)
+        drops = self._drops()
+        for key, _, part in self._entries():
+            yield part, _mask(key, part, drops)
             part._p_deactivate()
+
+    def _state(self) -> Any:
+        """What is another as soon as anything was added, dropped or merged."""
+        return list(self._parts), list(self._gone.items())
 
     # --- inside
 
+    def _entries(self) -> list[tuple[int, int, Any]]:
+        """(key, rows, part), oldest first."""
+        return [(key, size, part) for key, (size, part) in self._parts.items() if part is not None]
+
     def _merge(self, keys: Sequence[int]) -> None:
         parts = [self._parts[key][1] for key in keys]
-        made = self._merged(parts, [self._mask(key) for key in keys])
+        drops = self._drops()
+        made = self._merged(parts, [_mask(key, part, drops) for key, part in zip(keys, parts, strict=True)])
         for key in keys:
             del self._parts[key]
         if len(made):
-            self._parts[keys[-1]] = (len(made), made)  # the newest key: what was dropped after it is dropped still
+            # Of the same age, so that a drop that is committed meanwhile holds. Not under the same key: a changed entry
+            # conflicts with entries that are added meanwhile, a new one does not.
+            newest = keys[-1]
+            self._parts[newest >> _TURNS << _TURNS | (newest + 1) % (1 << _TURNS)] = (len(made), made)
 
-    def _mask(self, key: int) -> Array | None:
-        if not self._gone:
-            return None
-        held = self._parts[key][1].held()
-        dropped = np.fromiter((id for id, last in self._gone.items() if last >= key), np.int64)
-        mask = np.isin(held, dropped)
-        return mask if mask.any() else None
+    def _drops(self) -> _Drops:
+        size = len(self._gone)
+        return np.fromiter(self._gone.keys(), np.int64, size), np.fromiter(self._gone.values(), np.int64, size)
 
     def _fitting(self, keys: Sequence[int]) -> list[int]:
         """The oldest of these parts, as many as go into the largest part."""
@@ -123,12 +136,28 @@ class PartLog(Persistent):
         """Later than all before, here and in transactions that are not committed yet; no counter that all would write."""
         global _last
         with _lock:
-            _last = max(time.time_ns(), _last + 1, self._parts.maxKey() + 1 if self._parts else 0)
-            return _last
+            last: int = self._parts.maxKey() >> _TURNS
+            _last = max(time.time_ns() // 1000, _last + 1, last + 1)
+            return _last << _TURNS
 
 
+_FIRST = -(2**63)
+"""The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
+_TURNS = 10
+"""Bits of a key that change when a part is written anew. The others are microseconds: that fits 64 bits for 280 years."""
 _lock = threading.Lock()
 _last = 0
+
+
+def _mask(key: int, part: Any, drops: _Drops) -> Array | None:
+    """Which rows of a part were dropped; None for none."""
+    ids, ages = drops
+    if len(ids) == 1:
+        return None
+    held = part.held()
+    at = np.minimum(np.searchsorted(ids, held), len(ids) - 1)
+    mask: Array = (ids[at] == held) & (ages[at] >= key >> _TURNS)
+    return mask if mask.any() else None
 
 
 def _level(size: int, fan: int) -> int:

@@ -92,11 +92,6 @@ class Ranking:
                 own[rows[segment.rows[found]]] = segment.counts[found]
         return self._spread(own)
 
-    def best(self, scores: Array, k: int) -> Array:
-        """The rows of the `k` best scores above 0, best first; of equal ones the one that came first."""
-        rows = np.flatnonzero(scores > 0)
-        return rows[np.lexsort((rows, -scores[rows]))[:k]]
-
     def _impact(self, word: str) -> tuple[Array | None, Array]:
         """What a term gives, and to which rows; None: to all, some of it 0."""
         known = self._impacts.get(word)

@@ -27,7 +27,7 @@ class Shelver:
     """Cuts parts into chunks by structure and size: what can be searched before there are vectors."""
 
     def __init__(self, numbers: Numbers, limits: Limits, names: Names) -> None:
-        self._numbers, self._limits, self.names = numbers, limits, names
+        self.numbers, self._limits, self.names = numbers, limits, names
 
     def shelve(self, part: DraftPart, *, document: int, kind: str, day: int = 0) -> Shelved:
         """A new section of provisional chunks.
@@ -37,7 +37,7 @@ class Shelver:
         """
         cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
         # a conversation is cut by who speaks, and nothing else parts it
-        section = Section(self._numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
+        section = Section(self.numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
         return self.filled(section, cuts)
 
     def filled(self, section: Section, cuts: Sequence[tuple[str, str]]) -> Shelved:
@@ -48,7 +48,7 @@ class Shelver:
         """
         if len(cuts) > section.room:
             room = max(len(cuts), sum(len(text) for text, _ in cuts) // self._limits.smallest + 1)
-            section = section._replace(first=self._numbers.take(room), room=room)
+            section = section._replace(first=self.numbers.take(room), room=room)
         section = section._replace(size=len(cuts))
         number, about, day = section_key(section.number), words(section.title), section.day
         passages, entries = [], []
@@ -86,9 +86,9 @@ def parted(text: str, spans: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def digest_of(part: DraftPart) -> bytes:
-    """What tells whether a section is the same as before: its text, title and day, and who says what."""
+    """What tells whether a section is the same as before: its title, day, text but for blanks at its ends, and who says what."""
     found = hashlib.sha256(f"{part.title}\0{part.day}\0".encode("utf-8", "replace"))
-    found.update(part.text.encode("utf-8", "replace"))
+    found.update(part.text.strip().encode("utf-8", "replace"))
     for turn in part.turns:
         found.update(f"\0{turn.start}\0{turn.speaker}".encode("utf-8", "replace"))
     return found.digest()[:16]

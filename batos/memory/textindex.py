@@ -101,7 +101,7 @@ class SegmentedText(PartLog):
 
     def _ranked(self) -> tuple[Array, Ranking]:
         """The ids of all rows, and their ranking; made anew when parts came or went."""
-        now = (list(self._parts), list(self._gone.items()))
+        now = self._state()
         if getattr(self, "_v_seen", None) != now:
             parts, base = [], 0
             segments = self.segments()

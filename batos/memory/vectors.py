@@ -26,6 +26,8 @@ from batos.memory.shelving import Shelver
 
 log = structlog.get_logger("batos.memory")
 
+_PROBE = "Is anybody there?"
+
 
 class Hearer(Protocol):
     """Who is told what was committed (`batos.recollection.Recollection`)."""
@@ -62,7 +64,7 @@ class Vectors:
         """Work until cancelled."""
         while True:
             self._more.clear()
-            work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_batch)
+            work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_sections)
             try:
                 if work or not self._identity:
                     await self._known()
@@ -75,16 +77,37 @@ class Vectors:
                 await self._more.wait()
                 continue
             try:
+                if self._state != "away":
+                    self._state, self._why = "working", ""
+                await self._round(work)
                 self._state, self._why = "working", ""
-                await self._embed(work)
-            except BatosError as e:
+            except (BatosError, OSError) as e:  # an OSError is of a full disk; nothing of this round was kept
                 await self._away(e)
 
-    async def _away(self, e: BatosError) -> None:
+    async def _away(self, e: BatosError | OSError) -> None:
+        why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
         if self._state != "away":
-            log.warning("embedder_away", error=e.message, retry_s=self._settings.embed_retry_s, hint="searches go by words meanwhile")
-        self._state, self._why = "away", e.message
+            log.warning("embedder_away", error=why, retry_s=self._settings.embed_retry_s, hint="searches go by words meanwhile")
+        self._state, self._why = "away", why
         await asyncio.sleep(self._settings.embed_retry_s)
+
+    async def _round(self, work: list[meaning.Work]) -> None:
+        """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
+
+        :raises BatosError: where the embedder is away.
+        """
+        try:
+            await self._embed(work)
+        except OSError:
+            raise
+        except Exception as e:
+            if isinstance(e, BatosError):
+                await self._embedder.embed([_PROBE])
+            for one in work if len(work) > 1 else []:
+                await self._round([one])
+            if len(work) == 1:
+                log.exception("section_without_vectors", section=work[0].section.number, document=work[0].section.document, error=repr(e))
+                await self._image.system(meaning.give_up, work[0].section, mission="ingest")
 
     async def _known(self) -> None:
         """Ask who the embedder is; if it is another than the vectors are from, all are made anew."""

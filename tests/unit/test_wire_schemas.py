@@ -46,7 +46,7 @@ def test_every_op_refuses_fields_it_does_not_have(op: str) -> None:
     assert "'colour'" in refused.error.message
 
 
-@pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() for field in fields])
+@pytest.mark.parametrize(("op", "field"), [(op, field) for op, fields in GOOD.items() if op != "ingest" for field in fields])
 def test_every_op_names_the_field_that_is_missing(op: str, field: str) -> None:
     refused = refusal({"op": op, **{k: v for k, v in GOOD[op].items() if k != field}})
     assert (refused.error.code, refused.error.message) == ("invalid_request", f"{op}: `{field}` is missing")
@@ -183,3 +183,12 @@ def test_only_a_result_with_wait_s_waits() -> None:
     assert Result(op="result", id="m", wait_s=0.1).waits
     assert not Result(op="result", id="m").waits
     assert not parse({"op": "watch", "id": "m"}).waits
+
+
+def test_an_ingest_names_something() -> None:
+    assert parse({"op": "ingest", "follow": ["/notes"]}).follow == ["/notes"]
+    for nothing in ({}, {"paths": []}, {"paths": [], "follow": []}):
+        refused = refusal({"op": "ingest", **nothing})
+        assert refused.error.message == "ingest: `paths` or `follow` names at least one file or folder"
+    assert parse({"op": "ingest", "paths": ["/notes"], "watch": True}).waits
+    assert not parse({"op": "ingest", "paths": ["/notes"]}).waits

@@ -13,7 +13,7 @@ _NICK = r"<(?P<nick>[^<>\s]{1,40})>"
 _NAME = r"\**(?P<name>[^\W\d_][\w.'’-]*(?:[ ][^\W\d_][\w.'’-]*){0,3}(?:[ ]?\(\w+\))?)\**:\**"
 _TURN = re.compile(rf"^(?:{_STAMP})?(?:{_NICK}|{_NAME})(?=[ \t])")
 _HEADING_CHARS = 80  # of a line that says when a session was
-_SHARE = 0.6  # of the lines that begin a turn, past which it is a conversation
+_SHARE = 0.5  # of the lines that begin a turn, past which it is a conversation
 _FEWEST = 4  # turns
 _FIELDS = frozenset(
     (

@@ -1,0 +1,158 @@
+"""A memory without a daemon: a real image, real files, and an embedder that counts words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from batos.bridge.types import ChatReply, ChatRequest
+from batos.config import Settings
+from batos.errors import InferenceFailed
+from batos.image import LivingImage
+from batos.memory import objects
+from batos.memory.library import Library, library_of
+from batos.recollection import Recollection
+
+QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05}
+DIMENSIONS = 64
+
+
+class CountsWords:
+    """The embedding half of an `Inference`: a text's vector says which words it has. `away` makes it fail."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.digest_now = "d1"
+        self.texts: list[str] = []
+
+    async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+        if self.away:
+            raise InferenceFailed("nobody answers", cause="unreachable")
+        self.texts += texts
+        return [self._vector(text) for text in texts]
+
+    async def digest(self, model: str) -> str:
+        if self.away:
+            raise InferenceFailed("nobody answers", cause="unreachable")
+        return self.digest_now
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        raise AssertionError("the memory asks for vectors only")
+
+    async def continues(self, model: str) -> bool:
+        return False
+
+    def _vector(self, text: str) -> list[float]:
+        row = [0.01] * DIMENSIONS
+        for word in text.lower().split():
+            row[zlib.crc32(word.strip(".,:;!?#*").encode()) % DIMENSIONS] += 1.0
+        return row
+
+
+class Memory:
+    """An open memory, and what a test asks of it."""
+
+    def __init__(self, image: LivingImage, recollection: Recollection, embedder: CountsWords) -> None:
+        self.image, self.recollection, self.embedder = image, recollection, embedder
+
+    async def read(self, *paths: Path | str, follow: Sequence[Path] = ()) -> dict[str, Any]:
+        """Have files read; the figures, with all events as `events`."""
+        events: list[dict[str, Any]] = []
+        asked = await self.recollection.ask([str(path) for path in paths], [str(folder) for folder in follow])
+        return {**await asked.done(events.append), "events": events}
+
+    def look(self, function: Callable[[Library], Any]) -> Any:
+        """What a function of the library answers."""
+        return self.image.read(lambda root: function(library_of(root)))
+
+    async def until(self, condition: Callable[[], Any], limit_s: float = 20.0) -> None:
+        """Wait until it is so."""
+        async with asyncio.timeout(limit_s):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    async def embedded(self) -> None:
+        """Wait until every chunk has its vector."""
+        await self.until(
+            lambda: self.recollection.vectors.facts()["state"] == "ready" and not self.look(lambda library: len(library.waiting))
+        )
+
+    def texts(self, source: Path | str) -> list[str]:
+        """The texts of a document's chunks."""
+        return self.look(lambda library: [chunk.text for chunk in library.chunks_of(library.document(str(source)))])  # type: ignore[no-any-return]
+
+    def numbers(self, source: Path | str) -> list[int]:
+        """The numbers of a document's chunks."""
+        return self.look(lambda library: [chunk.number for chunk in library.chunks_of(library.document(str(source)))])  # type: ignore[no-any-return]
+
+    def found(self, question: str) -> list[str]:
+        """The texts that have words of a question, the best first."""
+        from batos.memory.words import words
+
+        view = self.recollection.collection.view()
+        scores = view.bm25(words(question))
+        best = [int(view.ids[row]) for row in scores.argsort()[::-1] if scores[row] > 0 and not view.gone[row]]
+        return self.look(lambda library: [library.chunks[id].text for id in best])  # type: ignore[no-any-return]
+
+    def whole(self) -> None:
+        """The library, its index, its vectors and the collection say the same."""
+        view = self.recollection.collection.view()
+        there = {int(id) for id, gone in zip(view.ids, view.gone, strict=True) if not gone}
+        with_vector = {int(id) for id, has, gone in zip(view.ids, view.has, view.gone, strict=True) if has and not gone}
+
+        def check(library: Library) -> None:
+            chunks, held = consistent(library)
+            assert there == chunks
+            assert with_vector == held
+
+        self.look(check)
+
+
+def consistent(library: Library) -> tuple[set[int], set[int]]:
+    """All parts of a library say the same; the numbers of its chunks, and of those with a vector."""
+    chunks = set(library.chunks)
+    assert {int(id) for segment in library.text.segments() for id in segment.ids} == chunks
+    sections = [library.section(number) for number in library.sections]
+    assert {n for section in sections for n in section.numbers} == chunks
+    assert dict(library.starts) == {section.first: section.number for section in sections}
+    assert {n for d in library.documents.values() for n in d.sections} == set(library.sections)
+    assert all(library.documents[section.document].sections.count(section.number) == 1 for section in sections)
+    assert set(library.waiting) <= set(library.sections)
+    for entity in library.entities.values():
+        assert entity.chunks
+        assert set(entity.chunks) <= chunks
+    assert dict(library.by_source) == {source: d.number for d in library.documents.values() for source in d.sources}
+    for number, chunk in library.chunks.items():
+        assert (chunk.number, chunk.document.number in library.documents) == (number, True)
+    held: set[int] = set(library.vectors[library.embedder].ids()) if library.embedder else set()
+    assert held == chunks - {n for number in library.waiting for n in library.section(number).numbers} or not library.embedder
+    return chunks, held
+
+
+@contextlib.asynccontextmanager
+async def memory(folder: Path, *, embedder: CountsWords | None = None, **settings: Any) -> AsyncIterator[Memory]:
+    """An open memory with its image in a folder."""
+    embedder = embedder or CountsWords()
+    failed: list[BaseException] = []
+    async with contextlib.AsyncExitStack() as stack:
+        image = await LivingImage.open(f"file://{folder / 'image.fs'}", steps=(objects.install,))
+        stack.push_async_callback(image.close)
+
+        def background(work: Any, name: str) -> None:
+            task = asyncio.create_task(work, name=name)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception() is None or failed.append(done.exception()))
+
+            async def stop() -> None:
+                task.cancel()
+                await asyncio.wait([task])
+
+            stack.push_async_callback(stop)
+
+        made = Recollection(image, Settings(**{**QUICK, "data": folder, **settings}))
+        await made.open(embedder, "words", stack=stack, background=background)
+        yield Memory(image, made, embedder)
+        assert not failed, failed

@@ -1,0 +1,106 @@
+"""The verbs ingest and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+
+from batos.errors import UnknownSource
+from tests.unit.test_cli import batos
+
+EMBEDDER = {"identity": "ollama:minilm@1:384", "state": "working", "why": "", "vectors": 30}
+HELD = {
+    "type": "memory", "documents": 3, "sections": 9, "chunks": 40, "entities": 2, "waiting": {"files": 0, "sections": 4}, "trouble": "",
+    "refused": [{"path": "/n/x.pdf", "code": "unreadable", "message": "it is encrypted", "at": 0.0}],
+    "followed": [{"folder": "/n", "away": "the folder /n is away"}], "embedder": EMBEDDER,
+}  # fmt: skip
+END = {"type": "ingest", "queued": 3, "added": 1, "updated": 0, "unchanged": 1, "forgotten": 0, "chunks": 12, "took_s": 0.5}
+REFUSED = {"path": "/n/x.pdf", "code": "unreadable", "message": "it is encrypted"}
+EVENTS = [
+    {"type": "ingest", "queued": 3, "watching": True},
+    {"type": "file", "path": "/n/a.md", "state": "reading", "chunks": 7},
+    {"type": "file", "path": "/n/a.md", "state": "added", "chunks": 12, "kind": "markdown"},
+    {"type": "file", "path": "/n/b.md", "state": "unchanged", "chunks": 0},
+    {"type": "file", "state": "refused", "chunks": 0, **REFUSED},
+]
+
+
+def test_ingest_tells_of_each_file(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [request] = batos({"ingest": [*EVENTS, {**END, "refused": [REFUSED]}]}, "ingest", "notes", "/n/a.md", "--watch", "later")
+    assert (code, request.watch) == (1, True)
+    assert request.paths == [os.path.abspath("notes"), "/n/a.md"]
+    assert request.follow == [os.path.abspath("later")]
+    told = capsys.readouterr()
+    assert told.out.splitlines()[:4] == [
+        "added      /n/a.md: 12 chunks",
+        "unchanged  /n/b.md",
+        "refused    /n/x.pdf: it is encrypted",
+        "1 added, 1 unchanged, 1 refused; 12 chunks can be searched (0.5 s)",
+    ]
+    assert "watching" in told.out.splitlines()[4]
+    assert "7 chunks so far" in told.err
+
+
+def test_ingest_as_json_is_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"ingest": [*EVENTS[:3], {**END, "refused": []}]}, "ingest", "/n/a.md", "--json")
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (code, [line["type"] for line in lines]) == (0, ["ingest", "file", "file", "ingest"])
+
+
+def test_ingest_of_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos({}, "ingest") == (2, [])
+    assert "name a file" in capsys.readouterr().err
+
+
+def test_memory_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, [request] = batos({"memory": HELD}, "memory")
+    assert (code, request.documents, request.forget, request.unfollow) == (0, None, None, None)
+    out = capsys.readouterr().out
+    for words in (
+        "3 documents, 40 chunks, 2 entities",
+        "30 chunks have one; working",
+        "4 sections for vectors",
+        "/n, away: the folder",
+        "encrypted",
+    ):
+        assert words in out
+    assert batos({"memory": HELD}, "memory", "--json")[0] == 0
+    assert json.loads(capsys.readouterr().out) == HELD
+
+
+def test_memory_lists_documents(capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"source": "/n/a.md", "title": "A\x1b[31m", "kind": "markdown", "chunks": 12, "day": "2024-01-01", "oid": "oid:5c"}
+    code, [request] = batos({"memory": {**HELD, "listed": [one]}}, "memory", "documents", "--limit", "1")
+    assert (code, request.documents) == (0, 1)
+    told = capsys.readouterr()
+    assert re.search(r"A\[31m +markdown +12 +2024-01-01 +oid:5c +/n/a.md", told.out)
+    assert "the newest 1 of 3" in told.err
+    batos({"memory": {**HELD, "listed": []}}, "memory", "documents")
+    assert "memory is empty" in capsys.readouterr().out
+
+
+def test_memory_forgets_and_unfollows(capsys: pytest.CaptureFixture[str]) -> None:
+    gone = {"source": "/n/a.md", "title": "A", "kept": [], "chunks": 12}
+    code, [request] = batos({"memory": {**HELD, "forgotten": gone}}, "memory", "forget", "/n/a.md")
+    assert (code, request.forget) == (0, "/n/a.md")
+    told = capsys.readouterr()
+    assert "A is forgotten: 12 chunks" in told.out
+    assert "batos pack --days 0" in told.err
+    batos({"memory": {**HELD, "forgotten": {**gone, "kept": ["/n/b.md"]}}}, "memory", "forget", "/n/a.md")
+    assert "kept as that of /n/b.md" in capsys.readouterr().out
+    assert batos({"memory": HELD}, "memory", "unfollow", "notes")[1][0].unfollow == os.path.abspath("notes")
+    assert batos({"memory": HELD}, "memory", "forget", "mission:m1")[0] != 2
+    for words in (("forget",), ("documents", "x"), ("nonsense",)):
+        assert batos({}, "memory", *words)[0] == 2
+
+
+def test_a_source_that_is_no_path_is_found_too(capsys: pytest.CaptureFixture[str]) -> None:
+    gone = {"source": "odd", "title": "Odd", "kept": [], "chunks": 1}
+    script = {"memory": lambda request: {**HELD, "forgotten": gone} if request.forget == "odd" else UnknownSource("nothing is from there")}
+    code, requests = batos(script, "memory", "forget", "odd")
+    assert (code, [request.forget for request in requests]) == (0, [os.path.abspath("odd"), "odd"])
+    assert batos({"memory": UnknownSource("nothing is from there")}, "memory", "forget", "odd")[0] == 4
+    assert "unknown_source" in capsys.readouterr().err

@@ -1,0 +1,277 @@
+"""Files become documents: once, in parts that stay, and none holds up another."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.errors import Busy, InferenceFailed, UnknownSource, Unreadable
+from batos.memory import ingest as ingesting
+from tests.unit.memory_support import CountsWords, memory
+
+TOMATOES = (
+    "# Garden\n\nThe tomatoes stand on the balcony and want water every day.\n\n# Cats\n\nThe cat sleeps on the piano all day long.\n"
+)
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "garden.md").write_text(TOMATOES)
+    return folder
+
+
+async def test_a_file_is_found_by_its_words_at_once_and_has_vectors_after_that(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        told = await held.read(notes / "garden.md")
+        assert (told["added"], told["refused"], told["queued"]) == (1, [], 1)
+        assert "tomatoes stand on the balcony" in held.found("Where are the tomatoes?")[0]
+        held.whole()
+        await held.embedded()
+        held.whole()
+        assert held.recollection.facts()["chunks"] == held.recollection.count() == told["chunks"] == 2
+        assert "".join(held.texts(notes / "garden.md")) == TOMATOES
+
+
+async def test_the_same_again_changes_nothing(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.read(notes / "garden.md")
+        await held.embedded()
+        before, asked = held.numbers(notes / "garden.md"), len(held.embedder.texts)
+        told = await held.read(notes / "garden.md")
+        assert (told["added"], told["unchanged"], told["chunks"]) == (0, 1, 0)
+        os.utime(notes / "garden.md", (1, 1))  # touched, not changed
+        assert (await held.read(notes / "garden.md"))["unchanged"] == 1
+        assert held.numbers(notes / "garden.md") == before
+        assert len(held.embedder.texts) == asked
+
+
+async def test_parts_that_did_not_change_keep_their_chunks_and_are_not_embedded_again(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.read(notes / "garden.md")
+        await held.embedded()
+        garden, cats = held.numbers(notes / "garden.md")
+        held.embedder.texts.clear()
+        (notes / "garden.md").write_text(TOMATOES.replace("tomatoes", "potatoes") + "\n# Dogs\n\nThe dog has no piano at all.\n")
+        told = await held.read(notes / "garden.md")
+        assert (told["updated"], told["chunks"]) == (1, 2)
+        await held.embedded()
+        held.whole()
+        assert held.numbers(notes / "garden.md")[1] == cats
+        assert garden not in held.numbers(notes / "garden.md")
+        assert not any("cat sleeps" in text for text in held.embedder.texts)
+        assert held.found("tomatoes") == []
+        assert "potatoes" in held.found("potatoes")[0]
+
+
+async def test_the_same_text_in_two_files_is_one_document_until_one_of_them_changes(tmp_path: Path, notes: Path) -> None:
+    (notes / "copy.md").write_text(TOMATOES)
+    async with memory(tmp_path) as held:
+        told = await held.read(notes)
+        assert (told["added"], told["unchanged"]) == (1, 1)
+        assert held.look(lambda library: len(library.documents)) == 1
+        assert held.numbers(notes / "copy.md") == held.numbers(notes / "garden.md")
+        (notes / "copy.md").write_text("# Garden\n\nNothing grows here any more.\n")
+        assert (await held.read(notes / "copy.md"))["added"] == 1
+        assert held.look(lambda library: len(library.documents)) == 2
+        assert held.look(lambda library: list(library.document(str(notes / "garden.md")).sources)) == [str(notes / "garden.md")]
+        told = await held.recollection.tell(forget=str(notes / "copy.md"))
+        assert told["forgotten"]["kept"] == []
+        held.whole()
+
+
+async def test_forgetting_one_of_two_names_keeps_the_text(tmp_path: Path, notes: Path) -> None:
+    (notes / "copy.md").write_text(TOMATOES)
+    async with memory(tmp_path) as held:
+        await held.read(notes)
+        told = await held.recollection.tell(forget=str(notes / "copy.md"))
+        assert told["forgotten"] == {"source": str(notes / "copy.md"), "title": "Garden", "kept": [str(notes / "garden.md")], "chunks": 0}
+        assert held.found("tomatoes")
+        with pytest.raises(UnknownSource, match=r"garden\.md"):
+            await held.recollection.tell(forget=str(notes / "copy.md"))
+
+
+async def test_what_was_forgotten_is_nowhere_once_the_image_is_packed(tmp_path: Path, notes: Path) -> None:
+    secret = "xylographic zanzibar"
+    (notes / "secret.md").write_text(f"# Secret\n\nThe password is {secret}, and nobody may know.\n")
+    async with memory(tmp_path) as held:
+        await held.read(notes)
+        await held.embedded()
+        assert b"zanzibar" in (tmp_path / "image.fs").read_bytes()
+        told = await held.recollection.tell(forget=str(notes / "secret.md"))
+        assert told["forgotten"]["chunks"] == 1
+        held.whole()
+        assert held.found("zanzibar") == []
+        held.image.db.pack()
+    data = (tmp_path / "image.fs").read_bytes()
+    assert b"tomato" in data
+    assert b"zanzibar" not in data
+    assert b"xylograph" not in data
+    async with memory(tmp_path) as held:
+        held.whole()
+        assert len(held.found("tomatoes")) == 1
+
+
+async def test_files_that_cannot_be_read_are_told_of_and_the_others_go_on(tmp_path: Path, notes: Path) -> None:
+    (notes / "a-junk.txt").write_bytes(bytes(range(256)) * 20)
+    (notes / "b-empty.txt").write_text("  \n")
+    (notes / "c-large.txt").write_text("word " * 3000)
+    (notes / "d-broken.pdf").write_bytes(b"%PDF-1.4\nnothing of a PDF follows\n%%EOF")
+    os.mkfifo(notes / "e-pipe.txt")
+    async with memory(tmp_path, ingest_file_bytes=10_000) as held:
+        told = await held.read(notes)
+        assert told["added"] == 1
+        assert [Path(one["path"]).name[0] for one in told["refused"]] == list("abcde")
+        assert {one["code"] for one in told["refused"]} == {"unreadable"}
+        said = " ".join(one["message"] for one in told["refused"])
+        for words in ("binary data", "it is empty", "setting ingest_file_bytes", "PDF is broken", "no file"):
+            assert words in said
+        listed = (await held.recollection.tell())["refused"]
+        assert [one["path"] for one in listed] == [one["path"] for one in told["refused"]]
+        (notes / "b-empty.txt").write_text("Not empty any more.")
+        assert (await held.read(notes / "b-empty.txt"))["added"] == 1
+        assert len((await held.recollection.tell())["refused"]) == 4
+
+
+async def test_paths_that_are_not_there_are_refused_and_nothing_is_queued(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path, ingest_folder_files=2) as held:
+        with pytest.raises(Unreadable, match="No such file"):
+            await held.read(notes / "garden.md", notes / "nothing.md")
+        with pytest.raises(Unreadable, match="no absolute path"):
+            await held.read("garden.md")
+        for name in "abc":
+            (notes / f"{name}.md").write_text(name)
+        with pytest.raises(Unreadable, match="more than 2 files"):
+            await held.read(notes)
+        assert held.look(lambda library: (len(library.queue), len(library.documents))) == (0, 0)
+
+
+async def test_a_full_queue_is_busy(tmp_path: Path, notes: Path) -> None:
+    (notes / "b.md").write_text("b")
+    async with memory(tmp_path, ingest_queue=1) as held:
+        with pytest.raises(Busy, match="ingest_queue"):
+            await held.read(notes)
+        assert (await held.read(notes / "b.md"))["added"] == 1
+
+
+async def test_a_long_file_is_stored_in_several_transactions_and_goes_on_where_it_was(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "".join(f"# Part {n}\n\nThis is what part {n} says about number{n}.\n\n" for n in range(60))
+    (notes / "long.md").write_text(text)
+    put, room = ingesting._put, False
+
+    def third_finds_no_room(root: Any, *args: Any) -> Any:
+        if len(args[-2]) > 40 and not room:  # the sections that the document has with this batch
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return put(root, *args)
+
+    def hear(event: dict[str, Any]) -> None:
+        nonlocal room
+        room = room or event["state"] == "waiting"
+
+    monkeypatch.setattr(ingesting, "_put", third_finds_no_room)
+    async with memory(tmp_path, ingest_batch_bytes=1024) as held:
+        held.recollection.ingest.listen(hear)
+        told = await held.read(notes / "long.md")
+        assert [event["state"] for event in told["events"]].count("waiting") == 1
+        assert "disk is full" in next(event["message"] for event in told["events"] if event["state"] == "waiting")
+        assert told["added"] == 1
+        assert told["chunks"] < 30  # the sections of the first two transactions were there already
+        await held.embedded()
+        held.whole()
+        assert "".join(held.texts(notes / "long.md")) == text
+        assert held.recollection.ingest.trouble == ""
+
+
+async def test_what_is_in_the_queue_is_read_after_a_restart(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.image.system(ingesting._queue, [str(notes / "garden.md")], 10)  # as if the process had died right after
+    async with memory(tmp_path) as held:
+        await held.until(lambda: held.found("tomatoes"))
+        await held.embedded()
+        held.whole()
+        chunks = held.numbers(notes / "garden.md")
+    async with memory(tmp_path) as held:
+        (notes / "more.md").write_text("# More\n\nMore of it.\n")
+        await held.read(notes / "more.md")
+        assert min(held.numbers(notes / "more.md")) > max(chunks)  # numbers of another run are never those of an earlier one
+        await held.embedded()
+        held.whole()
+
+
+async def test_searches_go_by_words_while_the_embedder_is_away(tmp_path: Path, notes: Path) -> None:
+    embedder = CountsWords()
+    embedder.away = True
+    async with memory(tmp_path, embedder=embedder) as held:
+        await held.read(notes / "garden.md")
+        await held.until(lambda: held.recollection.vectors.facts()["state"] == "away")
+        assert held.recollection.vectors.facts()["why"] == "nobody answers"
+        assert held.found("tomatoes")
+        embedder.away = False
+        await held.embedded()
+        held.whole()
+        assert held.recollection.count() == 2
+
+
+async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.read(notes / "garden.md")
+        await held.embedded()
+        first = held.look(lambda library: library.embedder)
+    other = CountsWords()
+    other.digest_now = "d2"
+    async with memory(tmp_path, embedder=other) as held:
+        await held.until(lambda: held.look(lambda library: library.embedder) not in ("", first))
+        await held.embedded()
+        held.whole()
+        assert held.look(lambda library: list(library.vectors)) == [held.look(lambda library: library.embedder)]
+        assert len(other.texts) >= 2
+
+
+async def test_a_file_that_kills_the_daemon_is_left_out_after_some_attempts(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.image.system(ingesting._queue, [str(notes / "garden.md")], 10)
+        for _ in range(3):
+            await held.image.system(ingesting._begin, str(notes / "garden.md"), 3)
+    async with memory(tmp_path) as held:
+        await held.until(lambda: held.look(lambda library: len(library.refused)))
+        told = await held.recollection.tell()
+        assert "died 3 times" in told["refused"][0]["message"]
+        assert told["waiting"]["files"] == 0
+        assert (await held.read(notes / "garden.md"))["added"] == 1  # asked for again, it is tried again
+
+
+async def test_a_fault_in_one_file_holds_up_no_other(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (notes / "zebra.md").write_text("A zebra.\n")
+    known = ingesting._known
+
+    def broken(root: Any, path: str, digest: bytes) -> Any:
+        if path.endswith("garden.md"):
+            raise ZeroDivisionError("a fault")
+        return known(root, path, digest)
+
+    monkeypatch.setattr(ingesting, "_known", broken)
+    async with memory(tmp_path) as held:
+        told = await held.read(notes)
+        assert (told["added"], [one["code"] for one in told["refused"]]) == (1, ["internal"])
+
+
+async def test_a_section_that_no_embedder_takes_holds_up_no_other(tmp_path: Path, notes: Path) -> None:
+    class Picky(CountsWords):
+        async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
+            if any("tomatoes" in text for text in texts):
+                raise InferenceFailed("tomatoes are too much for it", cause="refused")
+            return await super().embed(model, texts, deadline_s=deadline_s)
+
+    async with memory(tmp_path, embedder=Picky()) as held:
+        await held.read(notes / "garden.md")
+        await held.embedded()
+        assert held.recollection.count() == 1
+        assert held.found("tomatoes")

@@ -1,0 +1,162 @@
+"""Documents, chunks, entities and summaries as objects that answer messages; what a mission remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.errors import InvalidInput, UnknownSource
+from batos.image import history
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.library import library_of
+from batos.memory.remembering import remember
+from batos.mind.messages import send
+from tests.unit.memory_support import Memory, memory
+from tests.unit.mind_support import FakeInference, mind, submit
+
+CHAT = "# 8 May 2023\nAnna: I planted tomatoes.\nBen: Which kind, Anna?\nAnna: San Marzano, as in the Garden Book.\nBen: Nice.\n"
+
+
+async def told(held: Memory, source: Path, at: int, selector: str, *args: Any) -> Any:
+    """What the chunk at a place of a document answers: texts of chunks, names of entities, titles of documents."""
+    with held.image.snapshot() as root:
+        library = library_of(root)
+        chunk = list(library.chunks_of(library.document(str(source))))[at]
+        answer = await send(chunk, selector, *args)
+        many = answer if isinstance(answer, tuple) else (answer,)
+        return [next(one._slots[name] for name in ("text", "name", "title") if name in one._slots) for one in many]
+
+
+async def test_chunks_lead_to_neighbours_sources_and_entities(tmp_path: Path) -> None:
+    book, chat = tmp_path / "book.md", tmp_path / "chat.txt"
+    book.write_text("# Garden Book\n\nSan Marzano is a kind of tomato.\n\n# Elsewhere\n\nNothing of that.\n")
+    chat.write_text(CHAT)
+    async with memory(tmp_path) as held:
+        await held.read(book)
+        await held.read(chat)
+        for _ in range(2):  # before there are vectors, and after
+            assert await told(held, chat, 1, "neighbours_") == [f"# 8 May 2023\n{held_line(0)}", held_line(2)]
+            assert await told(held, chat, 1, "neighbours_", 9) == [f"# 8 May 2023\n{held_line(0)}", held_line(2), held_line(3)]
+            assert await told(held, book, 0, "neighbours_") == []  # what is under another heading is no neighbour
+            assert await told(held, chat, 0, "source_") == ["chat"]
+            assert await told(held, chat, 1, "mentions_") == ["Ben", "Anna"]
+            assert await told(held, chat, 2, "mentions_") == ["Anna", "Garden Book"]
+            assert held.look(links) == [(held.numbers(chat)[2], held.numbers(book)[0])]
+            await held.embedded()
+        with held.image.snapshot() as root:
+            library = library_of(root)
+            assert [c.text for c in await send(library.entities["garden book"], "mentions_")] == [held_line(2)]
+            assert [c.number for c in await send(library.document(str(chat)), "chunks_")] == held.numbers(chat)
+        with pytest.raises(InvalidInput, match="from 1 to 1000"):
+            await told(held, chat, 0, "neighbours_", 0)
+        await held.recollection.tell(forget=str(chat))
+        assert held.look(lambda library: list(library.entities)) == []
+        held.whole()
+
+
+def held_line(number: int) -> str:
+    return CHAT.splitlines(keepends=True)[number + 1]
+
+
+def links(library: Any) -> list[tuple[int, int]]:
+    return [(int(a), int(b)) for segment in library.text.segments() for a, b in segment.links]
+
+
+async def test_what_is_named_before_it_is_there_is_pointed_at_with_the_vectors(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        held.embedder.away = True
+        (tmp_path / "a.md").write_text("# A\n\nSee the Garden Book.\n")
+        (tmp_path / "b.md").write_text("# Garden Book\n\nTomatoes.\n")
+        await held.read(tmp_path / "a.md", tmp_path / "b.md")
+        assert held.look(links) == []
+        held.embedder.away = False
+        await held.embedded()
+        assert held.look(links) == [(held.numbers(tmp_path / "a.md")[0], held.numbers(tmp_path / "b.md")[0])]
+        held.whole()
+
+
+async def test_a_small_chunk_takes_little_room(tmp_path: Path) -> None:
+    line = "Anna says some hundred and seventy characters, about what people say at a time when they speak of the weather."
+    turns = "".join(f"{'Anna' if n % 2 else 'Ben'}: {line} And number {n} of it, with words.\n" for n in range(400))
+    (tmp_path / "chat.txt").write_text(turns)
+    async with memory(tmp_path) as held:
+        await held.read(tmp_path / "chat.txt")
+        oids = held.look(lambda library: [chunk._p_oid for chunk in library.chunks.values()])
+        found = [held.image.db.history(oid, 1)[0]["size"] + 42 for oid in oids]  # with the record's header in the file
+        assert len(found) == 400
+        assert sum(found) / len(found) <= 450
+
+
+def thought(number: int) -> Draft:
+    return Draft("mission", f"Thought {number}", [DraftPart(f"What mission {number} found out about topic{number}.")], tags=("result",))
+
+
+async def remembered(held: Memory, number: int, *, ready: asyncio.Event | None = None, doom: bool = False) -> None:
+    shelver = held.recollection.shelver
+    async with held.image.unit() as unit:
+        unit.note(f"m{number}", "remembers")
+        segment = remember(unit.root, thought(number), shelver, source=f"mission:m{number}", mission=f"m{number}", section_chars=8000)
+        if ready is not None:
+            await ready.wait()
+        if doom:
+            unit.doom()
+    if not doom:
+        held.recollection.stored(segment, [])
+
+
+async def test_what_missions_remember_at_once_is_kept_with_each_of_them(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await remembered(held, 0)
+        ready = asyncio.Event()
+        both = [asyncio.create_task(remembered(held, number, ready=ready)) for number in (1, 2, 3)]
+        await asyncio.sleep(0)
+        ready.set()
+        await asyncio.gather(*both)
+        await held.embedded()
+        held.whole()
+        assert [held.found(f"topic{n}") for n in range(4)] == [[f"What mission {n} found out about topic{n}."] for n in range(4)]
+        assert held.look(lambda library: library.catalogue.find(kind="mission", tags="result") == library.catalogue.find(kind="mission"))
+        assert len(held.look(lambda library: library.catalogue.find(mission="m2"))) == 1
+        with pytest.raises(InvalidInput, match="already"):
+            await remembered(held, 2)
+        await held.recollection.tell(forget="mission:m2")
+        assert held.found("topic2") == []
+
+
+async def test_what_a_doomed_mission_remembered_is_nowhere(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await remembered(held, 0)
+        await remembered(held, 1, doom=True)
+        await held.embedded()
+        held.whole()
+        with pytest.raises(UnknownSource):
+            await held.recollection.tell(forget="mission:m1")
+
+
+async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Cats\n\nThe cat sleeps.\n\n# Dogs\n\nThe dog barks.\n")
+    inference = FakeInference()
+    inference.embedder = lambda text: [1.0, 0.5]
+    async with mind(tmp_path, inference) as kernel:
+        asked = await kernel.memory.ask([str(tmp_path / "notes.md")], [])
+        await asked.done(lambda event: None)
+        target = kernel.image.read(lambda root: history.oid_of(library_of(root).document(str(tmp_path / "notes.md"))))
+        with pytest.raises(InvalidInput, match="in a mission"), kernel.image.snapshot() as root:
+            await send(library_of(root).document(str(tmp_path / "notes.md")), "summarise_")
+        inference.say = lambda request: "Cats sleep, dogs bark."
+        message = json.dumps({"target": target, "selector": "summarise_", "args": [2], "kwargs": {}})
+        assert (await (await submit(kernel, "s1", message=message)).end())["state"] == "COMPLETE"
+        (asked_for,) = inference.asked
+        assert "at most 2 sentences" in asked_for.user
+        assert "The cat sleeps." in asked_for.user
+        assert "The dog barks." in asked_for.user
+
+        def kept(root: Any) -> tuple[str, str, bool]:
+            document = library_of(root).document(str(tmp_path / "notes.md"))
+            return document.summary.text, document.summary.mission, document.summary.of == (document,)
+
+        assert kernel.image.read(kept) == ("Cats sleep, dogs bark.", "s1", True)

@@ -1,0 +1,96 @@
+"""Watched folders: new, changed and deleted files; a folder that is away takes nothing with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from batos.errors import Unreadable
+from tests.unit.memory_support import memory
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "garden.md").write_text("The tomatoes stand on the balcony.\n")
+    return folder
+
+
+async def test_what_happens_in_a_folder_happens_in_the_memory(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        assert (await held.read(follow=[notes]))["added"] == 1
+        (notes / "deeper").mkdir()
+        (notes / "deeper" / "cat.txt").write_text("The cat sleeps on the piano.\n")
+        (notes / "picture.png").write_bytes(b"\x89PNG")
+        (notes / ".hidden.md").write_text("A hidden walrus.\n")
+        await held.until(lambda: held.found("cat piano"))
+        (notes / "garden.md").write_text("The potatoes stand in the cellar.\n")
+        await held.until(lambda: held.found("potatoes") and not held.found("tomatoes"))
+        (notes / "deeper" / "cat.txt").unlink()
+        await held.until(lambda: not held.found("cat piano"))
+        assert held.look(lambda library: list(library.by_source)) == [str(notes / "garden.md")]
+        assert (await held.recollection.tell())["refused"] == []
+        await held.embedded()
+        held.whole()
+
+
+async def test_a_folder_is_watched_after_a_restart_and_what_went_meanwhile_is_forgotten(tmp_path: Path, notes: Path) -> None:
+    (notes / "cat.txt").write_text("The cat sleeps on the piano.\n")
+    async with memory(tmp_path) as held:
+        await held.read(follow=[notes])
+    (notes / "cat.txt").unlink()
+    (notes / "dog.txt").write_text("The dog has no piano.\n")
+    os.utime(notes / "dog.txt", (1_000_000, 1_000_000))
+    async with memory(tmp_path) as held:
+        await held.until(lambda: held.found("dog") and not held.found("cat"))
+        assert held.found("tomatoes")
+        await held.recollection.tell(unfollow=str(notes))
+        assert (await held.recollection.tell())["followed"] == []
+        with pytest.raises(Unreadable, match="not watched"):
+            await held.recollection.tell(unfollow=str(notes))
+
+
+async def test_the_last_file_of_a_folder_is_forgotten_too(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.read(follow=[notes])
+        (notes / "garden.md").unlink()
+        await held.until(lambda: not held.found("tomatoes"))
+
+
+async def test_a_folder_that_vanishes_takes_nothing_with_it(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.read(follow=[notes])
+        notes.rename(tmp_path / "elsewhere")
+        await held.until(lambda: held.recollection.watcher.away)
+        assert (await held.recollection.tell())["followed"] == [{"folder": str(notes), "away": f"the folder {notes} is away"}]
+        notes.mkdir()  # as where a disk is not mounted
+        await held.until(lambda: "is its disk mounted" in held.recollection.watcher.away.get(str(notes), ""))
+        assert held.found("tomatoes")
+        shutil.copy(tmp_path / "elsewhere" / "garden.md", notes)
+        await held.until(lambda: not held.recollection.watcher.away)
+        assert held.found("tomatoes")
+
+
+async def test_only_a_folder_can_be_watched(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        for path in (notes / "garden.md", tmp_path / "nothing"):
+            with pytest.raises(Unreadable, match="no folder"):
+                await held.read(follow=[path])
+
+
+async def test_a_file_that_cannot_be_read_is_not_tried_again_until_it_changes(tmp_path: Path, notes: Path) -> None:
+    (notes / "junk.txt").write_bytes(bytes(range(256)) * 4)
+    async with memory(tmp_path) as held:
+        heard: list[str] = []
+        held.recollection.ingest.listen(lambda event: heard.append(f"{Path(event['path']).name} {event['state']}"))
+        await held.read(follow=[notes])
+        (notes / "later.txt").write_text("Later there was more.\n")
+        await held.until(lambda: held.found("later"))
+        assert heard.count("junk.txt refused") == 1
+        (notes / "junk.txt").write_text("A text at last.\n")
+        await held.until(lambda: held.found("text at last"))
+        assert (await held.recollection.tell())["refused"] == []
