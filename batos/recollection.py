@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import time
 from collections.abc import Callable, Iterable
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -22,12 +23,14 @@ from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
+from batos.wire.schemas import Search
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection
     from batos.memory.embedders import Embedder
     from batos.memory.ingest import Ingest
     from batos.memory.library import Numbers
+    from batos.memory.retrieval import Retrieval
     from batos.memory.segments import Segment
     from batos.memory.shelving import Shelver
     from batos.memory.vectors import Vectors
@@ -45,6 +48,7 @@ class Recollection:
     embedder: Embedder
     ingest: Ingest
     watcher: Watcher
+    retrieval: Retrieval
     vectors: Vectors
     shelver: Shelver
 
@@ -67,6 +71,7 @@ class Recollection:
         from batos.memory.ingest import Ingest
         from batos.memory.library import Numbers, begin_epoch
         from batos.memory.naming import Names, known
+        from batos.memory.retrieval import Retrieval
         from batos.memory.shelving import Shelver
         from batos.memory.vectors import Vectors, loaded
         from batos.memory.watching import Watcher
@@ -78,6 +83,7 @@ class Recollection:
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
         self.embedder = embedder(settings, inference, model)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
+        self.retrieval = Retrieval(image, lambda: self.collection, self.embedder, limit_s=settings.search_s, pause_s=settings.embed_retry_s)
         self.ingest = Ingest(image, settings, shelver, self.numbers.take, self.stored)
         self.watcher = Watcher(image, self.ingest, settings)
         background(self.ingest.run(), "ingest")
@@ -120,6 +126,17 @@ class Recollection:
         return int((view.has & ~view.gone).sum())
 
     # --- what clients ask for
+
+    async def search(self, request: Search) -> Reply:
+        """The passages that answer a question.
+
+        :raises InvalidInput: for one without words.
+        """
+        from batos.memory.retrieval import Wanted
+
+        since, until = (date.fromisoformat(day) if day else None for day in (request.since, request.until))
+        wanted = Wanted(request.question, request.k, request.kind, request.source, request.speaker, since, until)
+        return await self.retrieval.search(wanted, explain=request.explain)
 
     async def ask(self, paths: list[str], follow: list[str]) -> Asked:
         """Have files read; folders to follow are watched from now on, and read at once.

@@ -11,7 +11,8 @@ from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
 from batos.memory.library import Numbers, Passage, Section, Shelf
 from batos.memory.naming import Names
-from batos.memory.segments import QUESTION, Entry, Facts, speaker_key
+from batos.memory.segments import Entry, Facts, speaker_key
+from batos.memory.traits import traits
 from batos.memory.words import words
 
 
@@ -55,9 +56,9 @@ class Shelver:
             named = self.names.of(text, section.document)
             keys = (speaker.casefold(), *named.keys) if speaker else named.keys
             passages.append(Passage(text, speaker, tuple(dict.fromkeys(keys))))
-            flags = QUESTION if text.rstrip().endswith("?") else 0
+            flags, told = traits(text)
             said = speaker_key(speaker) if speaker else 0
-            facts = Facts(section.document, number, speaker=said, day=day, length=len(text.strip()), flags=flags)
+            facts = Facts(section.document, number, speaker=said, day=day, length=told, flags=flags)
             entries.append(Entry(section.first + at, (*about, *words(text)), facts, named.links))
         return Shelved(Shelf(section, tuple(passages)), entries)
 
