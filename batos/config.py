@@ -58,7 +58,6 @@ class Settings(BaseModel):
     evidence_passages: int = Field(5, ge=0, le=50, description="passages from memory that a brief gets; 0: none")
     evidence_chars: int = Field(2000, ge=100, le=100_000, description="characters of them")
     evidence_alike: float = Field(0.3, ge=-1, le=1, description="cosine with a brief from which a passage speaks to it")
-    recall_s: float = Field(2.0, gt=0, le=600, description="time for the embedder when a brief looks into memory; past it, words decide")
     remember: Literal["on", "off"] = Field("on", description="whether missions that have ended become memory")
     remember_pause_s: float = Field(1.0, ge=0, le=3600, description="time over which missions that end are gathered")
     context_chars: int = Field(4000, ge=0, le=1_000_000, description="characters of them, the newest first")
@@ -143,6 +142,7 @@ class Settings(BaseModel):
     chunk_largest: int = Field(1200, ge=100, le=100_000, description="characters of a chunk past which it is cut")
     embed_sections: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
     embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
+    search_s: float = Field(5, gt=0, le=600, description="time for the embedder to read a question; past it, the words alone decide")
     dropped_rows: int = Field(
         4096,
         ge=0,

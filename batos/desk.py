@@ -131,6 +131,8 @@ class Desk:
             case schemas.Memory():
                 held = await self._memory.tell(request.documents, forget=request.forget, unfollow=request.unfollow)
                 client.send({"type": "memory", **held})
+            case schemas.Search():
+                client.send({"type": "search", **await self._memory.search(request)})
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 

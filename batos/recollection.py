@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import time
 from collections.abc import Callable, Iterable
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,12 +24,14 @@ from batos.config import Settings
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.mind.events import Events
+from batos.wire.schemas import Search
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection
     from batos.memory.embedders import Embedder
     from batos.memory.ingest import Ingest
     from batos.memory.library import Numbers
+    from batos.memory.retrieval import Retrieval
     from batos.memory.segments import Segment
     from batos.memory.shelving import Shelver
     from batos.memory.vectors import Vectors
@@ -47,6 +50,7 @@ class Recollection:
     embedder: Embedder
     ingest: Ingest
     watcher: Watcher
+    retrieval: Retrieval
     vectors: Vectors
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
@@ -64,10 +68,11 @@ class Recollection:
         """
         await in_helper(importlib.import_module, "batos.memory.vectors")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import Limits
-        from batos.memory.embedders.temporary import embedder
+        from batos.memory.embedders.choosing import embedder_of
         from batos.memory.ingest import Ingest
         from batos.memory.library import Numbers, begin_epoch
         from batos.memory.naming import Names, known
+        from batos.memory.retrieval import Retrieval
         from batos.memory.shelving import Shelver
         from batos.memory.vectors import Vectors, loaded
         from batos.memory.watching import Watcher
@@ -77,9 +82,10 @@ class Recollection:
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
-        self.embedder = embedder(settings, inference, model)
+        self.embedder = embedder_of(settings, inference, model)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
-        self.ingest = Ingest(image, settings, shelver, self.numbers.take, self.stored)
+        self.retrieval = Retrieval(image, lambda: self.collection, self.embedder, limit_s=settings.search_s, pause_s=settings.embed_retry_s)
+        self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = Watcher(image, self.ingest, settings)
         background(self.ingest.run(), "ingest")
         background(self.watcher.run(), "watched folders")
@@ -108,14 +114,7 @@ class Recollection:
         from batos.memory.recall import recalled
 
         settings = self._settings
-        return await recalled(
-            question,
-            self.collection,
-            self.embedder,
-            most=settings.evidence_passages,
-            alike=settings.evidence_alike,
-            limit_s=settings.recall_s,
-        )
+        return await recalled(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
 
     # --- what the collection hears of
 
@@ -153,6 +152,17 @@ class Recollection:
         return int((view.has & ~view.gone).sum())
 
     # --- what clients ask for
+
+    async def search(self, request: Search) -> Reply:
+        """The passages that answer a question.
+
+        :raises InvalidInput: for one without words.
+        """
+        from batos.memory.retrieval import Wanted
+
+        since, until = (date.fromisoformat(day) if day else None for day in (request.since, request.until))
+        wanted = Wanted(request.question, request.k, request.kind, request.source, request.speaker, since, until)
+        return await self.retrieval.search(wanted, explain=request.explain)
 
     async def ask(self, paths: list[str], follow: list[str]) -> Asked:
         """Have files read; folders to follow are watched from now on, and read at once.

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
-from datetime import date
+from typing import Any
 
 import numpy as np
-import structlog
 
-from batos.errors import BatosError
+from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory import search
-from batos.memory.collection import Collection, View
-from batos.memory.embedders import Embedder
+from batos.memory.collection import View
 from batos.memory.fusion import Vectors
+from batos.memory.library import library_of
 from batos.memory.question import Question
+from batos.memory.retrieval import Retrieval
 from batos.memory.segments import Array
+from batos.memory.traits import LIVED
 
-log = structlog.get_logger("batos.memory")
-
-LIVED = 32
-"""Flag of a chunk (`Facts.flags`, beside those of `batos.memory.traits`): it is of a mission, not of a document."""
 COVERED = 0.6
 """Share of a brief's words that a chunk with its neighbours must hold, where its vector does not speak for it."""
 _FEWEST_WORDS = 2
@@ -36,42 +32,33 @@ _OF_US = re.compile(
 is shown what it said before says it again."""
 
 
-class _Fitting(search.Filters):
-    """Documents only."""
+class _Read(search.Filters):
+    """Documents that were read, none that were made of missions."""
 
     def mask(self, view: View) -> Array:
         return np.asarray((view.facts["flags"] & LIVED) == 0)
 
 
-async def recalled(
-    text: str, collection: Collection, embedder: Embedder, *, most: int, alike: float, limit_s: float, today: date | None = None
-) -> list[int]:
+async def recalled(text: str, image: LivingImage, retrieval: Retrieval, *, most: int, alike: float) -> list[int]:
     """The ids of the chunks that speak to a brief, the best first; none where nothing does.
 
     :param most: how many at most.
     :param alike: cosine with the brief from which a chunk speaks to it.
-    :param limit_s: time for the embedder; past it, words decide.
     """
-    view = collection.view()
-    if not most or view.n == collection.dropped:
+    view = retrieval.view()
+    if not most or not view.n or not any(char.isalnum() for char in text):
         return []
-    question = search.read(view, text, today=today)
-    vectors = await _vectors(question, embedder, limit_s)
+    question, served = await in_helper(lambda: (search.read(view, text), image.read(_served)))
+    vectors, _ = await retrieval.vectors(view, question, served)
     return await in_helper(_best, view, question, vectors, most, alike)
 
 
-async def _vectors(question: Question, embedder: Embedder, limit_s: float) -> Vectors | None:
-    try:
-        async with asyncio.timeout(limit_s):
-            cleaned, full = await embedder.embed([question.cleaned or question.text, question.text])
-            return Vectors(cleaned, full)
-    except (TimeoutError, BatosError) as e:
-        log.warning("recalled_by_words_only", cause=e.message if isinstance(e, BatosError) else f"no vector within {limit_s:g} s")
-        return None
+def _served(root: Any) -> str:
+    return library_of(root).embedder
 
 
 def _best(view: View, question: Question, vectors: Vectors | None, most: int, alike: float) -> list[int]:
-    filters = None if _OF_US.search(question.text) else _Fitting()
+    filters = None if _OF_US.search(question.text) else _Read()
     found = search.search(view, question, vectors, most, filters=filters)
     rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
     speaks = _covered(view, question.words, rows)

@@ -32,13 +32,12 @@ class Prepared(NamedTuple):
         return [entry for each in self.shelved for entry in each.entries]
 
 
-def prepare(draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, flags: int = 0) -> Prepared:
+def prepare(draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int) -> Prepared:
     """Cut a draft into sections and chunks. Needs no image; any thread.
 
     :param source: where it is from, such as `mission:ID`.
     :param mission: the id of the mission that remembers it.
     :param section_chars: its longest section.
-    :param flags: of all its chunks, beside those that their texts give them.
     :raises InvalidInput: for a draft without a word in it.
     """
     number = shelver.numbers.take()
@@ -46,7 +45,7 @@ def prepare(draft: Draft, shelver: Shelver, *, source: str, mission: str, sectio
     if not parts:
         raise InvalidInput(f"there is nothing to remember of {source!r}: it has no words")
     shelved = [shelver.shelve(part, document=number, kind=draft.kind, day=draft.day) for part in parts]
-    return Prepared(draft, source, mission, number, [_flagged(each, flags) for each in shelved])
+    return Prepared(draft, source, mission, number, shelved)
 
 
 def keep(root: Any, prepared: Prepared, segment: Segment | None) -> None:
@@ -77,9 +76,3 @@ def remember(root: Any, draft: Draft, shelver: Shelver, *, source: str, mission:
     segment = build(prepared.entries)
     keep(root, prepared, segment)
     return segment
-
-
-def _flagged(shelved: Shelved, flags: int) -> Shelved:
-    if not flags:
-        return shelved
-    return shelved._replace(entries=[e._replace(facts=e.facts._replace(flags=e.facts.flags | flags)) for e in shelved.entries])

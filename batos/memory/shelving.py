@@ -11,7 +11,8 @@ from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
 from batos.memory.library import Numbers, Passage, Section, Shelf
 from batos.memory.naming import Names
-from batos.memory.segments import QUESTION, Entry, Facts, speaker_key
+from batos.memory.segments import Entry, Facts, speaker_key
+from batos.memory.traits import FAILURE, LIVED, MISSION, traits
 from batos.memory.words import words
 
 
@@ -37,10 +38,10 @@ class Shelver:
         cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
         # a conversation is cut by who speaks, and nothing else parts it
         section = Section(self.numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
-        return self.filled(section, cuts)
+        return self.filled(section, cuts, kind)
 
-    def filled(self, section: Section, cuts: Sequence[tuple[str, str]]) -> Shelved:
-        """The section with these texts as its chunks, each with who says it.
+    def filled(self, section: Section, cuts: Sequence[tuple[str, str]], kind: str) -> Shelved:
+        """The section of a document of that kind with these texts as its chunks, each with who says it.
 
         They take the numbers of the chunks that it has, if they are not more than it was given room for: what points at its beginning
         goes on doing so.
@@ -50,14 +51,14 @@ class Shelver:
             section = section._replace(first=self.numbers.take(room), room=room)
         section = section._replace(size=len(cuts))
         number, about, day = section_key(section.number), words(section.title), section.day
-        passages, entries = [], []
+        passages, entries, lived = [], [], LIVED if kind in (MISSION, FAILURE) else 0
         for at, (text, speaker) in enumerate(cuts):
             named = self.names.of(text, section.document)
             keys = (speaker.casefold(), *named.keys) if speaker else named.keys
             passages.append(Passage(text, speaker, tuple(dict.fromkeys(keys))))
-            flags = QUESTION if text.rstrip().endswith("?") else 0
+            flags, told = traits(text)
             said = speaker_key(speaker) if speaker else 0
-            facts = Facts(section.document, number, speaker=said, day=day, length=len(text.strip()), flags=flags)
+            facts = Facts(section.document, number, speaker=said, day=day, length=told, flags=flags | lived)
             entries.append(Entry(section.first + at, (*about, *words(text)), facts, named.links))
         return Shelved(Shelf(section, tuple(passages)), entries)
 

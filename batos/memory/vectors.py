@@ -46,7 +46,7 @@ class Vectors:
     def __init__(
         self, image: LivingImage, embedder: Embedder, shelver: Shelver, limits: Limits, settings: Settings, hearer: Hearer
     ) -> None:
-        self._image, self._embedder, self._shelver, self._limits = image, embedder, shelver, limits
+        self._image, self._embedder, self._shelver, self.limits = image, embedder, shelver, limits
         self._settings, self._hearer = settings, hearer
         self._more = asyncio.Event()
         self._identity = ""
@@ -121,7 +121,7 @@ class Vectors:
         self.wake()
 
     async def _embed(self, work: list[meaning.Work]) -> None:
-        plans = await in_helper(lambda: [meaning.plan(one, self._limits) for one in work])
+        plans = await in_helper(lambda: [meaning.plan(one, self.limits) for one in work])
         rows = await self._embedder.embed([text for plan in plans for text in plan.texts])
         made = await in_helper(self._made, plans, rows)
         kept = await self._image.system(meaning.keep, self._identity, made, mission="ingest")
@@ -132,7 +132,7 @@ class Vectors:
     def _made(self, plans: list[meaning.Plan], rows: Array) -> list[meaning.Made]:
         made, at = [], 0
         for plan in plans:
-            made.append(meaning.make(plan, rows[at : at + len(plan.texts)], self._shelver, self._limits))
+            made.append(meaning.make(plan, rows[at : at + len(plan.texts)], self._shelver, self.limits))
             at += len(plan.texts)
         return made
 

@@ -190,6 +190,12 @@ def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
     return [best + 1] if shares[best] >= weaving.SHARED else []
 
 
+def keeps_to(text: str, found: Sequence[Passage], brief: str) -> bool:
+    """Whether an answer keeps to the passages: at least half of its sentences come from them."""
+    from_them = {sentence for _, sentence in cited(text, found, brief)}
+    return 2 * len(from_them) >= len(weaving.sentences(text))
+
+
 def quoted(brief: str, found: Sequence[Passage]) -> str:
     """An answer of nothing but passages: of each the sentence that holds most of the brief's words, where it holds any; else the first."""
     asked, lines = weaving.content(brief), []

@@ -18,17 +18,15 @@ from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.recall import LIVED
 from batos.memory.remembering import Prepared, keep, prepare
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelver
+from batos.memory.traits import FAILURE, MISSION
 from batos.mind.events import Events
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
 
-MISSION, FAILURE = "mission", "failure"
-"""Kinds of documents: what was answered, and what went wrong."""
 _BATCH = 32  # missions in one system transaction
 _STRETCH = 256  # missions looked at in one read
 _TITLE = 80
@@ -88,7 +86,7 @@ class Remembering:
 
     def _prepared(self, found: list[Lived]) -> list[Prepared]:
         return [
-            prepare(lived.draft, self._shelver, source=f"mission:{lived.id}", mission=lived.id, section_chars=self._chars, flags=LIVED)
+            prepare(lived.draft, self._shelver, source=f"mission:{lived.id}", mission=lived.id, section_chars=self._chars)
             for lived in found
         ]
 

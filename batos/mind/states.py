@@ -131,8 +131,8 @@ async def synthesize(cycle: UvmObject) -> str:
         reply = await _ask(cycle, prompt, schema=form, temperature=temperature)
         text = reply.text.strip() if schema else evidence.without_false_marks(reply.text.strip(), found)
         fault = await _fault_of(cycle, text, schema)
-        if fault is None and grounded and not evidence.cited(text, found, cycle.brief):
-            fault = "it takes nothing from the passages from memory"
+        if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
+            fault = "most of it is not from the passages from memory"
         if fault is None:
             return _woven(cycle, text, voices, found, whole=bool(schema))
         if form and reply.done_reason != "stop":

@@ -356,6 +356,28 @@ class Client:
         """
         return await self._ask("memory", hold_s=LONG_S if forget else 0.0, documents=documents, forget=forget, unfollow=unfollow)
 
+    async def search(
+        self,
+        question: str,
+        k: int = 10,
+        *,
+        explain: bool = False,
+        kind: str | None = None,
+        source: str | None = None,
+        speaker: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> dict[str, Any]:
+        """The passages of the memory that answer a question best: `hits`, the best first, each with where it is from.
+
+        :param k: at most so many.
+        :param explain: say also what each signal added to each score, and by which links it was come by.
+        :param kind: only of documents of this kind; so of `source`, a file or folder, and of `speaker`.
+        :param since: only of this day (`2026-05-31`) or later; `until` of this day or earlier.
+        """
+        fields: dict[str, Any] = {"kind": kind, "source": source, "speaker": speaker, "since": since, "until": until}
+        return await self._ask("search", question=question, k=k, explain=explain or None, **fields)
+
     async def personas(self) -> dict[str, Any]:
         """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone."""
         return await self._ask("personas")

@@ -6,9 +6,10 @@ The same rules in prose, with examples that are tested: `docs/wire.md`.
 
 from __future__ import annotations
 
+import datetime
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from batos.config import Settings
 from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
@@ -21,9 +22,17 @@ PRIORITY_LIMIT = 100
 DEADLINE_S_LIMIT = 7 * 86400
 PAGE_LIMIT = 1000
 DAYS_LIMIT = 36_500
+QUESTION_CHARS = 8192
+HITS_LIMIT = 100
 
 _INT64 = 2**63
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def _day(text: str) -> str:
+    datetime.date.fromisoformat(text)  # a ValueError says what is wrong with it
+    return text
+
 
 MissionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/-]+$", min_length=1, max_length=128)]
 Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, Field(ge=-_INT64, lt=_INT64)]
@@ -32,6 +41,7 @@ Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
+Day = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_day)]
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
@@ -280,6 +290,20 @@ class Memory(Request):
     unfollow: Folder | None = None
 
 
+class Search(Request):
+    """The passages of the memory that answer a question best, of those that fit; `since` and `until` are days, both included."""
+
+    op: Literal["search"]
+    question: Annotated[str, StringConstraints(min_length=1, max_length=QUESTION_CHARS)]
+    k: Annotated[int, Field(ge=1, le=HITS_LIMIT)] = 10
+    explain: bool = False
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+    source: Folder | None = None
+    speaker: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+    since: Day | None = None
+    until: Day | None = None
+
+
 class Info(Request):
     op: Literal["info"]
 
@@ -306,7 +330,7 @@ OPS: dict[str, type[Request]] = {
     "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
-    "ingest": Ingest, "memory": Memory,
+    "ingest": Ingest, "memory": Memory, "search": Search,
 }  # fmt: skip
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 

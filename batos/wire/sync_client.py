@@ -153,6 +153,9 @@ class SyncClient:
     def memory(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> dict[str, Any]:
         return self._run(self._client.memory(documents, forget=forget, unfollow=unfollow))
 
+    def search(self, question: str, k: int = 10, **wanted: Any) -> dict[str, Any]:
+        return self._run(self._client.search(question, k, **wanted))
+
     def personas(self) -> dict[str, Any]:
         return self._run(self._client.personas())
 

@@ -96,7 +96,7 @@ class Memory:
         view = self.recollection.collection.view()
         scores = view.bm25(words(question))
         best = [int(view.ids[row]) for row in scores.argsort()[::-1] if scores[row] > 0 and not view.gone[row]]
-        return self.look(lambda library: [library.chunks[id].text for id in best])  # type: ignore[no-any-return]
+        return self.look(lambda library: [library.chunks[id].text for id in best if id in library.chunks])  # type: ignore[no-any-return]
 
     def whole(self) -> None:
         """The library, its index, its vectors and the collection say the same."""

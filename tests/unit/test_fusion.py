@@ -12,7 +12,7 @@ import pytest
 from batos.memory import fusion
 from batos.memory.fusion import Vectors, Weighing, standard
 from batos.memory.search import read
-from tests.memory_support import Said, axis, collection, noise
+from tests.search_support import Said, axis, collection, noise
 
 
 def order(

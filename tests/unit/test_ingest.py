@@ -239,7 +239,7 @@ async def test_a_file_that_kills_the_daemon_is_left_out_after_some_attempts(tmp_
     async with memory(tmp_path) as held:
         await held.image.system(ingesting._queue, [str(notes / "garden.md")], 10)
         for _ in range(3):
-            await held.image.system(ingesting._begin, str(notes / "garden.md"), 3)
+            await held.image.system(ingesting._begin, str(notes / "garden.md"))
     async with memory(tmp_path) as held:
         await held.until(lambda: held.look(lambda library: len(library.refused)))
         told = await held.recollection.tell()

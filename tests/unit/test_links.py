@@ -6,7 +6,7 @@ import pytest
 
 from batos.memory.links import Gazetteer
 from batos.memory.search import read, search
-from tests.memory_support import Said, collection
+from tests.search_support import Said, collection
 
 
 @pytest.fixture

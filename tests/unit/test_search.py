@@ -9,7 +9,7 @@ import pytest
 
 from batos.memory.fusion import Vectors
 from batos.memory.search import Filters, read, search
-from tests.memory_support import Said, axis, collection, noise
+from tests.search_support import Said, axis, collection, noise
 
 TALK = [
     Said("I sold the boat.", 1, "Ann", date(2023, 5, 1), document=1),

@@ -18,6 +18,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "revert": {"id": "m", "target": "t", "selector": "s"},
     "teach": {"id": "m", "target": "t", "selector": "s", "examples": [{"result": 1}]},
     **{op: {} for op in ("missions", "info", "models", "failures", "pack", "backup", "experts", "personas", "memory")},
+    "search": {"question": "where?"},
     "ingest": {"paths": ["/notes"]},
 }
 
@@ -168,6 +169,14 @@ def test_a_voice_is_chosen_for_a_persona(half: dict[str, Any]) -> None:
     assert parse({"op": "experts", "persona": "babs", "voice": "plain"}).voice == "plain"
     refused = refusal({"op": "experts", **half})
     assert (refused.error.code, refused.error.message) == ("invalid_request", "experts: `persona` and `voice` come together")
+
+
+@pytest.mark.parametrize(
+    "field", [{"since": "2026-02-30"}, {"until": "tomorrow"}, {"since": "2026-2-3"}, {"k": 0}, {"k": 101}, {"question": ""}]
+)
+def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
+    assert parse({"op": "search", "question": "q", "since": "2026-02-28", "k": 100}).since == "2026-02-28"
+    assert refusal({"op": "search", "question": "q", **field}).error.code == "invalid_request"
 
 
 def test_only_a_result_with_wait_s_waits() -> None:

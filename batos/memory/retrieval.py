@@ -1,0 +1,207 @@
+"""Retrieval: a question in words to the passages of the memory that answer it, with where they are from.
+
+A read on a snapshot, in helper threads: it waits for no mission, and none for it. Without an embedder, or while vectors are made
+anew for another one, words, names and days decide, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import math
+import sys
+import time
+from collections.abc import Callable
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from batos.errors import BatosError, InvalidInput
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+
+if TYPE_CHECKING:
+    from batos.memory.collection import Collection, View
+    from batos.memory.embedders import Embedder
+    from batos.memory.fusion import Vectors
+    from batos.memory.search import Filters, Found, Hit
+
+log = structlog.get_logger("batos.memory")
+
+
+class Wanted(NamedTuple):
+    """What is searched for: a question, how many passages, and what they must be."""
+
+    question: str
+    k: int = 10
+    kind: str | None = None
+    source: str | None = None
+    """A file or whatever a document is from, or a folder of such."""
+    speaker: str | None = None
+    since: date | None = None
+    until: date | None = None
+    """Days that passages are from, both included."""
+
+
+class Retrieval:
+    """Searches the memory. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        collection: Callable[[], Collection],
+        embedder: Embedder,
+        *,
+        limit_s: float,
+        pause_s: float,
+        today: Callable[[], date] = date.today,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        :param collection: what searches see now.
+        :param limit_s: time for the embedder to read a question; past it, words decide.
+        :param pause_s: how long an embedder that did not answer is left alone.
+        """
+        self._image, self._collection, self._embedder = image, collection, embedder
+        self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
+        self._away_until, self._why = -math.inf, ""
+
+    def view(self) -> View:
+        """What searches see now."""
+        return self._collection().view()
+
+    async def search(self, wanted: Wanted, *, explain: bool = False) -> dict[str, Any]:
+        """The passages that answer a question best, the best first, as the wire's `search` gives them.
+
+        :param explain: tell also what each signal added to a score, and what the question was taken to say.
+        :raises InvalidInput: for a question without any words.
+        """
+        if not any(char.isalnum() for char in wanted.question):
+            raise InvalidInput("the question has no words: say what you look for")
+        begun = self._now()
+        await in_helper(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
+        view, today = self.view(), self._today()
+        filters, question, served = await in_helper(self._understand, view, wanted, today)
+        vectors, why = await self.vectors(view, question, served)
+        found, passages = await in_helper(self._find, view, question, vectors, wanted.k, filters)
+        reply = {"question": wanted.question, "hits": passages, "by_vectors": found.by_vectors, "why": why}
+        for hit, passage in zip(found.hits, passages, strict=True):
+            if not explain:
+                del passage["signals"], passage["path"]
+            else:
+                passage |= {"signals": hit.signals}
+        if explain:
+            reply["understood"] = _told(found)
+        return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
+
+    def _understand(self, view: View, wanted: Wanted, today: date) -> tuple[Filters | None, Any, str]:
+        from batos.memory.search import read
+
+        documents, served = self._image.read(_documents, wanted)
+        return _filters(wanted, documents), read(view, wanted.question, today=today), served
+
+    def _find(
+        self, view: View, question: Any, vectors: Vectors | None, k: int, filters: Filters | None
+    ) -> tuple[Found, list[dict[str, Any]]]:
+        from batos.memory.search import search
+
+        found = search(view, question, vectors, k, filters=filters)
+        passages = self._image.read(_passages, found.hits)
+        there = [passage is not None for passage in passages]  # one may have been forgotten meanwhile
+        hits = [hit for hit, one in zip(found.hits, there, strict=True) if one]
+        return found._replace(hits=hits), [passage for passage in passages if passage is not None]
+
+    async def vectors(self, view: View, question: Any, served: str) -> tuple[Vectors | None, str]:
+        """The vectors of a question, or why there are none.
+
+        :param served: the identity of the embedder that the vectors of the view are from.
+        """
+        from batos.memory.fusion import Vectors
+
+        if not view.has.any():
+            return None, "no passage has its vector yet"
+        if self._now() < self._away_until:
+            return None, self._why
+        try:
+            async with asyncio.timeout(self._limit_s):
+                identity = await self._embedder.identity()
+                if str(identity) != served or identity.dimensions != view.matrix.shape[1]:
+                    return None, "the embedder is another one than the vectors are from; they are made anew"
+                rows = await self._embedder.embed([question.cleaned, question.text])
+        except (TimeoutError, BatosError) as e:
+            cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
+            self._away_until, self._why = self._now() + self._pause_s, f"the embedder is away: {cause}"
+            log.warning("searching_by_words_only", pause_s=self._pause_s, cause=cause)
+            return None, self._why
+        return Vectors(rows[0], rows[1]), ""
+
+
+def _filters(wanted: Wanted, documents: set[int] | None) -> Filters | None:
+    from batos.memory.search import Filters
+
+    since = wanted.since.toordinal() if wanted.since is not None else 0
+    until = wanted.until.toordinal() if wanted.until is not None else 0
+    filters = Filters(documents, since, until, wanted.speaker or "")
+    return filters if filters != Filters() else None
+
+
+def _documents(root: Any, wanted: Wanted) -> tuple[set[int] | None, str]:
+    """Numbers of the documents that fit, None for all; and whose vectors there are."""
+    from batos.memory.library import library_of
+
+    library = library_of(root)
+    found = library.catalogue.find(kind=wanted.kind) if wanted.kind is not None else None
+    if wanted.source is not None:
+        below = wanted.source.rstrip("/") + "/"
+        fits = set(library.by_source.values(below, below + chr(sys.maxunicode)))
+        if wanted.source in library.by_source:
+            fits.add(library.by_source[wanted.source])
+        found = fits if found is None else found & fits
+    return found, library.embedder
+
+
+def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
+    """What there is to tell of each chunk; None for one that is not there any more."""
+    from batos.memory.library import library_of
+
+    library = library_of(root)
+    return [_passage(library, hit) if hit.id in library.chunks else None for hit in hits]
+
+
+def _passage(library: Any, hit: Hit) -> dict[str, Any]:
+    from batos.image.history import oid_of
+
+    chunk = library.chunks[hit.id]
+    document = chunk.document
+    section = library.section_of(chunk)
+    day = section.day or document.day
+    return {
+        "text": chunk.text.strip(),
+        "score": hit.score,
+        "source": document.source,
+        "title": document.title,
+        "section": section.title,
+        "kind": document.kind,
+        "speaker": chunk.speaker,
+        "day": date.fromordinal(day).isoformat() if day else None,
+        "oid": oid_of(chunk),
+        "signals": hit.signals,
+        "path": [oid_of(library.chunks[id]) for id in hit.path if id in library.chunks],
+    }
+
+
+def _told(found: Found) -> dict[str, Any]:
+    """What a question was taken to say, in plain values."""
+    from batos.memory.traits import NUMBER, WHEN
+
+    question = found.question
+    wants = [name for name, flag in (("when", WHEN), ("number", NUMBER)) if question.wants & flag]
+    return {
+        "words": question.words,
+        "cleaned": question.cleaned,
+        "names_speakers": len(question.speakers),
+        "days": [[date.fromordinal(day).isoformat() for day in span] for span in question.spans],
+        "wants": wants,
+        "bridges": question.bridges,
+    }
