@@ -116,6 +116,16 @@ class Settings(BaseModel):
         "q8_0", description="how the weights of a fused expert (`fuse = true`) are kept"
     )
 
+    # --- embedding
+    embedder: Literal["ollama", "sentence-transformers", "onnx", "onnx-int8"] = Field(
+        "ollama", description="what makes vectors for the memory; all but ollama need the extra sentence-transformers"
+    )
+    embedder_folder: str = Field(
+        "", description="folder of a sentence-transformers model for these; empty: MiniLM, as the profiles have it"
+    )
+    embed_texts: int = Field(16, ge=1, le=32, description="texts embedded at a time; a question waits for one such batch at most")
+    embed_deadline_s: float = Field(60, gt=0, le=3600, description="time for Ollama to embed one batch")
+
     # --- the image
     connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")
     committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")
