@@ -143,8 +143,8 @@ async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothin
     inference.fail_when = lambda request: InferenceFailed("gone", cause="unreachable") if "Notes to use" in request.user else None
     async with mind(tmp_path, inference, retry_backoff_s=600) as kernel:
         await kernel_with(kernel, Recalls([2, 1]))
-        await submit(kernel, "m1", "Look up the mill")
-        await inference.came(4)
+        await submit(kernel, "m1", "Plan a visit to the mill")
+        await inference.came(5)
     asked = [request.user for request in inference.asked]
     again = FakeInference()
     async with mind(tmp_path, again) as kernel:
