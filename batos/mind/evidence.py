@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # they bring numpy
 
 log = structlog.get_logger("batos.mind")
 
+_HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # but for one that stands alone
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
 
 
@@ -144,10 +145,11 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
         chunk = chunks.get(number)
         if chunk is None or chars <= 0:
             continue
-        text = " ".join(f"{chunk.speaker}: {chunk.text}".split()) if chunk.speaker else " ".join(chunk.text.split())
+        document = chunk.document
+        said = _HEADING.sub("", chunk.text) if document.kind == "markdown" else chunk.text
+        text = " ".join((f"{chunk.speaker}: {said}" if chunk.speaker else said).split())
         text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
         chars -= len(text)
-        document = chunk.document
         found.append(Passage(number, history.oid_of(chunk) or "", document.title or document.source, document.source, text))
     return tuple(found)
 

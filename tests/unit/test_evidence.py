@@ -138,6 +138,18 @@ async def test_passages_are_cut_at_the_budget(tmp_path: Path) -> None:
             assert [one.text for one in kernel.image.read(evidence.passages, (1, 2), chars)] == texts
 
 
+async def test_headings_are_no_part_of_what_a_passage_says(tmp_path: Path) -> None:
+    def headed(root: Any) -> None:
+        library = library_of(root)
+        library.documents[1].kind = "markdown"
+        library.chunks[1].text, library.chunks[2].text = f"# Mills\n\n{TIDE}\n## Millers\n{MILLER}", "# Alone\n"
+
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await kernel_with(kernel, Recalls([]))
+        await kernel.image.system(headed)
+        assert [one.text for one in kernel.image.read(evidence.passages, (1, 2), 1000)] == [f"{TIDE} {MILLER}", "# Alone"]
+
+
 async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothing_twice(tmp_path: Path) -> None:
     inference = FakeInference()
     inference.fail_when = lambda request: InferenceFailed("gone", cause="unreachable") if "Notes to use" in request.user else None
