@@ -90,13 +90,13 @@ class Memory:
         return self.look(lambda library: [chunk.number for chunk in library.chunks_of(library.document(str(source)))])  # type: ignore[no-any-return]
 
     def found(self, question: str) -> list[str]:
-        """The texts that have words of a question, the best first."""
+        """The texts that have words of a question, the best first; an empty one for what the library has let go of already."""
         from batos.memory.words import words
 
         view = self.recollection.collection.view()
         scores = view.bm25(words(question))
         best = [int(view.ids[row]) for row in scores.argsort()[::-1] if scores[row] > 0 and not view.gone[row]]
-        return self.look(lambda library: [library.chunks[id].text for id in best if id in library.chunks])  # type: ignore[no-any-return]
+        return self.look(lambda library: [library.chunks[id].text if id in library.chunks else "" for id in best])  # type: ignore[no-any-return]
 
     def whole(self) -> None:
         """The library, its index, its vectors and the collection say the same."""
