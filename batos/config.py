@@ -61,7 +61,9 @@ class Settings(BaseModel):
 
     # --- inference
     ollama_host: str = Field("", description="address of an Ollama; empty: OLLAMA_HOST, else the default port, else a child of the daemon")
-    ollama_hosts: tuple[str, ...] = Field((), max_length=16, description="further Ollamas beside that one, used as they are")
+    ollama_hosts: tuple[str, ...] = Field(
+        (), max_length=16, description="further Ollamas beside that one; the profile's models are seen to there, too"
+    )
     ollama_start_s: float = Field(60, gt=0, le=600, description="time for a started Ollama to answer")
     inference_deadline_s: float = Field(300, gt=0, le=86400, description="time for one inference")
     inference_concurrency: int = Field(2, ge=1, le=64, description="inferences under way at the same time on one Ollama")

@@ -301,7 +301,7 @@ class Kernel:
             "upkeep": self.upkeep.facts(),
             "integrity": self.walk.facts(),
             "ollama": self.substrate.facts(),
-            "residency": self.substrate.residency.facts() if self.substrate.residency is not None else {},
+            "residency": self.substrate.places[0].residency.facts() if self.substrate.places else {},
             "models": self.substrate.models.listed(),
         }
 
