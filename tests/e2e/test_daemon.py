@@ -294,6 +294,8 @@ def test_a_second_ollama_takes_over(tmp_path: Path, scripted: ScriptedOllama) ->
         assert peer.ask("status", id="one")["attempts"] == 1
         hosts = {host["host"]: host for host in peer.ask("info")["ollama"]["hosts"]}
         assert list(hosts) == [scripted.host, second.host]
+        assert all(host["residency"]["loads"] > 0 for host in hosts.values()), "each has a memory of its own"
+        assert {model["host"] for model in peer.ask("models")["models"]} == set(hosts)
         assert hosts[second.host]["answers"]
         assert running.terminate() == 0
     assert running.noise == []
