@@ -110,7 +110,7 @@ class Places:
         """Return when a model is there, at one place at least.
 
         :raises ProvisioningFailed: when it can be had nowhere; the first place says why.
-        :raises InferenceFailed: with cause `unreachable` when the wait was too long.
+        :raises InferenceFailed: with cause `breaker` when the wait was too long.
         """
         if any(place.provisioner.is_ready(model) for place in self._places):
             return
@@ -139,13 +139,14 @@ class Places:
             while True:
                 looked = clock()
                 await asyncio.wait([task for task in waits if not task.done()], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
-                failures = [task.exception() for task in waits if task.done()]
-                if None in failures:
+                ends = [task.exception() for task in waits if task.done()]
+                failures = [failure for failure in ends if failure is not None]
+                if len(failures) < len(ends):
                     return
                 pending = [place for task, place in waits.items() if not task.done()]
                 away = all(place.breaker.open for place in pending)
                 if failures and away:  # who is away may never come back
-                    raise failures[0] or AssertionError
+                    raise failures[0]
                 away_s = away_s + clock() - looked if away else 0.0
                 if away_s > self._wait_s:
                     pending[0].breaker.check(model)  # says for how long
