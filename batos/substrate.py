@@ -205,7 +205,8 @@ class Substrate:
     @property
     def options(self) -> dict[str, Any]:
         """Ollama's options that a model is loaded with, and the longest answer."""
-        own = {"num_ctx": self._settings.num_ctx, "num_predict": self._settings.num_predict}
+        settings = self._settings
+        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict, "num_thread": settings.num_thread}
         return {**self._profile.options, **{name: value for name, value in own.items() if value}}
 
     @property

@@ -59,6 +59,7 @@ LOADED = "starting go runner"  # a line of Ollama's log, once a load
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--missions", type=int, default=80)
+    parser.add_argument("--threads", type=int, default=0, help="the setting num_thread, for both ways of `grouping`")
     parser.add_argument("--rounds", type=int, default=60, help="one-token chats each way; a sixth as many of a second")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models and the images, 600 MB")
     parser.add_argument("--only", default="overhead,grouping", help="parts to run")
@@ -87,7 +88,7 @@ async def measure(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, A
                 say(json.dumps(line))
             if "grouping" in args.only:
                 await make_experts(client, folder / "experts")
-                line.update(await grouping(folder, host, args.missions, say))
+                line.update(await grouping(folder, host, args.missions, args.threads, say))
     finally:
         await service.stop()
     return line
@@ -188,7 +189,7 @@ def save(tensors: dict[str, Any], path: pathlib.Path) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in tensors.values()))
 
 
-async def grouping(folder: pathlib.Path, host: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
+async def grouping(folder: pathlib.Path, host: str, count: int, threads: int, say: Callable[[str], None]) -> dict[str, Any]:
     codex = folder / "codex.toml"
     codex.write_text("\n".join(CODEX.format(name=name) for name in PERSONAS))
     settings: dict[str, Any] = {
@@ -197,10 +198,11 @@ async def grouping(folder: pathlib.Path, host: str, count: int, say: Callable[[s
         "autotelic": "off",
         "facets_limit": 1,
         "num_predict": 4,
+        "num_thread": threads,
         "structured_repairs": 0,  # a plan of four tokens is none, and two more tries would be the larger part of the mission
     }
     log = folder / "logs" / "ollama.log"
-    figures: dict[str, Any] = {"missions": count, "experts": len(PERSONAS)}
+    figures: dict[str, Any] = {"missions": count, "experts": len(PERSONAS), "threads": threads}
     for name in ("grouped", "first_come"):
         flags = load({**settings, "data": folder / name}, environ={})
         inference = OllamaInference(host, flags.inference_concurrency, load_profile("embedded").options) if name == "first_come" else None
