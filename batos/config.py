@@ -66,7 +66,9 @@ class Settings(BaseModel):
 
     # --- inference
     ollama_host: str = Field("", description="address of an Ollama; empty: OLLAMA_HOST, else the default port, else a child of the daemon")
-    ollama_hosts: tuple[str, ...] = Field((), max_length=16, description="further Ollamas beside that one, used as they are")
+    ollama_hosts: tuple[str, ...] = Field(
+        (), max_length=16, description="further Ollamas beside that one; the profile's models are seen to there, too"
+    )
     ollama_start_s: float = Field(60, gt=0, le=600, description="time for a started Ollama to answer")
     inference_deadline_s: float = Field(300, gt=0, le=86400, description="time for one inference")
     inference_concurrency: int = Field(2, ge=1, le=64, description="inferences under way at the same time on one Ollama")
@@ -85,6 +87,9 @@ class Settings(BaseModel):
     stop: tuple[str, ...] = Field((), max_length=16, description="sequences that end an answer; empty: the profile's")
     num_ctx: int = Field(0, ge=0, le=131_072, description="context of an inference, in tokens; 0: the profile's")
     num_predict: int = Field(0, ge=0, le=32_768, description="longest answer of an inference, in tokens; 0: the profile's")
+    num_thread: int = Field(
+        0, ge=0, le=1024, description="processors that a model computes on; 0: as Ollama sees fit, half of them on a small machine"
+    )
     partial_s: float = Field(2.0, gt=0, le=3600, description="time after which what has come of an unfinished answer is kept")
     partial_tokens: int = Field(24, ge=1, le=100_000, description="tokens after which it is kept, if that is sooner")
     memory_budget_bytes: int = Field(6_900_000_000, ge=MIB, le=2**50, description="memory for models; the least recently used make room")

@@ -263,11 +263,35 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
     version, served = await _asked(address or settings.ollama_host or DEFAULT_HOST)
-    server = await asyncio.to_thread(_server, settings, address, version)
+    servers = [await asyncio.to_thread(_server, settings, address, version)]
+    servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
+    if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
+        return [*servers, *map(_not_had, cannot)]
     try:
-        return [server, models(load_profile(settings.profile), served)]
+        return [*servers, models(load_profile(settings.profile), served)]
     except ConfigError as e:
-        return [server, Check("models", "fail", e.message, "name one of these with --profile")]
+        return [*servers, Check("models", "fail", e.message, "name one of these with --profile")]
+
+
+async def _further(host: str) -> Check:
+    """One of `ollama_hosts`: the daemon goes on without it, so it is no failure that it is away."""
+    try:
+        version, served = await _asked(host)
+    except ConfigError as e:
+        return Check("ollama", "fail", e.message, "correct it in ollama_hosts: the daemon does not start with it")
+    except Exception as e:  # whatever answers there
+        return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in ollama_hosts")
+    if version is None:
+        return Check("ollama", "warn", f"none answers at {host} (ollama_hosts)", "start that Ollama, or take it out of ollama_hosts")
+    return Check("ollama", "ok", f"{version} answers at {host} (ollama_hosts), {len(served)} models")
+
+
+def _not_had(model: dict[str, Any]) -> Check:
+    """A model that a running daemon has no use of, in its own words."""
+    at = f" at {model['host']}" if model.get("host") else ""
+    state: State = "fail" if model.get("state") == "failed" else "warn"
+    remedy = str(model.get("remedy") or "see `batos models`")
+    return Check("models", state, f"{model.get('name')}{at}: {model['cause']}: {model.get('detail', '')}", remedy)
 
 
 async def _asked(host: str) -> tuple[str | None, frozenset[str]]:

@@ -32,8 +32,8 @@
     │   └── SandboxLimit           it met a limit; see `limit`
     ├── SandboxFailed              the sandbox is at fault: no worker, or a worker died
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
+    │   └── ProvisioningFailed     a model could be neither found, pulled nor created
     ├── EmbedderFailed             an embedder of this process cannot be had or failed; the message says what to do
-    ├── ProvisioningFailed         a model could be neither found, pulled nor created
     ├── OllamaUnavailable          no Ollama answers and none could be started
     ├── ImageError                 the image cannot be opened or used
     │   ├── ImageLocked            another process has it
@@ -258,7 +258,7 @@ class InferenceFailed(BatosError):
     """One inference did not come to a good end.
 
     `cause` is one of: unreachable, breaker, timeout, truncated, server_error, model_changed, model_missing, malformed, refused,
-    too_long, not_in_journal. The first six may pass: the attempt is made again.
+    disk_full, too_long, not_in_journal. The first six may pass: the attempt is made again.
     """
 
     code = "inference_failed"
@@ -279,9 +279,17 @@ class EmbedderFailed(BatosError):
     exit_code = 1
 
 
-class ProvisioningFailed(BatosError):
+class ProvisioningFailed(InferenceFailed):
+    """The model that an inference needs cannot be had. It is tried again every `provision_retry_s`, so the attempt is not.
+
+    `cause` is one of: disk_full, registry (it cannot be reached, or will not give the model), model_missing (no registry has it),
+    recipe (a Modelfile or a file that it names), truncated, server_error, refused, malformed (what Ollama did instead), stopping, internal.
+    """
+
     code = "provisioning_failed"
-    exit_code = 1
+
+    def __init__(self, message: str, *, cause: str, **context: Any) -> None:
+        super().__init__(message, cause=cause, retryable=False, **context)
 
 
 class OllamaUnavailable(BatosError):

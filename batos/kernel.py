@@ -309,7 +309,7 @@ class Kernel:
             "integrity": self.walk.facts(),
             "memory": self.memory.facts(),
             "ollama": self.substrate.facts(),
-            "residency": self.substrate.residency.facts() if self.substrate.residency is not None else {},
+            "residency": self.substrate.places[0].residency.facts() if self.substrate.places else {},
             "models": self.substrate.models.listed(),
         }
 

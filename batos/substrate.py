@@ -1,13 +1,14 @@
 """The part of the composition root that puts the inference together: Ollama, its models and experts, their place in memory.
 
-service (an Ollama) ─ provisioner (models) ─ factory (experts)
-hosts (least busy, breakers) ─ residency (room, turns) ─ ready (waits, heals) ─ `inference`
+service (an Ollama) ─ factory (experts)
+place (an Ollama: its breaker, provisioner, residency) ─ hosts (least busy) ─ ready (waits, heals) ─ `inference`
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from batos.bridge.ready import ReadyInference
 from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
 from batos.config import Settings
-from batos.errors import ProvisioningFailed
 from batos.image import experts
 from batos.image.living import LivingImage
 from batos.mind.foresight import Foresight, recent_personas
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ollama import AsyncClient
 
     from batos.bridge.factory import LoraFactory
-    from batos.bridge.provision import Provisioner
-    from batos.bridge.residency import Residency
+    from batos.bridge.loads import Load
+    from batos.bridge.place import Place
     from batos.bridge.service import OllamaService
 
 log = structlog.get_logger("batos")
@@ -58,7 +58,7 @@ class Substrate:
         self._settings, self._profile, self._image, self._personas = settings, profile, image, tuple(personas)
         self._stack, self._background = stack, background
         self.models = Models(settings.profile)
-        self.residency: Residency | None = None
+        self.places: list[Place] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
         """What `info` says of the Ollamas; empty where there is none."""
@@ -75,10 +75,9 @@ class Substrate:
         :param waiting: the models of the next so many missions that wait.
         :raises OllamaUnavailable: if none answers and none can be started.
         """
-        from batos.bridge.breaker import Policy
-        from batos.bridge.client import OllamaInference, connect  # late: the client's imports cost more than all the rest
+        from batos.bridge.client import connect  # late: the client's imports cost more than all the rest
         from batos.bridge.hosts import Hosts
-        from batos.bridge.residency import Residency, ResidentInference
+        from batos.bridge.place import Places
         from batos.bridge.service import OllamaService
 
         settings = self._settings
@@ -87,71 +86,79 @@ class Substrate:
         self._stack.push_async_callback(service.stop)
         client = connect(host)
         self._stack.push_async_callback(client.close)
-        provisioner = self._provisioner(client, service, host)
-        policy, places = Policy.of(settings), settings.inference_concurrency
+        fairness = Fairness(settings.group_missions, settings.group_wait_s)
+        places = self.places = [self._place(client, host, fairness, service)]
+        for further in dict.fromkeys(settings.ollama_hosts):
+            if further != host:
+                its_client = connect(further)
+                self._stack.push_async_callback(its_client.close)
+                places.append(self._place(its_client, further, fairness))
         hosts = Hosts(
-            [OllamaInference(at, places, self._profile.options, policy) for at in (host, *settings.ollama_hosts)],
+            places,
             wait_s=settings.outage_wait_s,
             switch_s=settings.switch_wait_s,
             look_s=settings.breaker_probe_s,
+            crowded=lambda place, model: place.crowded(model),
         )
         self._stack.push_async_callback(hosts.close)
         self.outage = lambda: hosts.outage
         self.facts = lambda: {
-            "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts, "hosts": hosts.facts(),
+            "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts,
+            "hosts": [{**at, "residency": place.residency.facts()} for at, place in zip(hosts.facts(), places, strict=True)],
         }  # fmt: skip
-        fairness = Fairness(settings.group_missions, settings.group_wait_s)
-        residency = self.residency = Residency(client, settings.memory_budget_bytes, self.options, fairness)
-        self._stack.push_async_callback(residency.close)
-        self.models = Models(settings.profile, provisioner, residency)
-        self._background(self._provision(provisioner, residency), "provisioning")
-        factory = self.factory = await self._found_factory(client, provisioner)
+        self.models = Models(settings.profile, places)
+        for place in places:
+            settled = self._settled if place is places[0] else asyncio.Event()
+            self._background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
+        factory = self.factory = await self._found_factory(client, places[0])
+        everywhere = Places(places, settings.outage_wait_s)
 
         async def ready(model: str) -> None:
-            try:
-                await (factory if factory.owns(model) else provisioner).ready(model)
-            except ProvisioningFailed:
-                if not await hosts.beyond_first(model):
-                    raise
+            await (factory if factory.owns(model) else everywhere).ready(model)
 
-        async def heal(model: str) -> object:
-            return await (factory if factory.owns(model) else provisioner).heal(model)
+        async def heal(model: str) -> None:
+            await (factory if factory.owns(model) else everywhere).heal(model)
 
-        inference = ReadyInference(ResidentInference(hosts, residency), ready=ready, heal=heal)
-        return inference, self._grouping(residency, fairness, guess, waiting)
+        return ReadyInference(hosts, ready=ready, heal=heal), self._grouping(fairness, guess, waiting)
 
-    def _provisioner(self, client: AsyncClient, service: OllamaService, host: str) -> Provisioner:
+    def _place(self, client: AsyncClient, host: str, fairness: Fairness, service: OllamaService | None = None) -> Place:
+        """
+        :param service: that of the first place; what the others have on disk is not known.
+        """
+        from batos.bridge.breaker import Policy
         from batos.bridge.built import Built
+        from batos.bridge.client import OllamaInference
+        from batos.bridge.place import Place
         from batos.bridge.provision import Provisioner
+        from batos.bridge.residency import Residency
         from batos.bridge.room import Room
 
-        settings = self._settings
-        if service.models_folder is None:
+        settings, folder = self._settings, None if service is None else service.models_folder
+        if folder is None:
             log.info("free disk is not checked before pulls: the Ollama is not the daemon's own", host=host)
+        own = "built.json" if service is not None else f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
         provisioner = Provisioner(
             client,
             self._profile,
             modelfiles_folder(settings.modelfiles),
             settings.provision_concurrency,
-            built=Built(settings.data / "ollama" / "built.json"),
-            room=Room(service.models_folder, settings.disk_reserve_bytes),
+            built=Built(settings.data / "ollama" / own),
+            room=Room(folder, settings.disk_reserve_bytes),
             note_s=settings.pull_note_s,
         )
-        self._stack.push_async_callback(provisioner.close)
-        return provisioner
+        inference = OllamaInference(host, settings.inference_concurrency, self._profile.options, Policy.of(settings))
+        return Place(inference, Residency(client, settings.memory_budget_bytes, self.options, fairness), provisioner)
 
-    async def _found_factory(self, client: AsyncClient, provisioner: Provisioner) -> LoraFactory:
+    async def _found_factory(self, client: AsyncClient, place: Place) -> LoraFactory:
         from batos.bridge.factory import found
 
-        factory = found(self._image, client, self._settings, self._profile, provisioner)
+        factory = found(self._image, client, self._settings, self._profile, place.provisioner, place.residency)
         await factory.begin()
         self._background(factory.run(), "lora factory")
         self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
         return factory
 
-    def _grouping(
-        self, residency: Residency, fairness: Fairness, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]
-    ) -> Grouping:
+    def _grouping(self, fairness: Fairness, guess: Callable[[Record], str], waiting: Callable[[int], list[str]]) -> Grouping:
         """How missions are grouped by model, and what is preloaded in a pause."""
         from batos.bridge.preload import Expected, Preloader
 
@@ -163,25 +170,26 @@ class Substrate:
         def expected() -> Expected:
             return Expected(waiting(self._settings.group_missions), [self.model_of(p) for p in foresight.likely()])
 
+        residencies = [place.residency for place in self.places]
         if self._settings.preload_idle_s:
-            residency.preloader = Preloader(residency, self._settings.preload_idle_s, expected)
+            for residency in residencies:
+                residency.preloader = Preloader(residency, self._settings.preload_idle_s, expected)
+
+        def load_of(model: str) -> Load | None:
+            return next((load for residency in residencies if (load := residency.load_of(model)) is not None), None)
+
         return Grouping(
             fairness,
             persona_of=lambda record: None if record["message"] else guess(record),
             model_of=self.model_of,
-            load_of=residency.load_of,
-            conflict=residency.gate.conflict,
+            load_of=load_of,
+            conflict=lambda a, b: all(residency.gate.conflict(a, b) for residency in residencies),
             began=foresight.note,
+            memories=lambda: max(1, sum(not place.breaker.open for place in self.places)),
         )
 
-    async def _provision(self, provisioner: Provisioner, residency: Residency) -> None:
-        """Bring the profile's models about; what cannot be had, now or later, is tried again: the registry may come back."""
-        while True:
-            if not all(status.ready for status in provisioner.status()):
-                await provisioner.ensure()
-                self._settled.set()
-                await residency.learn_all([self.model_of(persona) for persona in self._personas])
-            await asyncio.sleep(self._settings.provision_retry_s)
+    def _voices(self) -> list[str]:
+        return [self.model_of(persona) for persona in self._personas]
 
     # --- what is known of it
 
@@ -197,7 +205,8 @@ class Substrate:
     @property
     def options(self) -> dict[str, Any]:
         """Ollama's options that a model is loaded with, and the longest answer."""
-        own = {"num_ctx": self._settings.num_ctx, "num_predict": self._settings.num_predict}
+        settings = self._settings
+        own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict, "num_thread": settings.num_thread}
         return {**self._profile.options, **{name: value for name, value in own.items() if value}}
 
     @property

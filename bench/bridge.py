@@ -1,7 +1,8 @@
 """What the bridge costs beside a bare client, and what grouping missions by model gains. On a real Ollama. Prints one JSON line.
 
 `overhead`: chats through all of the bridge (provisioning's gate, residency, turns, digests, runaway watch) and through a bare
-`ollama.AsyncClient`, taken in turns: answers of one token, and answers of about a second.
+`ollama.AsyncClient`, taken in turns: answers of one token, and answers of about a second. The figure is the median of the differences
+between two that follow each other; beside it stands that of the processor time, which other programs on the machine do not blur.
 
 `grouping`: missions over four LoRA experts on one base (adapters of random numbers, made here: what they say does not matter, what
 they take to load does), through the whole daemon without its socket. They are small, as those of a mixed load are where grouping matters:
@@ -28,10 +29,12 @@ from typing import Any
 
 from batos import logs
 from batos.bridge.client import OllamaInference, connect
+from batos.bridge.hosts import Hosts
+from batos.bridge.place import Place, Places
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provision import Provisioner
 from batos.bridge.ready import ReadyInference
-from batos.bridge.residency import Residency, ResidentInference
+from batos.bridge.residency import Residency
 from batos.bridge.service import OllamaService
 from batos.bridge.turns import Fairness
 from batos.bridge.types import ChatRequest
@@ -56,6 +59,7 @@ LOADED = "starting go runner"  # a line of Ollama's log, once a load
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--missions", type=int, default=80)
+    parser.add_argument("--threads", type=int, default=0, help="the setting num_thread, for both ways of `grouping`")
     parser.add_argument("--rounds", type=int, default=60, help="one-token chats each way; a sixth as many of a second")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models and the images, 600 MB")
     parser.add_argument("--only", default="overhead,grouping", help="parts to run")
@@ -84,7 +88,7 @@ async def measure(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, A
                 say(json.dumps(line))
             if "grouping" in args.only:
                 await make_experts(client, folder / "experts")
-                line.update(await grouping(folder, host, args.missions, say))
+                line.update(await grouping(folder, host, args.missions, args.threads, say))
     finally:
         await service.stop()
     return line
@@ -99,7 +103,10 @@ async def overhead(client: Any, host: str, rounds: int) -> dict[str, Any]:
     provisioner = Provisioner(client, profile, modelfiles_folder())
     await provisioner.ensure()
     residency = Residency(client, 6_900_000_000, profile.options, Fairness(64, 60))
-    bridge = ReadyInference(ResidentInference(inner, residency), ready=provisioner.ready, heal=provisioner.heal)
+    place = Place(inner, residency, provisioner)
+    everywhere = Places([place], 30)
+    hosts = Hosts([place], wait_s=30, switch_s=30, crowded=lambda place, model: place.crowded(model))
+    bridge = ReadyInference(hosts, ready=everywhere.ready, heal=everywhere.heal)
 
     def asked(tokens: int) -> ChatRequest:
         options = {**profile.options, "num_predict": tokens, "temperature": 0.0, "seed": 1}
@@ -116,20 +123,25 @@ async def overhead(client: Any, host: str, rounds: int) -> dict[str, Any]:
     async def through(tokens: int) -> int:
         return (await bridge.chat(asked(tokens), deadline_s=300)).answer_tokens
 
+    def median(pairs: list[tuple[float, float]]) -> float:
+        return statistics.median(more - less for more, less in pairs)
+
     figures: dict[str, Any] = {}
     for name, tokens, times in (("short", 1, rounds), ("second", await in_a_second(bare), max(5, rounds // 6))):
         taken: dict[Callable[[int], Awaitable[int]], list[float]] = {bare: [], through: []}
+        worked: dict[Callable[[int], Awaitable[int]], list[float]] = {bare: [], through: []}
         for i in range(times + 2):
             for ask in (bare, through) if i % 2 else (through, bare):
-                begun = time.perf_counter()
+                begun, used = time.perf_counter(), time.process_time()
                 assert await ask(tokens) == tokens
                 taken[ask].append((time.perf_counter() - begun) * 1e3)
-        alone, bridged = (statistics.median(taken[ask][2:]) for ask in (bare, through))  # the first warm up
+                worked[ask].append((time.process_time() - used) * 1e3)
+        alone = statistics.median(taken[bare][2:])  # the first warm up
+        more = median(list(zip(taken[through], taken[bare], strict=True))[2:])
         figures[f"{name}_tokens"], figures[f"{name}_bare_ms"] = tokens, round(alone, 2)
-        figures[f"{name}_overhead_ms"] = round(bridged - alone, 2)
-        figures[f"{name}_overhead_percent"] = round((bridged / alone - 1) * 100, 2)
-    await inner.close()
-    await residency.close()
+        figures[f"{name}_overhead_ms"], figures[f"{name}_overhead_percent"] = round(more, 2), round(100 * more / alone, 2)
+        figures[f"{name}_overhead_cpu_ms"] = round(median(list(zip(worked[through], worked[bare], strict=True))[2:]), 2)
+    await hosts.close()
     return figures
 
 
@@ -177,7 +189,7 @@ def save(tensors: dict[str, Any], path: pathlib.Path) -> None:
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in tensors.values()))
 
 
-async def grouping(folder: pathlib.Path, host: str, count: int, say: Callable[[str], None]) -> dict[str, Any]:
+async def grouping(folder: pathlib.Path, host: str, count: int, threads: int, say: Callable[[str], None]) -> dict[str, Any]:
     codex = folder / "codex.toml"
     codex.write_text("\n".join(CODEX.format(name=name) for name in PERSONAS))
     settings: dict[str, Any] = {
@@ -186,9 +198,11 @@ async def grouping(folder: pathlib.Path, host: str, count: int, say: Callable[[s
         "autotelic": "off",
         "facets_limit": 1,
         "num_predict": 4,
+        "num_thread": threads,
+        "structured_repairs": 0,  # a plan of four tokens is none, and two more tries would be the larger part of the mission
     }
     log = folder / "logs" / "ollama.log"
-    figures: dict[str, Any] = {"missions": count, "experts": len(PERSONAS)}
+    figures: dict[str, Any] = {"missions": count, "experts": len(PERSONAS), "threads": threads}
     for name in ("grouped", "first_come"):
         flags = load({**settings, "data": folder / name}, environ={})
         inference = OllamaInference(host, flags.inference_concurrency, load_profile("embedded").options) if name == "first_come" else None

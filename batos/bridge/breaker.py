@@ -79,13 +79,19 @@ class Breaker:
     def failed(self, why: str) -> None:
         """The host failed."""
         self._failures += 1
-        if self._failures >= self._policy.breaker_failures and not self.open:
-            self._closed.clear()
-            self._since, self._why = time.monotonic(), why
-            self.opened += 1
-            if self._probing is None or self._probing.done():  # else it was closed and is open again between two of its looks
-                self._probing = asyncio.create_task(self._probe(), name=f"probe of {self._host}")
-            log.warning("ollama does not answer; what needs it waits", host=self._host, why=why)
+        if self._failures >= self._policy.breaker_failures:
+            self.lost(why)
+
+    def lost(self, why: str) -> None:
+        """The host does not answer, that much is known: open, if it is not."""
+        if self.open:
+            return
+        self._closed.clear()
+        self._since, self._why = time.monotonic(), why
+        self.opened += 1
+        if self._probing is None or self._probing.done():  # else it was closed and is open again between two of its looks
+            self._probing = asyncio.create_task(self._probe(), name=f"probe of {self._host}")
+        log.warning("ollama does not answer; what needs it waits", host=self._host, why=why)
 
     def answered(self) -> None:
         """The host gave an answer, if only to say what is wrong."""

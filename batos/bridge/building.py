@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import structlog
 
 from batos.bridge import blobs, modelfile
 from batos.bridge.built import Built
+from batos.bridge.client import CONNECT_S
 from batos.bridge.modelfile import Modelfile
 from batos.bridge.pulling import Step, follow
 from batos.bridge.recipes import Recipe
@@ -37,7 +39,9 @@ class Builder:
         :raises Cannot: when Ollama does not say.
         """
         with ServerErrors("cannot list the models", AGAIN):
-            return {m.model: m.digest or "" for m in (await self._client.list()).models if m.model}
+            async with asyncio.timeout(CONNECT_S):
+                listed = await self._client.list()
+            return {m.model: m.digest or "" for m in listed.models if m.model}
 
     async def digests(self, model: str, recipe: Recipe) -> dict[Path, str]:
         """The digest of every file of a recipe."""

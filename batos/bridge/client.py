@@ -33,6 +33,7 @@ PROBE_S = 3.0  # time for a server to say its version
 EMBED_BATCH = 32  # texts in one request: a cancelled or failed batch loses little
 DIGEST_TTL_S = 1.0  # how long a digest is believed without asking again
 DEFAULT_OPTIONS: Mapping[str, Any] = {"num_ctx": 2048, "num_predict": 160}
+DRAIN_S = 0.5  # time for a stream to end after its last part
 DEAD = ("unreachable", "timeout", "truncated")  # causes that speak of the host; any other is an answer of a living one
 AT_ONCE = ("unreachable", "server_error")  # causes after which the same request may succeed a moment later
 _LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared with, never bound
@@ -140,6 +141,7 @@ class OllamaInference:
                 well = heard.hear(part.message.content or "", part.message.thinking or "")
                 if part.done:
                     heard.end()
+                    await _drain(stream)
                     return part
                 if not well:
                     return None
@@ -289,3 +291,11 @@ class OllamaInference:
             self.breaker.failed(failure.message)
         else:
             self.breaker.answered()
+
+
+async def _drain(stream: AsyncGenerator[ChatResponse, None]) -> None:
+    """Read a stream to its very end: only then its connection serves again, and the next chat need not open one, which takes 1 ms."""
+    with contextlib.suppress(TimeoutError, InferenceFailed):  # the answer is whole: what goes wrong now costs a connection
+        async with asyncio.timeout(DRAIN_S):
+            async for _ in stream:
+                pass

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ollama import AsyncClient
 
     from batos.bridge.provision import Provisioner
+    from batos.bridge.residency import Residency
 
 log = structlog.get_logger(__name__)
 GONE = "its model is gone from Ollama and its folder from lora_staging; put the folder back, and it is built again"
@@ -41,6 +42,7 @@ class LoraFactory:
     :param retry_s: pause before a build that failed is tried again; doubled each time.
     :param provisioned: whether a plain model is as it shall be: what is built on one that will be changed is built twice.
     :param provision: brings back a plain model that is gone.
+    :param learn: told of each model that was built, so that missions on it are grouped from the first on.
     """
 
     def __init__(
@@ -58,12 +60,13 @@ class LoraFactory:
         retry_s: float,
         provisioned: Callable[[str], bool],
         provision: Callable[[str], Awaitable[object]],
+        learn: Callable[[str], Awaitable[None]],
     ) -> None:
         self._image, self._client, self._staging, self._builder = image, client, staging, builder
         self._personas, self._known_as = personas, {tagged(m.name): m.known_as for m in profile.models}
         self._taken = {tagged(m.name) for m in profile.models} | {tagged(m) for m in profile.personas.values()}
         self._scan_s, self._settle_s, self._retry_s = scan_s, settle_s, retry_s
-        self._provisioned, self._provision = provisioned, provision
+        self._provisioned, self._provision, self._learn = provisioned, provision, learn
         self._slots = asyncio.Semaphore(concurrency)
         self._one_scan = asyncio.Lock()
         self._changed = asyncio.Condition()
@@ -216,6 +219,7 @@ class LoraFactory:
                 await self._record(experts.note, model, {"reason": str(e)})
             raise
         self._failed.pop(model, None)
+        await self._learn(model)  # before it can be chosen
         await self._record(experts.built, model, digest, recipe, how, note)
         log.info("expert_built", model=model, how=how, digest=digest[:12], note=note)
 
@@ -301,7 +305,9 @@ class LoraFactory:
         self._failed[model] = time.monotonic() + pause, min(pause * 2, _LONGEST_PAUSE_S)
 
 
-def found(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, provisioner: Provisioner) -> LoraFactory:
+def found(
+    image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, provisioner: Provisioner, residency: Residency
+) -> LoraFactory:
     """The factory that the settings describe."""
     staging = Staging(
         staging_folder(settings.lora_staging, settings.data),
@@ -329,6 +335,7 @@ def found(image: LivingImage, client: AsyncClient, settings: Settings, profile: 
         retry_s=settings.provision_retry_s,
         provisioned=provisioner.is_ready,
         provision=provisioner.heal,
+        learn=lambda model: residency.learn_all([model]),
     )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from batos.errors import InferenceFailed
+
+NO_SPACE = "no space left on device"  # the words of ENOSPC, which Ollama passes on
+NO_SUCH = "pull model manifest: file does not exist"  # its words for a name that the registry does not have
 
 
 @contextlib.contextmanager
@@ -21,7 +24,7 @@ def failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -
     try:
         yield
     except ResponseError as e:
-        raise InferenceFailed(f"Ollama at {host}, model {model}: {e.error}", cause=_cause(e), model=model) from e
+        raise InferenceFailed(f"Ollama at {host}, model {model}: {e.error}", cause=cause_of(e), model=model) from e
     except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as e:
         raise InferenceFailed(f"no Ollama answers at {host}: {e}", cause="unreachable", model=model) from e
     except httpx.HTTPError as e:
@@ -32,11 +35,22 @@ def failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -
         raise InferenceFailed(f"Ollama at {host} sent what is no answer: {e}", cause="malformed", model=model) from e
 
 
-def _cause(error: Any) -> str:
-    """The cause behind an error that Ollama itself reported; inside a stream it has no status (-1)."""
-    status = int(error.status_code)
-    if status == 404:
-        return "model_missing"
-    if status == 400 and "exceeds the context length" in str(error.error):
-        return "too_long"
-    return "refused" if 400 <= status < 500 else "server_error"
+def cause_of(error: BaseException, reported: str = "server_error") -> str:
+    """The cause behind what a request raised.
+
+    :param reported: of an error that Ollama reports and does not lay to the request: inside a stream it has no status (-1).
+    """
+    import httpx
+    from ollama import ResponseError
+
+    if NO_SPACE in str(error).lower() or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        return "disk_full"
+    if isinstance(error, ResponseError):
+        if error.status_code == 404 or NO_SUCH in error.error:
+            return "model_missing"
+        if error.status_code == 400 and "exceeds the context length" in error.error:
+            return "too_long"
+        return "refused" if 400 <= error.status_code < 500 else reported
+    if isinstance(error, ConnectionError | TimeoutError | httpx.ConnectError | httpx.ConnectTimeout):
+        return "unreachable"
+    return "truncated" if isinstance(error, httpx.HTTPError) else "malformed"

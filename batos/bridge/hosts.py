@@ -1,7 +1,7 @@
 """One `Inference` over several Ollama hosts, or over the only one.
 
-The least busy host that has the model does the work; one that fails before the first token hands over to the next. When none answers,
-what is asked for waits until one does.
+The least busy host that has the model does the work, unless what is in use there would have to leave its memory; one that fails before the
+first token hands over to the next. When none answers, what is asked for waits until one does.
 
 An answer is keyed by the digest of its model, and a mission must not see that change from one thought to the next. So each name is held to
 one digest: that of the first host that had it, for as long as any host has it or may have it when it comes back. A host with other
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
-from batos.bridge.client import OllamaInference, tagged
-from batos.bridge.types import ChatReply, ChatRequest
+from batos.bridge.breaker import Breaker
+from batos.bridge.client import tagged
+from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.errors import InferenceFailed
 
 T = TypeVar("T")
@@ -24,17 +25,57 @@ AWAY = ("unreachable", "breaker")
 LACKS = ("model_missing", "model_changed")
 
 
-class Hosts:
+class Host(Inference, Protocol):
+    """One of them: `bridge.client.OllamaInference`, or a `bridge.place.Place`."""
+
+    @property
+    def host(self) -> str:
+        """Its address."""
+        ...
+
+    @property
+    def under_way(self) -> int:
+        """Chats that it was given and that are not at their end."""
+        ...
+
+    @property
+    def breaker(self) -> Breaker:
+        """Whether it answers."""
+        ...
+
+    @property
+    def models_seen(self) -> Mapping[str, str]:
+        """The digests of its models as they were last heard of, by name."""
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+H = TypeVar("H", bound=Host)
+
+
+class Hosts(Generic[H]):
     """See the module.
 
-    :param hosts: the first is the one whose models are provisioned.
+    :param hosts: the first is the one on which experts are built.
+    :param crowded: whether what is in use at a host would have to leave for a model.
     :param wait_s: how long an inference waits where no host answers that could do it.
     :param switch_s: how long, where one answers that has other weights under the model's name.
     :param look_s: how often it looks meanwhile, at the least.
     """
 
-    def __init__(self, hosts: Sequence[OllamaInference], *, wait_s: float, switch_s: float, look_s: float = 1.0) -> None:
-        self._hosts = list(hosts)
+    def __init__(
+        self,
+        hosts: Sequence[H],
+        *,
+        wait_s: float,
+        switch_s: float,
+        look_s: float = 1.0,
+        crowded: Callable[[H, str], bool] = lambda host, model: False,
+    ) -> None:
+        self._hosts, self._crowded = list(hosts), crowded
         self._wait_s, self._switch_s, self._look_s = wait_s, switch_s, look_s
         self._held: dict[str, str] = {}  # a model's name to its digest
 
@@ -69,18 +110,13 @@ class Hosts:
         """See `Inference.digest`."""
         return await self._anywhere(model, lambda host: host.digest(model))
 
-    async def beyond_first(self, model: str) -> bool:
-        """Whether a host beside the first has a model, so that it need not be provisioned before it is used."""
-        have = await self._have(model, dict.fromkeys(self._hosts[1:]))
-        return any(not isinstance(digest, InferenceFailed) for digest in have.values())
-
     # --- which host
 
     async def _anywhere(
-        self, model: str, ask: Callable[[OllamaInference], Awaitable[T]], begun: Callable[[], bool] = lambda: False, digest: str = ""
+        self, model: str, ask: Callable[[H], Awaitable[T]], begun: Callable[[], bool] = lambda: False, digest: str = ""
     ) -> T:
         begun_at = time.monotonic()
-        failed: dict[OllamaInference, InferenceFailed | None] = dict.fromkeys(self._hosts)
+        failed: dict[H, InferenceFailed | None] = dict.fromkeys(self._hosts)
         while True:
             host = await self._choose(model, digest, failed)
             if host is not None:
@@ -102,7 +138,7 @@ class Hosts:
             await self._wait(until)
             failed = dict.fromkeys(self._hosts)
 
-    async def _choose(self, model: str, digest: str, failed: dict[OllamaInference, InferenceFailed | None]) -> OllamaInference | None:
+    async def _choose(self, model: str, digest: str, failed: dict[H, InferenceFailed | None]) -> H | None:
         """The least busy host that has the model and has not failed yet; notes in `failed` why the others cannot."""
         have = await self._have(model, failed)
         found = {host: of for host, of in have.items() if isinstance(of, str)}
@@ -114,9 +150,9 @@ class Hosts:
                     f"{model} at {host.host} is {of[:12]}, and {wanted[:12]} is asked for", cause="model_changed", model=model
                 )
         fit = [host for host, of in found.items() if of == wanted]
-        return min(fit, key=lambda host: host.under_way, default=None)
+        return min(fit, key=lambda host: (self._crowded(host, model), host.under_way), default=None)
 
-    def _hold(self, model: str, found: dict[OllamaInference, str], away: list[OllamaInference]) -> str:
+    def _hold(self, model: str, found: dict[H, str], away: list[H]) -> str:
         """The digest that the model's name is held to."""
         name = tagged(model)
         held = self._held.get(name, "")
@@ -125,20 +161,22 @@ class Hosts:
             held = self._held[name] = next(iter(found.values()))
         return held
 
-    async def _have(self, model: str, hosts: dict[OllamaInference, InferenceFailed | None]) -> dict[OllamaInference, str | InferenceFailed]:
+    async def _have(self, model: str, hosts: dict[H, InferenceFailed | None]) -> dict[H, str | InferenceFailed]:
         """What each host that has not failed yet has under a model's name: a digest, or why it has none."""
         asked = [host for host, failure in hosts.items() if failure is None]
 
-        async def look(host: OllamaInference) -> str | InferenceFailed:
+        async def look(host: H) -> str | InferenceFailed:
             try:
                 host.breaker.check(model)  # its last list may be young enough to be believed
                 return await host.digest(model)
             except InferenceFailed as e:
                 return e
 
+        if len(asked) == 1:  # no task for it: that is a tenth of a millisecond of each chat
+            return {asked[0]: await look(asked[0])}
         return dict(zip(asked, await asyncio.gather(*map(look, asked)), strict=True))
 
-    def _why(self, failed: dict[OllamaInference, InferenceFailed | None]) -> InferenceFailed:
+    def _why(self, failed: dict[H, InferenceFailed | None]) -> InferenceFailed:
         """Why no host can: one that tried says it best; what the first lacks is made anew there; else an outage is waited for."""
         failures = [failure for failure in failed.values() if failure is not None]
         tried = [failure for failure in failures if failure.cause not in (*AWAY, *LACKS)]

@@ -8,6 +8,7 @@ nobody who waits for it can cancel: one that cannot be had, or takes an hour, do
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ import structlog
 from batos.bridge import modelfile
 from batos.bridge.building import Builder
 from batos.bridge.built import Built
-from batos.bridge.client import tagged
+from batos.bridge.client import tagged, version_of
 from batos.bridge.profiles import BaseModelSource, Profile
 from batos.bridge.pulling import NOTE_S, pull
 from batos.bridge.recipes import Recipe, from_modelfile, from_source
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ollama import AsyncClient
 
 log = structlog.get_logger(__name__)
+
+BROKEN_S = 0.2  # before what broke off is tried once more: one that dies may answer for a moment still
 
 
 class Provisioner:
@@ -59,6 +62,8 @@ class Provisioner:
         self._pulls, self._creates = asyncio.Semaphore(concurrency), asyncio.Semaphore(concurrency)
         self._reports, self._room = Reports(), room or Room()
         self._builder = Builder(client, built or Built(), self._room, self._reports.step)
+        self.unreached = asyncio.Event()
+        """Set when a model had to be left because Ollama does not answer; for who looks after them to clear."""
         self._runs = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -72,6 +77,10 @@ class Provisioner:
     def status(self) -> list[ModelStatus]:
         """How it stands with each model now."""
         return [want.status for want in self._wants.values()]
+
+    def knows(self, model: str) -> bool:
+        """Whether a model is of the profile, or was asked for."""
+        return tagged(model) in self._wants
 
     def is_ready(self, model: str) -> bool:
         """Whether a model of the profile is there, as it shall be."""
@@ -98,7 +107,9 @@ class Provisioner:
     async def ready(self, model: str) -> None:
         """Wait until `model` is there. A model of no profile is looked for, and pulled, on the spot.
 
-        :raises ProvisioningFailed: when it cannot be had, with the remedy in the message.
+        While its Ollama does not answer, this goes on waiting.
+
+        :raises ProvisioningFailed: when it cannot be had, with the cause, and the remedy in the message.
         """
         want = self._wants.get(tagged(model))
         if want is None:
@@ -109,6 +120,7 @@ class Provisioner:
         if not want.status.ready:
             raise ProvisioningFailed(
                 f"the model {model} could not be had: {want.status.detail}. Remedy: {want.status.remedy}",
+                cause=want.status.cause,
                 model=model,
                 detail=want.status.detail,
                 remedy=want.status.remedy,
@@ -173,21 +185,39 @@ class Provisioner:
 
     async def _settle(self, want: Want) -> None:
         async with self._counted():
-            before = want.status
+            before, want.began = want.status, time.monotonic()
             try:
-                await self._provide(want)
+                try:
+                    await self._provide(want)
+                except Cannot as e:
+                    if e.cause != "truncated":
+                        raise
+                    await asyncio.sleep(BROKEN_S)  # a connection that broke: once more, and then it is known what of
+                    await self._provide(want)
             except Cannot as e:
-                want.settle("failed", e.detail, e.remedy)
+                await self._fell(want, e)
             except asyncio.CancelledError:
-                want.settle("failed", "the daemon is stopping", "start it again")
+                want.settle("failed", "the daemon is stopping", "start it again", "stopping")
                 raise
             except Exception as e:
                 log.exception("provisioning failed", model=want.name)
-                want.settle("failed", f"{type(e).__name__}: {e}", f"this is a fault in BAT OS, please report it; {AGAIN}")
+                want.settle("failed", f"{type(e).__name__}: {e}", f"this is a fault in BAT OS, please report it; {AGAIN}", "internal")
             finally:
+                want.ended = time.monotonic()
                 self._reports.over(want.name)
             if want.status != before:
                 self._reports.status(want.status)
+
+    async def _fell(self, want: Want, why: Cannot) -> None:
+        """Without an Ollama nothing can be said of a model: it waits, as inferences do. What else is in the way, it has failed for."""
+        cause = why.cause
+        if cause == "truncated" and await version_of(self._client) is None:
+            cause = "unreachable"
+        if cause == "unreachable":
+            want.reopen(why.detail, why.remedy, cause)
+            self.unreached.set()
+        else:
+            want.settle("failed", why.detail, why.remedy, cause)
 
     async def _provide(self, want: Want) -> None:
         have = await self._builder.listed()
@@ -236,12 +266,13 @@ class Provisioner:
             below = below.waits_for
         want.waits_for = base = self._want(model)
         try:
-            await asyncio.wait([self._begin(base)])
+            if base.ended < want.began:  # else it was looked after just now, for another that builds on it
+                await asyncio.wait([self._begin(base)])
         finally:
             want.waits_for = None
         if not base.status.ready:
-            raise Cannot(f"its base {model} could not be had: {base.status.detail}", base.status.remedy)
+            raise Cannot(f"its base {model} could not be had: {base.status.detail}", base.status.remedy, base.status.cause)
         digest = (await self._builder.listed()).get(base.name)
         if digest is None:
-            raise Cannot(f"its base {model} went away", AGAIN)
+            raise Cannot(f"its base {model} went away", AGAIN, "model_missing")
         return digest

@@ -86,7 +86,7 @@ async def pull(client: AsyncClient, name: str, *, model: str, room: Room, step: 
     remedy = f"see that this machine reaches the registry ({again}), or run `ollama pull {name}` where it does"
     transfer = _Transfer(model, room, step, note_s)
     try:
-        with ServerErrors(f"cannot pull {name}", remedy):
+        with ServerErrors(f"cannot pull {name}", remedy, reported="registry"):
             while not await _transferred(client, name, transfer, remedy):
                 await _recorded(room.folder, transfer.layers)
     except asyncio.CancelledError:
@@ -126,7 +126,7 @@ async def follow(stream: AsyncIterator[ProgressResponse], hear: Callable[[Progre
             last = part.status
             hear(part)
     if last != "success":
-        raise Cannot(f"Ollama stopped at {last!r}", remedy)
+        raise Cannot(f"Ollama stopped at {last!r}", remedy, "truncated")
 
 
 async def _recorded(folder: Path | None, layers: set[str]) -> None:

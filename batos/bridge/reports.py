@@ -66,7 +66,7 @@ class Reports:
         """It is settled, otherwise than before, how it stands with a model."""
         self._tell({"type": "model", **status.to_wire()})
         if status.state == "failed":
-            log.warning("model cannot be had", model=status.name, detail=status.detail, remedy=status.remedy)
+            log.warning("model cannot be had", model=status.name, cause=status.cause, detail=status.detail, remedy=status.remedy)
         elif status.state in ("created", "pulled"):
             log.info("model provisioned", model=status.name, state=status.state, detail=status.detail)
 

@@ -278,6 +278,7 @@ class Residency:
             await self._ask()
 
     async def _ask(self) -> None:
+        coming = {load.weights: load for load in self._coming}
         async with asyncio.timeout(CONNECT_S):
             listed = await self._client.ps()
         there = {}
@@ -289,8 +290,8 @@ class Residency:
                 continue
             there[load.weights] = load
             self._measured[load] = int(row.size or 0)
-        # What is being loaded now is not listed yet, and what it throws out still is.
-        self._resident = there | {load.weights: load for load in self._coming}
+        # What was being loaded when it was asked is not listed yet, though it may be there by now, and what it throws out still is.
+        self._resident = there | coming | {load.weights: load for load in self._coming}
 
     def _recognised(self, digest: str) -> Load | None:
         """The load of a model that Ollama lists; which options it was loaded with is not told."""

@@ -37,6 +37,7 @@ class Room:
                 f"no room on disk: {_mib(needed)} are needed, {self.folder} has {_mib(free)} free{others}, and {_mib(self._reserve)}"
                 " stay free (setting disk_reserve_bytes)",
                 f"free {_mib(lacking)} there, or lower disk_reserve_bytes; {AGAIN}",
+                "disk_full",
             )
         self._claims[holder] = needed
 

@@ -82,7 +82,7 @@ class OllamaService:
 
     @property
     def version(self) -> str:
-        """Version of the server, as it said at its start."""
+        """Version of the server, as it said at the start; empty where it did not answer."""
         return self._version
 
     @property
@@ -101,9 +101,9 @@ class OllamaService:
         return self._child.pid if self._child is not None else None
 
     async def start(self) -> str:
-        """Find a server or start one; answers its address.
+        """Find a server or start one; answers its address. One that was named and does not answer is waited for if none can be started.
 
-        :raises OllamaUnavailable: where none answers and none can be started, with the remedy.
+        :raises OllamaUnavailable: where none answers, none was named and none can be started, with the remedy.
         :raises ConfigError: where `ollama_host` is no address.
         """
         named = self._settings.ollama_host
@@ -114,8 +114,12 @@ class OllamaService:
                 self._state, self._host, self._version = "external", named or DEFAULT_HOST, version
                 return self._host
             binary = find_binary(self._settings)
+            if binary is None and named:  # it may come up later than this machine does
+                log.warning("no Ollama answers at the given address; what needs it waits", ollama_host=named, remedy=NO_BINARY)
+                self._state, self._host = "external", named
+                return named
             if binary is None:
-                raise OllamaUnavailable(f"no Ollama answers at {named or DEFAULT_HOST}, and there is no `ollama` to start: {NO_BINARY}")
+                raise OllamaUnavailable(f"no Ollama answers at {DEFAULT_HOST}, and there is no `ollama` to start: {NO_BINARY}")
             if named:
                 log.warning("no Ollama answers at the given address; starting one", ollama_host=named, binary=str(binary))
             await self._start_child(binary)

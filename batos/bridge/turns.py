@@ -159,6 +159,10 @@ class Gate:
         """Whether no inference is under way or waits."""
         return not (self._flying or self._waiting)
 
+    def keeps_waiting(self, ticket: Ticket) -> bool:
+        """Whether an inference of the mission waits for its turn."""
+        return any(entry.ticket is ticket for entry in self._waiting)
+
     @property
     def waiting(self) -> int:
         """How many inferences wait for their turn."""
@@ -181,14 +185,14 @@ class Gate:
                 self._landed(load)
         finally:
             # Who waits holds nothing: missions that waited for each other's loads would wait for ever.
-            if ticket is None or ticket.ended or any(entry.ticket is mine for entry in self._waiting):
+            if ticket is None or ticket.ended or any(gate.keeps_waiting(mine) for gate in mine.gates):
                 self._holds.pop(mine, None)
             self.look_again()
             if self.idle:
                 self._on_idle()
 
     def leave(self, ticket: Ticket) -> None:
-        """The mission's session ended: it holds nothing any more."""
+        """The mission's session ended, or it waits: it holds nothing any more."""
         if self._holds.pop(ticket, None) is not None:
             self.look_again()
             if self.idle:
@@ -204,8 +208,8 @@ class Gate:
         bisect.insort(self._waiting, entry, key=lambda waiting: waiting.key)
         self.look_again()
         if not entry.turn.done():
-            self._holds.pop(ticket, None)  # see `turn`
-            self.look_again()
+            for gate in list(ticket.gates):
+                gate.leave(ticket)  # see `turn`
         try:
             await entry.turn
         except asyncio.CancelledError:

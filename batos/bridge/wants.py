@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from batos.bridge.failures import cause_of
 from batos.bridge.profiles import BaseModelSource
 
 State = Literal["waiting", "present", "created", "pulled", "failed"]
@@ -35,12 +36,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ModelStatus:
-    """How it stands with one model; `detail` says why, `remedy` what to do where it failed."""
+    """How it stands with one model; `detail` says why, `remedy` what to do where it failed, `cause` in one word what was in the way.
+
+    One with a cause that is `waiting` waits for its Ollama, which does not answer.
+    """
 
     name: str
     state: State
     detail: str = ""
     remedy: str = ""
+    cause: str = ""
 
     @property
     def ready(self) -> bool:
@@ -53,16 +58,17 @@ class ModelStatus:
 
 
 class Cannot(Exception):
-    """A model cannot be had: why, and what to do."""
+    """A model cannot be had: why, what to do, and the cause in one word (see `errors.ProvisioningFailed`)."""
 
-    def __init__(self, detail: str, remedy: str) -> None:
+    def __init__(self, detail: str, remedy: str, cause: str = "recipe") -> None:
         super().__init__(detail)
-        self.detail, self.remedy = detail, remedy
+        self.detail, self.remedy, self.cause = detail, remedy, cause
 
 
 @dataclass(slots=True, eq=False)
 class Want:
-    """A model that is needed: one with a source, or one that a Modelfile describes. `task` is the work on it, `waits_for` its base.
+    """A model that is needed: one with a source, or one that a Modelfile describes. `task` is the work on it, which `began` and `ended`
+    last at these times of the monotonic clock; `waits_for` is its base.
 
     `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
     """
@@ -74,27 +80,32 @@ class Want:
     status: ModelStatus = field(init=False)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+    began: float = float("-inf")
+    ended: float = float("-inf")
     waits_for: Want | None = None
 
     def __post_init__(self) -> None:
         self.status = ModelStatus(self.name, "waiting")
 
-    def settle(self, state: State, detail: str = "", remedy: str = "") -> None:
+    def settle(self, state: State, detail: str = "", remedy: str = "", cause: str = "") -> None:
         """It is there, or cannot be had: who waits for it goes on."""
-        self.status = ModelStatus(self.name, state, detail, remedy)
+        self.status = ModelStatus(self.name, state, detail, remedy, cause)
         self.settled.set()
 
-    def reopen(self, detail: str) -> None:
+    def reopen(self, detail: str, remedy: str = "", cause: str = "") -> None:
         """Who needs it waits from now on."""
-        self.status = ModelStatus(self.name, "waiting", detail)
+        self.status = ModelStatus(self.name, "waiting", detail, remedy, cause)
         self.settled.clear()
 
 
 class ServerErrors:
-    """Turns what a request to Ollama raises into `Cannot`."""
+    """Turns what a request to Ollama raises into `Cannot`.
 
-    def __init__(self, what: str, remedy: str) -> None:
-        self._what, self._remedy = what, remedy
+    :param reported: the cause of what Ollama reports without a status of its own.
+    """
+
+    def __init__(self, what: str, remedy: str, reported: str = "server_error") -> None:
+        self._what, self._remedy, self._reported = what, remedy, reported
 
     def __enter__(self) -> None: ...
 
@@ -106,4 +117,4 @@ class ServerErrors:
         if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError):
             # Of an error in the middle of a stream, ollama says "(status code: -1)" at the end.
             said = error.error if isinstance(error, ResponseError) else str(error)
-            raise Cannot(f"{self._what}: {said or repr(error)}", self._remedy) from error
+            raise Cannot(f"{self._what}: {said or repr(error)}", self._remedy, cause_of(error, self._reported)) from error

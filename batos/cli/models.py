@@ -45,7 +45,7 @@ def models(
         _print(listed, output)
     elif not (ensure or watch):
         output.document(reply)
-    if ensure and any(model["state"] == "failed" for model in listed):
+    if ensure and any(model["state"] == "failed" or model.get("cause") for model in listed):
         raise typer.Exit(1)
 
 
@@ -54,21 +54,26 @@ def _print(listed: list[dict[str, Any]], output: Output) -> None:
     output.rows(columns, (_row(model) for model in listed), STYLES)
     for model in listed:
         if model.get("remedy"):
-            output.say(f"\n{model['name']}: {model['remedy']}", "yellow")
+            output.say(f"\n{_named(model, 'name')}: {model['remedy']}", "yellow")
 
 
 def _row(facts: dict[str, Any]) -> tuple[Any, ...]:
     """A model's row; where nothing is known of its memory yet, those cells are empty."""
     known = "resident" in facts
     return (
-        facts.get("name"),
+        _named(facts, "name"),
         facts.get("state"),
         ("resident" if facts["resident"] else "–") if known else "",
         f"{'' if facts['measured'] else '~'}{size(facts['bytes'])}" if known else "",
         f"{ago(facts['last_used'])} ago" if known and facts["last_used"] else "",
         facts["loads"] if known else "",
-        one_line(facts.get("detail") or "", 200),
+        one_line(": ".join(said for said in (facts.get("cause"), facts.get("detail")) if said), 200),
     )
+
+
+def _named(facts: dict[str, Any], key: str) -> str:
+    """A model's name, and where it is if there is more than one Ollama."""
+    return f"{facts[key]} at {facts['host']}" if facts.get("host") else str(facts.get(key))
 
 
 class _Follower:
@@ -97,7 +102,7 @@ class _Follower:
         return last
 
     def _progress(self, event: dict[str, Any]) -> None:
-        model, layer, total = str(event["model"]), str(event.get("layer", "")), event.get("total")
+        model, layer, total = _named(event, "model"), str(event.get("layer", "")), event.get("total")
         done = total is not None and event.get("completed", 0) >= total
         if self._bars is not None:
             if (model, layer) not in self._tasks:
@@ -109,7 +114,7 @@ class _Follower:
             self._output.say(f"{model}: {_layer(layer)}, {size(total)}{', there' if done else ''}")
 
     def _settled(self, event: dict[str, Any]) -> None:
-        name, state = str(event["name"]), str(event["state"])
+        name, state = _named(event, "name"), str(event["state"])
         if self._bars is None:
             self._output.say(f"{name}: {state}", STYLES[state])
             return

@@ -23,8 +23,8 @@ class Grouping:
     """What the queue needs to know in order to group missions by what Ollama has to load for them.
 
     `persona_of` names the persona that a mission will have, None where that is not known yet, and `model_of` a persona's model;
-    `load_of` says what is loaded for a model, None where that is not known; `conflict` whether two loads throw each other out;
-    `began` hears of the persona of each mission that begins.
+    `load_of` says what is loaded for a model, None where that is not known; `conflict` whether two loads throw each other out of one
+    memory, `memories` how many there are; `began` hears of the persona of each mission that begins.
     """
 
     fairness: Fairness
@@ -33,6 +33,7 @@ class Grouping:
     load_of: Callable[[str], Load | None]
     conflict: Callable[[Load, Load], bool]
     began: Callable[[str], None] = lambda persona: None
+    memories: Callable[[], int] = lambda: 1
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -85,8 +86,8 @@ class MissionQueue:
             self._grouping.began(entry.persona)
         load = self._load(entry)
         if load is not None and load not in self._loaded:
-            self._loaded = [other for other in self._loaded if not self._grouping.conflict(load, other)]
-            self._loaded.append(load)
+            gone = self._thrown_out(self._grouping, load)
+            self._loaded = [other for other in self._loaded if other not in gone] + [load]
 
     def remove(self, id: str) -> Record | None:
         """Take a mission off the queue; None where it does not wait."""
@@ -119,13 +120,17 @@ class MissionQueue:
             self._front.append(heapq.heappop(self._heap))
 
     def _choice(self) -> int:
-        """Which of the front goes: the first whose model is loaded, if it may go before those in front of it; else the first."""
-        if self._grouping is None:
+        """Which of the front goes: the first whose model is loaded, if it may go before those in front of it; else the first.
+
+        Where there are several memories, one that throws nothing out counts as loaded: none of them shall be idle.
+        """
+        grouping = self._grouping
+        if grouping is None:
             return 0
-        fairness = self._grouping.fairness
+        fairness = grouping.fairness
         for i, entry in enumerate(self._front):
             load = self._load(entry)
-            if load is None or load in self._loaded:
+            if load is None or load in self._loaded or (grouping.memories() > 1 and not self._thrown_out(grouping, load)):
                 for earlier in self._front[:i]:
                     fairness.passed(earlier.ticket)
                 return i
@@ -133,6 +138,11 @@ class MissionQueue:
             if later and not fairness.may_pass(later[0].ticket, entry.ticket):
                 break
         return 0
+
+    def _thrown_out(self, grouping: Grouping, load: Load) -> list[Load]:
+        """What of the loads of the missions begun last has to leave for another: the first of those it conflicts with."""
+        rivals = [other for other in self._loaded if grouping.conflict(load, other)]
+        return rivals[: max(0, len(rivals) + 1 - grouping.memories())]
 
     def _load(self, entry: Entry) -> Load | None:
         """What must be loaded for a mission; None where nothing is known to be."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -18,10 +17,11 @@ from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MethodRefused, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
 from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
+from batos.mind.ending import Endings, in_time
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
 from batos.mind.queue import Entry, Grouping, MissionQueue
@@ -64,7 +64,8 @@ class Scheduler:
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
-        self.outcomes = {"COMPLETE": 0, "FAILED": 0}
+        self._endings = Endings(image, settings, self._release)
+        self.outcomes = self._endings.outcomes
 
     # --- coming in
 
@@ -124,7 +125,7 @@ class Scheduler:
         if self._take(record["id"]) is None:
             return
         late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time while it waited; it asked for {record['deadline_s']} s")
-        task = asyncio.create_task(self._fail(record, self._thinking(record), late, final=True))
+        task = asyncio.create_task(self._endings.fail(record, self._thinking(record), late, final=True))
         self._expiring.add(task)
         task.add_done_callback(self._expired)
 
@@ -209,7 +210,7 @@ class Scheduler:
             if id not in self._cancelled:  # the daemon stops: the mission waits for the next start
                 await self._image.system(ledger.uncount_attempt, id, mission=id)
                 raise
-            await self._fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+            await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
 
     def _interrupted(self, record: Record, attempt: Thinking) -> None:
         """An attempt ended that is to go on later; unless its commit, or its failure, reached the disk first."""
@@ -217,9 +218,9 @@ class Scheduler:
         now = self._image.read(_described, id)
         self._release(id)
         if now["state"] == ledger.COMPLETE:
-            self._complete(record, attempt, now["result"] or {})
+            self._endings.complete(record, attempt, now["result"] or {})
         elif now["state"] == ledger.FAILED:
-            self._failed(record, attempt, now["error"])
+            self._endings.failed(record, attempt, now["error"])
         else:
             attempt.state = held_state(now) or ledger.ACCEPTED
             question = ledger.open_question(now)
@@ -234,12 +235,12 @@ class Scheduler:
         while True:
             try:
                 if pause:
-                    async with self._deadline(record, attempt):
+                    async with in_time(record, attempt, self.settings.mission_deadline_s):
                         await self._resting.rest(id, pause)
                 if not counted:
                     record["attempts"] = await self._image.system(ledger.begin_attempt, id, settings.mission_attempts, mission=id)
                 counted = False
-                async with self._deadline(record, attempt):
+                async with in_time(record, attempt, self.settings.mission_deadline_s):
                     with session(entry.ticket):  # its turn at the models ends with the attempt
                         result = await self._attempts.run(attempt)
             except BatosError as e:
@@ -254,75 +255,13 @@ class Scheduler:
                 error = BatosError(f"{type(e).__name__}: {e}")
                 error.__cause__ = e
             else:
-                self._complete(record, attempt, result)
+                self._endings.complete(record, attempt, result)
                 return
             again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
-            if await self._fail(record, attempt, error, final=not again):
+            if await self._endings.fail(record, attempt, error, final=not again):
                 return
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
-
-    @contextlib.asynccontextmanager
-    async def _deadline(self, record: Record, attempt: Thinking) -> AsyncIterator[None]:
-        """An own deadline counts from the acceptance, also over restarts; the default from the start of the attempt."""
-        left = self.settings.mission_deadline_s
-        if record["deadline_s"] is not None:
-            left = float(record["accepted"] + record["deadline_s"] - time.time())
-        late = f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})"
-        if left <= 0:
-            raise DeadlineExceeded(late)
-        try:
-            async with asyncio.timeout(left) as timer:
-                yield
-        except TimeoutError:
-            if not timer.expired():  # a time-out inside the thought: a fault of its own
-                raise
-            if outage := attempt.outage():
-                raise DeadlineExceeded(f"{late}: {outage}", cause="unreachable") from None
-            raise DeadlineExceeded(late) from None
-
-    def _complete(self, record: Record, attempt: Thinking, result: Record) -> None:
-        self.outcomes["COMPLETE"] += 1
-        attempt.state = ledger.COMPLETE
-        log.info("complete", mission=record["id"], persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.replayed)
-        self._release(record["id"])
-        attempt.publish("state")
-        attempt.publish("result", result=result)
-
-    async def _fail(self, record: Record, attempt: Thinking, error: BatosError, *, final: bool) -> bool:
-        """Record the failure of an attempt; whether the mission is over."""
-        id, wire = record["id"], error.to_wire()
-        context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record["attempts"], "paid": attempt.paid}
-        context["class"] = type((type(error) is BatosError and error.__cause__) or error).__name__
-        if record["message"]:
-            message = json.loads(record["message"])
-            context |= {"target": message["target"], "selector": message["selector"]}
-        if isinstance(error, MethodRefused):
-            kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
-            context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
-        try:
-            over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
-        except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
-            log.error("failure_not_recorded", mission=id, error=e.message)
-            over, wire, final = None, e.to_wire(), True
-        if over is not None and over["state"] == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
-            self._complete(record, attempt, over["result"] or {})
-            return True
-        if over is not None:  # it was cancelled while another failure was being recorded
-            wire, final = over["error"], True
-        told = {name: value for name, value in context.items() if name != "method"}
-        log.warning("failed" if final else "attempt_failed", mission=id, **told, code=wire["code"], error=wire["message"])
-        if final:
-            self._failed(record, attempt, wire)
-        return final
-
-    def _failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
-        self.outcomes["FAILED"] += 1
-        self._release(record["id"])
-        if attempt.state != ledger.FAILED:  # else its cycle has said so
-            attempt.state = ledger.FAILED
-            attempt.publish("state", error=wire)
-        attempt.publish("result", error=wire)
 
     # --- being asked about, and going away
 
@@ -362,7 +301,7 @@ class Scheduler:
         record = self._take(id)
         if record is None:
             return False
-        await self._fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+        await self._endings.fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
         return True
 
     async def pause(self, id: str) -> None:
@@ -416,7 +355,7 @@ class Scheduler:
         finally:
             self._cancelled.discard(id)
         if task.cancelled():  # it had not had its first turn, so nothing in it could hear of the cancellation
-            await self._fail(attempt.mission, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+            await self._endings.fail(attempt.mission, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
 
     def hurry(self) -> None:
         """Cut short the grace that `stop` gives to missions under way."""

@@ -205,6 +205,7 @@ async def test_a_name_that_no_registry_has(gate: Gate, bare: Bare, tmp_path: Pat
     assert states[there].state == "pulled"
     assert states[lost].state == "failed"
     assert "file does not exist" in states[lost].detail
+    assert states[lost].cause == "model_missing"
     assert f"ollama pull {lost}" in states[lost].remedy
 
 
@@ -217,8 +218,9 @@ async def test_offline_what_is_there_runs(pushed: Pushed, gate: Gate, bare: Bare
     assert (states[smol].state, states[mini].state) == ("failed", "present")
     assert "cannot pull" in states[smol].detail
     await made.ready(mini)
-    with pytest.raises(ProvisioningFailed, match="see that this machine reaches the registry"):
+    with pytest.raises(ProvisioningFailed, match="see that this machine reaches the registry") as failed:
         await made.ready(smol)
+    assert failed.value.cause == "registry"
     gate.open()
     assert all(s.ready for s in await made.ensure())
 

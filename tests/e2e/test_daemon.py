@@ -233,6 +233,27 @@ def test_missions_wait_while_ollama_is_away(tmp_path: Path, scripted: ScriptedOl
         assert peer.ask("info")["ollama"]["hosts"][0]["answers"]
 
 
+def test_missions_wait_for_an_ollama_that_goes_away_in_the_first_provisioning(tmp_path: Path) -> None:
+    """And go on as soon as it is back, not after `provision_retry_s`."""
+    with ScriptedOllama(("smollm2:embedded", "minilm:embedded")) as server:
+        provisioned(server).fail("hang", times=1, path="/api/create")
+        more = {"provision_retry_s": 3600, "breaker_probe_s": 0.05}
+        with daemon(tmp_path, ollama_host=server.host, **more) as running, Peer(running.endpoint) as peer:
+            server.wait_for("/api/create")
+            server.stop()
+            peer.ask("submit", id="waits", brief=FEELING)
+            peer.ask("submit", id="hurries", brief=FEELING, deadline_s=2)
+            running.logged("ollama does not answer; what needs it waits", host=server.host)
+            error = peer.result("hurries")["error"]
+            assert (error["code"], error["context"]["cause"]) == ("deadline", "unreachable")
+            assert {(m["state"], m["cause"]) for m in peer.ask("models")["models"]} >= {("waiting", "unreachable")}
+            server.start()
+            assert peer.result("waits")["state"] == "COMPLETE"
+            assert peer.ask("status", id="waits")["attempts"] == 1
+            assert running.terminate() == 0
+        assert running.noise == []
+
+
 def test_missions_do_not_wait_for_ever(tmp_path: Path, scripted: ScriptedOllama) -> None:
     settings = {"mission_attempts": 2, "outage_wait_s": 1, "breaker_probe_s": 0.05}
     with daemon(tmp_path, ollama_host=scripted.host, **settings) as running, Peer(running.endpoint) as peer:
@@ -273,6 +294,8 @@ def test_a_second_ollama_takes_over(tmp_path: Path, scripted: ScriptedOllama) ->
         assert peer.ask("status", id="one")["attempts"] == 1
         hosts = {host["host"]: host for host in peer.ask("info")["ollama"]["hosts"]}
         assert list(hosts) == [scripted.host, second.host]
+        assert all(host["residency"]["loads"] > 0 for host in hosts.values()), "each has a memory of its own"
+        assert {model["host"] for model in peer.ask("models")["models"]} == set(hosts)
         assert hosts[second.host]["answers"]
         assert running.terminate() == 0
     assert running.noise == []
@@ -303,8 +326,12 @@ def test_no_room_for_a_model_is_told_and_what_can_run_runs(tmp_path: Path) -> No
         with daemon(tmp_path, ollama_host=provisioned(server).host) as running, Peer(running.endpoint) as peer:
             peer.ask("submit", id="m1", brief=FEELING)
             error = peer.result("m1")["error"]
-            assert error["code"] == "provisioning_failed"
+            assert (error["code"], error["context"]["cause"]) == ("provisioning_failed", "disk_full")
             assert "no space left on device" in error["message"]
+            assert peer.ask("status", id="m1")["attempts"] == 1
+            told = {model["name"]: model for model in peer.ask("models")["models"]}
+            assert (told["robin:embedded"]["state"], told["robin:embedded"]["cause"]) == ("failed", "disk_full")
+            assert running.logged("model cannot be had", model="robin:embedded")["cause"] == "disk_full"
             peer.ask("submit", id="m2", brief="Plan a birthday party for a cat lover on a budget")
             assert peer.result("m2")["result"]["persona"] == "BRICK"
 

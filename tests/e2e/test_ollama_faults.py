@@ -22,6 +22,7 @@ from batos.bridge.processes import Note
 from batos.bridge.profiles import load_profile, modelfiles_folder
 from batos.bridge.provision import Provisioner
 from batos.bridge.ready import ReadyInference
+from batos.bridge.room import Room
 from batos.bridge.service import OllamaService
 from batos.bridge.types import ChatRequest
 from batos.config import Settings, load
@@ -162,7 +163,10 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def test_no_room_for_a_model(full_disk: Path, tmp_path: Path, ollama_binary: Path) -> None:
-    """It is told what to look for; the server and the daemon go on. (Ollama cuts the upload short, so that its own words may be lost.)"""
+    """It is told what to look for; the server and the daemon go on.
+
+    Ollama cuts the upload short, so that its own words may be lost; where its folder is known, as the daemon's own is, it is not tried.
+    """
     (tmp_path / "ollama").mkdir()
     (tmp_path / "ollama" / "models").symlink_to(full_disk)
     service = OllamaService(settings(tmp_path))
@@ -174,8 +178,11 @@ async def test_no_room_for_a_model(full_disk: Path, tmp_path: Path, ollama_binar
             assert {status.state for status in states.values()} == {"failed"}
             assert re.search("room|space", states["smollm2:embedded"].detail + states["smollm2:embedded"].remedy)
             inference = OllamaInference(host)
-            with pytest.raises(ProvisioningFailed, match=r"room|space"):
+            with pytest.raises(ProvisioningFailed, match=r"room|space") as failed:
                 await ReadyInference(inference, ready=provisioner.ready, heal=provisioner.heal).chat(ask("Hello", 2), deadline_s=5)
+            assert failed.value.cause in ("disk_full", "truncated")
+            known = Provisioner(client, load_profile("embedded"), modelfiles_folder(), room=Room(service.models_folder, 0))
+            assert {status.cause for status in await known.ensure()} == {"disk_full"}
             assert service.state == "running"
             await inference.close()
     finally:

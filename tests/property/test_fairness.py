@@ -33,7 +33,7 @@ def conflict(a: Load, b: Load) -> bool:
     return a.evicts(b)
 
 
-def queue_of(fairness: Fairness) -> MissionQueue:
+def queue_of(fairness: Fairness, memories: int = 1) -> MissionQueue:
     loads = dict(zip("abcdo", [*ADAPTERS, APART], strict=True))
     grouping = Grouping(
         fairness,
@@ -41,8 +41,19 @@ def queue_of(fairness: Fairness) -> MissionQueue:
         model_of=lambda persona: persona,
         load_of=loads.get,
         conflict=conflict,
+        memories=lambda: memories,
     )
     return MissionQueue(grouping)
+
+
+def test_as_many_that_throw_each_other_out_as_there_are_memories() -> None:
+    """With two Ollamas two experts on one base are served in turns; a third one waits for the block's end."""
+    for memories, order in ((1, "aaabbbccc"), (2, "abababccc")):
+        queue = queue_of(Fairness(64, 60), memories)
+        for number, persona in enumerate("abcabcabc"):
+            queue.push(record(number, persona))
+        served = "".join(queue.pop().record["persona"] for _ in range(9))
+        assert served == order
 
 
 def record(number: int, persona: str | None, priority: int = 0, origin: str = "client") -> dict[str, Any]:

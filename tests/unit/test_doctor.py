@@ -14,6 +14,7 @@ from batos import doctor
 from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings, load
+from batos.testing import ScriptedOllama
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +152,30 @@ async def test_a_profile_that_is_none(tmp_path: Path) -> None:
     _, models = await doctor.ollama(settings(tmp_path, profile="embeded", ollama_host="127.0.0.1:9"), None)
     assert models.state == "fail"
     assert "embedded" in models.finding
+
+
+async def test_further_ollamas(tmp_path: Path) -> None:
+    with ScriptedOllama() as here:
+        listed = f"{here.host},127.0.0.1:9,:::"
+        found = await doctor.ollama(settings(tmp_path, ollama_host=here.host, ollama_hosts=listed), None)
+    told = [(check.name, check.state) for check in found]
+    assert told == [("ollama", "ok"), ("ollama", "ok"), ("ollama", "warn"), ("ollama", "fail"), ("models", "ok")]
+    assert f"answers at {here.host} (ollama_hosts), 6 models" in found[1].finding
+    assert "127.0.0.1:9" in found[2].finding
+    assert "ollama_hosts" in found[2].remedy
+    assert "':::' is no address" in found[3].finding
+
+
+async def test_models_that_a_daemon_cannot_have(tmp_path: Path) -> None:
+    """It says why itself: what this process would see of them is less."""
+    gone = {"name": "robin:embedded", "state": "failed", "cause": "disk_full", "detail": "no room", "remedy": "make room"}
+    away = {"name": "brick:embedded", "state": "waiting", "cause": "unreachable", "detail": "refused", "remedy": "", "host": "other:1"}
+    with ScriptedOllama() as here:
+        info = {"ollama": {"host": here.host}, "models": [{"name": "a", "state": "present", "cause": ""}, gone, away]}
+        _, first, second = await doctor.ollama(settings(tmp_path), info)
+    assert (first.name, first.state, first.finding, first.remedy) == ("models", "fail", "robin:embedded: disk_full: no room", "make room")
+    assert (second.state, second.finding) == ("warn", "brick:embedded at other:1: unreachable: refused")
+    assert second.remedy
 
 
 def test_models() -> None:

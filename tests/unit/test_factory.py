@@ -39,6 +39,7 @@ class House:
     def __init__(self, path: Path, server: ScriptedOllama, client: AsyncClient) -> None:
         self.path, self.server, self.client = path, server, client
         self.provisioner = Provisioner(client, PROFILE, modelfiles_folder())
+        self.learned: list[str] = []
         self.staging = path / "staging"
         self.staging.mkdir()
 
@@ -55,9 +56,13 @@ class House:
             PROFILE,
             provisioned=self.provisioner.is_ready,
             provision=self.provisioner.heal,
+            learn=self.learn,
             **{"scan_s": 0.05, "settle_s": 0, "concurrency": 2, "retry_s": 0, **more},
         )
         await self.factory.begin()
+
+    async def learn(self, model: str) -> None:
+        self.learned.append(model)
 
     async def restarted(self) -> None:
         await self.image.close()
@@ -99,6 +104,7 @@ async def test_built_once_and_never_again(house: House) -> None:
     await house.restarted()
     await house.factory.scan()
     assert house.creates == [WEAVER]
+    assert house.learned == [WEAVER]
     assert house.states == {WEAVER: "built"}
     assert house.voice == WEAVER
     (found,) = house.factory.report()["experts"]

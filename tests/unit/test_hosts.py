@@ -67,8 +67,6 @@ async def test_only_who_has_the_model(one: ScriptedOllama, two: ScriptedOllama) 
     async with over(one, two) as hosts:
         for _ in range(3):
             assert (await hosts.chat(HELLO, deadline_s=10)).text
-        assert await hosts.beyond_first(MODEL)
-        assert not await hosts.beyond_first("nobody-has-it")
         assert await hosts.embed("minilm:embedded", ["a"], deadline_s=10)
         assert await hosts.continues(MODEL)
     assert (len(one.chats), len(two.chats)) == (0, 3)

@@ -36,6 +36,15 @@ async def test_what_is_sent(scripted: ScriptedOllama, inference: OllamaInference
     assert sent["stream"] is True
 
 
+async def test_chats_share_a_connection(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    """Each is heard to the end of its stream; one that has to open its own pays a millisecond for it."""
+    seen = set()
+    for _ in range(3):
+        await inference.chat(HELLO, deadline_s=10)
+        seen |= set(scripted.connections)
+    assert len(seen) == 1
+
+
 async def test_without_a_system_message_the_model_keeps_its_own(scripted: ScriptedOllama, inference: OllamaInference) -> None:
     await inference.chat(ChatRequest(MODEL, "", "User."), deadline_s=10)
     assert scripted.chats[0]["messages"] == [{"role": "user", "content": "User."}]

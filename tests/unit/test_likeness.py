@@ -176,7 +176,7 @@ async def test_vectors_of_different_lengths_count_as_away(tmp_path: Path) -> Non
 async def test_a_model_that_cannot_be_had_does_not_hinder(tmp_path: Path) -> None:
     class Unready(FakeInference):
         async def digest(self, model: str) -> str:
-            raise ProvisioningFailed("no such model")
+            raise ProvisioningFailed("no such model", cause="registry")
 
     async with opened(tmp_path) as image:
         likeness = of(image, Unready())

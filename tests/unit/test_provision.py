@@ -18,7 +18,7 @@ from batos.bridge.client import connect
 from batos.bridge.profiles import BaseModelSource, Profile
 from batos.bridge.provision import Provisioner
 from batos.bridge.room import Room
-from batos.errors import ProvisioningFailed
+from batos.errors import InferenceFailed, ProvisioningFailed, from_wire
 from batos.testing import ScriptedOllama
 
 SMALL = BaseModelSource(name="small:test", package="batos", root="bridge", files=("launcher.py",), parameters={"num_thread": 1})
@@ -70,7 +70,7 @@ async def test_all_is_made_then_all_is_there(scripted: ScriptedOllama, client: A
     assert made == {"small:test": "created", "big:8b": "pulled", "robin:test": "created", "brick:test": "created"}
     layer = {"layer": "sha256:" + scripted.models["big:8b"].weights, "total": 2}
     assert {"type": "progress", "model": "big:8b", "status": "pulling layer", **layer, "completed": 1} in events
-    assert {"type": "model", "name": "big:8b", "state": "pulled", "detail": "", "remedy": ""} in events
+    assert {"type": "model", "name": "big:8b", "state": "pulled", "detail": "", "remedy": "", "cause": ""} in events
     assert {e["model"] for e in events if e["type"] == "progress"} == {e["name"] for e in events if e["type"] == "model"} == set(made)
     assert scripted.models["robin:test"].system == "You are ROBIN."
     assert scripted.models["robin:test"].parameters == {"num_thread": 1, "temperature": 0.5}
@@ -206,11 +206,42 @@ async def test_faults_of_the_server(scripted: ScriptedOllama, client: AsyncClien
 async def test_a_server_that_is_down(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
     provisioner = Provisioner(client, profile(), folder)
     scripted.stop()
-    assert set((await states(provisioner)).values()) == {"failed"}
-    with pytest.raises(ProvisioningFailed, match="cannot list the models"):
-        await provisioner.ready("robin:test")
+    assert {(s.state, s.cause) for s in await provisioner.ensure()} == {("waiting", "unreachable")}
+    assert provisioner.unreached.is_set()
+    waiting = asyncio.create_task(provisioner.ready("robin:test"))
+    assert {s.cause for s in await provisioner.ensure()} == {"unreachable"}
+    assert not waiting.done(), "nothing can be said of a model without an Ollama"
     scripted.start()
     assert all(s.ready for s in await provisioner.ensure())
+    await asyncio.wait_for(waiting, 10)
+
+
+@pytest.mark.parametrize(("kind", "path", "cause"), [("full", "/api/create", "disk_full"), ("full", "/api/pull", "disk_full"),
+    ("status_500", "/api/create", "server_error"), ("refuse", "/api/create", "truncated"), ("junk", "/api/create", "malformed"),
+    ("refuse", "/api/pull", "truncated")])  # fmt: skip
+async def test_what_was_in_the_way_has_a_name(
+    scripted: ScriptedOllama, client: AsyncClient, folder: Path, kind: Any, path: str, cause: str
+) -> None:
+    """One word, in the status, in its event and in the error of who needs the model: an inference that failed like any other."""
+    scripted.fail(kind, times=None, path=path)
+    provisioner = Provisioner(client, profile(), folder)
+    model = "small:test" if path == "/api/create" else "big:8b"
+    events: list[dict[str, Any]] = []
+    provisioner.watch(events.append)
+    assert {s.name: s.cause for s in await provisioner.ensure()}[model] == cause
+    assert [e["cause"] for e in events if e["type"] == "model" and e["name"] == model] == [cause]
+    built_on_it = "robin:test" if path == "/api/create" else "brick:test"
+    for needed in (model, built_on_it):
+        with pytest.raises(InferenceFailed) as failed:
+            await provisioner.ready(needed)
+        assert (failed.value.code, failed.value.cause, failed.value.may_retry) == ("provisioning_failed", cause, False)
+        assert from_wire(failed.value.to_wire()).cause == cause  # type: ignore[attr-defined]
+
+
+async def test_what_no_registry_has(scripted: ScriptedOllama, client: AsyncClient, folder: Path) -> None:
+    scripted.pullable.clear()
+    found = {s.name: s.cause for s in await Provisioner(client, profile(), folder).ensure()}
+    assert found == {"small:test": "", "robin:test": "", "big:8b": "model_missing", "brick:test": "model_missing"}
 
 
 async def test_no_more_at_once_than_allowed(scripted: ScriptedOllama, client: AsyncClient, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_watch_begins_with_what_is_under_way() -> None:
     late: list[dict[str, Any]] = []
     reports.watch(late.append)
     assert late == []
-    assert events[-1] == {"type": "model", "name": "m", "state": "pulled", "detail": "", "remedy": ""}
+    assert events[-1] == {"type": "model", "name": "m", "state": "pulled", "detail": "", "remedy": "", "cause": ""}
 
 
 @pytest.mark.parametrize(("gap_s", "lines"), [(0.001, 2), (0.1, 11), (10.0, 1001)])

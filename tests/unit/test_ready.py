@@ -57,7 +57,7 @@ async def test_what_comes_before_its_model_waits(models: Models) -> None:
 async def test_a_model_that_cannot_be_had_is_not_asked(models: Models) -> None:
     inner = FakeInference()
     models.there.set()
-    models.failure = ProvisioningFailed("cannot be had")
+    models.failure = ProvisioningFailed("cannot be had", cause="registry")
     with pytest.raises(ProvisioningFailed):
         await ReadyInference(inner, ready=models.ready, heal=models.heal).chat(REQUEST, deadline_s=1)
     assert inner.asked == []

@@ -102,6 +102,30 @@ async def test_what_generates_is_not_unloaded_and_what_does_not_fit_beside_it_wa
         assert it.there == {"b:latest"}
 
 
+async def test_an_answer_that_is_older_than_a_load_does_not_hide_it() -> None:
+    """Ollama says what is in memory before a model is loaded, and is heard after its first inference has ended."""
+    async with house(a=50) as it:
+        it.server.hold()
+        first = asyncio.create_task(it.chat("a"))
+        await asyncio.to_thread(it.server.wait_for)
+        ps, asked, heard = it.residency._client.ps, asyncio.Event(), asyncio.Event()
+
+        async def late() -> Any:
+            told = await ps()
+            asked.set()
+            await heard.wait()
+            return told
+
+        it.residency._client.ps = late  # type: ignore[method-assign]
+        refreshed = asyncio.create_task(it.residency.refresh())
+        await asked.wait()
+        it.server.release()
+        await first
+        heard.set()
+        await refreshed
+        assert it.residency.facts()["resident"] == ["a"]
+
+
 async def test_a_model_larger_than_the_budget_is_said_and_tried() -> None:
     async with house(100 * MB, a=50, big=400) as it:
         await it.chat("a")
@@ -337,7 +361,7 @@ def with_experts(server: ScriptedOllama) -> Callable[[Kernel], Awaitable[Any]]:
 async def test_the_daemon_groups_its_missions(tmp_path: Path, group_missions: int, most: int, least: int) -> None:
     with ScriptedOllama() as server:
         experts = with_experts(server)
-        async with daemon(server, tmp_path, group_missions=group_missions, preload_idle_s=0) as kernel:
+        async with daemon(server, tmp_path, group_missions=group_missions, group_wait_s=600, preload_idle_s=0) as kernel:
             await experts(kernel)
             heard = [await submit(kernel, f"m{i}", persona=PERSONAS[i % 4]) for i in range(24)]
             for mission in heard:

@@ -18,7 +18,11 @@ from batos.bridge.processes import Note, claim
 from batos.bridge.service import OllamaService, find_binary, version_at
 from batos.config import Settings, load
 from batos.errors import ConfigError, OllamaUnavailable
+from batos.kernel import Kernel
 from batos.testing import ScriptedOllama
+from tests.daemon import provisioned
+from tests.unit import mind_support
+from tests.unit.mind_support import WAIT_S, submit
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,13 +111,32 @@ async def test_an_address_where_none_answers_falls_back(settings: Settings) -> N
     await service.stop()
 
 
-@pytest.mark.parametrize("named", ["", "127.0.0.1:1"])
-async def test_none_and_no_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+async def test_none_and_no_binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "find_binary", lambda settings: None)
-    service = OllamaService(load({"data": str(tmp_path), "ollama_host": named}, environ={}))
+    service = OllamaService(load({"data": str(tmp_path)}, environ={}))
     with pytest.raises(OllamaUnavailable, match="make ollama"):
         await service.start()
     assert service.state == "stopped"
+
+
+async def test_one_that_was_named_is_waited_for_where_none_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines come up in any order: the daemon starts, and its missions wait as through any outage."""
+    monkeypatch.setattr(service_module, "find_binary", lambda settings: None)
+    with ScriptedOllama() as server:
+        provisioned(server).stop()
+        kernel = await Kernel.start(
+            mind_support.settings(tmp_path, ollama_host=server.host, breaker_probe_s=0.05, provision_retry_s=3600), listen=False
+        )
+        try:
+            heard = await submit(kernel, "m1", persona="robin")
+            async with asyncio.timeout(WAIT_S):
+                while not kernel.substrate.outage():
+                    await asyncio.sleep(0.01)
+            assert kernel.info()["ollama"]["state"] == "external"
+            server.start()
+            assert (await heard.end())["state"] == "COMPLETE"
+        finally:
+            await kernel.stop()
 
 
 async def test_an_address_that_is_none(tmp_path: Path) -> None:

@@ -44,6 +44,13 @@ async def test_an_inference_is_durable_before_it_is_used(tmp_path: Path) -> None
         assert {"num_ctx", "num_predict", "seed"} <= set(options)
 
 
+async def test_settings_go_with_every_inference(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference, num_ctx=512, num_predict=9, num_thread=2) as kernel:
+        await (await mission(kernel)).chat("robin", "system", "user")
+    assert dict(inference.asked[0].options).items() >= {"num_ctx": 512, "num_predict": 9, "num_thread": 2}.items()
+
+
 async def test_the_same_words_twice_are_two_inferences_and_replay_as_two(tmp_path: Path) -> None:
     inference = FakeInference()
     numbered(inference)

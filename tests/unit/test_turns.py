@@ -141,6 +141,24 @@ async def test_nobody_is_overtaken_for_longer_than_the_bound() -> None:
         await mission.end()
 
 
+async def test_who_waits_at_one_memory_holds_nothing_at_another() -> None:
+    """Two missions that have what the other waits for, each at another Ollama, would wait for ever."""
+    fairness = Fairness(64, 3600)
+    here, there = Gate(fairness, lambda loads: True), Gate(fairness, lambda loads: True)
+    met = asyncio.Barrier(2)
+
+    async def mission(number: int, own: Gate, other: Gate, load: Load) -> None:
+        with session(Ticket((False, 0), number)):
+            async with own.turn(load):
+                await met.wait()
+            async with other.turn(load):
+                pass
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(mission(1, here, there, A), mission(2, there, here, B))
+    assert (here.in_use, there.in_use) == (set(), set())
+
+
 async def test_who_has_waited_too_long_takes_the_turn_from_a_mission_that_only_holds_it() -> None:
     room = Room(seconds=60)
     long, other = Mission(room, 1), Mission(room, 2)

@@ -1,0 +1,162 @@
+"""A place: one Ollama with all that the daemon keeps of it: how it stands, its models, its memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from batos.bridge.breaker import Breaker
+from batos.bridge.client import OllamaInference, tagged
+from batos.bridge.provision import Provisioner
+from batos.bridge.residency import Residency, ResidentInference
+from batos.bridge.types import ChatReply, ChatRequest
+from batos.errors import InferenceFailed
+
+LOOK_S = 0.25  # between two looks whether who waits for a model waits for an Ollama
+
+
+class Place(ResidentInference):
+    """An `Inference` on one Ollama: each takes its turn in that one's memory.
+
+    `under_way` counts the chats that were given to it, those that wait for their turn included.
+    """
+
+    def __init__(self, inference: OllamaInference, residency: Residency, provisioner: Provisioner) -> None:
+        super().__init__(inference, residency)
+        self._ollama = inference
+        self.residency, self.provisioner = residency, provisioner
+        self.under_way = 0
+
+    @property
+    def host(self) -> str:
+        """Its address."""
+        return self._ollama.host
+
+    @property
+    def breaker(self) -> Breaker:
+        """Whether it answers."""
+        return self._ollama.breaker
+
+    @property
+    def models_seen(self) -> Mapping[str, str]:
+        """See `OllamaInference.models_seen`."""
+        return self._ollama.models_seen
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        self.under_way += 1
+        try:
+            return await super().chat(request, deadline_s=deadline_s, on_text=on_text)
+        finally:
+            self.under_way -= 1
+
+    async def digest(self, model: str) -> str:
+        """See `Inference.digest`. What the model takes in memory is learnt with it: see `crowded`."""
+        digest = await super().digest(model)
+        if self.residency.load_of(model) is None:
+            await self.residency.learn(model, digest)
+        return digest
+
+    async def has(self, model: str) -> bool:
+        """Whether it is known to have a model now."""
+        try:
+            return tagged(model) in await self._ollama.digests(model)
+        except InferenceFailed:
+            return False
+
+    def crowded(self, model: str) -> bool:
+        """Whether what is in use in its memory would have to leave for the model."""
+        load, gate = self.residency.load_of(model), self.residency.gate
+        return load is not None and any(gate.conflict(load, other) for other in gate.in_use)
+
+    async def look_after(self, again_s: float, speaking: Callable[[], Iterable[str]], once: asyncio.Event) -> None:
+        """Bring the profile's models about, for ever: what cannot be had, now or later, is tried again.
+
+        :param again_s: pause before that, unless the Ollama did not answer: then it is when it does.
+        :param speaking: the models whose loads the grouping wants to know.
+        :param once: set when each model is there or was found not to be had.
+        """
+        while True:
+            if not all(status.ready for status in self.provisioner.status()):
+                await self.provisioner.ensure()
+                once.set()
+                await self.residency.learn_all(speaking())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(again_s):
+                    await self.provisioner.unreached.wait()
+            if self.provisioner.unreached.is_set():
+                self.provisioner.unreached.clear()
+                self.breaker.lost(next((s.detail for s in self.provisioner.status() if s.cause == "unreachable"), "it did not answer"))
+                await self.breaker.closed()
+
+    async def close(self) -> None:
+        """End what is under way here, and the connections."""
+        await self.residency.close()
+        await self.provisioner.close()
+        await self._ollama.close()
+
+
+class Places:
+    """Which of several places has a model that is to be used, or will have it.
+
+    :param wait_s: how long a model is waited for where none of those that could have it answers.
+    """
+
+    def __init__(self, places: Sequence[Place], wait_s: float) -> None:
+        self._places, self._wait_s = places, wait_s
+
+    async def ready(self, model: str) -> None:
+        """Return when a model is there, at one place at least.
+
+        :raises ProvisioningFailed: when it can be had nowhere; the first place says why.
+        :raises InferenceFailed: with cause `breaker` when the wait was too long.
+        """
+        if any(place.provisioner.is_ready(model) for place in self._places):
+            return
+        wanted = [place for place in self._places if place.provisioner.knows(model)]
+        if not wanted:  # of no profile: one that has it will do, else it is pulled, once
+            if any(await asyncio.gather(*(place.has(model) for place in self._places))):
+                return
+            wanted = [self._places[0]]
+        await self._first(model, wanted)
+
+    async def heal(self, model: str) -> None:
+        """Bring back a model that was there and is gone; returns when one place has it, or none can."""
+        wanted = [place for place in self._places if place.provisioner.knows(model)] or self._places[:1]
+        tasks = [asyncio.create_task(place.provisioner.heal(model)) for place in wanted]
+        try:
+            for healed in asyncio.as_completed(tasks):
+                if (await healed).ready:
+                    return
+        finally:
+            _cancel(tasks)  # the work itself goes on
+
+    async def _first(self, model: str, wanted: Sequence[Place]) -> None:
+        waits = {asyncio.create_task(place.provisioner.ready(model)): place for place in wanted}
+        away_s, clock = 0.0, asyncio.get_running_loop().time
+        try:
+            while True:
+                looked = clock()
+                await asyncio.wait([task for task in waits if not task.done()], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                ends = [task.exception() for task in waits if task.done()]
+                failures = [failure for failure in ends if failure is not None]
+                if len(failures) < len(ends):
+                    return
+                pending = [place for task, place in waits.items() if not task.done()]
+                away = all(place.breaker.open for place in pending)
+                if failures and away:  # who is away may never come back
+                    raise failures[0]
+                away_s = away_s + clock() - looked if away else 0.0
+                if away_s > self._wait_s:
+                    pending[0].breaker.check(model)  # says for how long
+        finally:
+            _cancel(waits)
+
+
+def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        if not task.done():
+            task.cancel()
+        elif not task.cancelled():
+            task.exception()  # looked at: nobody waits for it any more

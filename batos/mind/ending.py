@@ -1,0 +1,106 @@
+"""How missions end: COMPLETE, FAILED with what is kept of it, or out of time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import structlog
+
+from batos.config import Settings
+from batos.errors import BatosError, DeadlineExceeded, ImageDamaged, MethodRefused
+from batos.image import ledger
+from batos.image.living import LivingImage
+from batos.mind.thinking import Thinking
+
+log = structlog.get_logger("batos.mind")
+Record = dict[str, Any]
+
+
+class Endings:
+    """Records and tells ends. `outcomes` counts them."""
+
+    def __init__(self, image: LivingImage, settings: Settings, release: Callable[[str], None]) -> None:
+        """
+        :param release: frees the mission's place: before its end is published, so that whoever hears of it finds the place free.
+        """
+        self._image, self.settings, self._release = image, settings, release
+        self.outcomes = {"COMPLETE": 0, "FAILED": 0}
+
+    def complete(self, record: Record, attempt: Thinking, result: Record) -> None:
+        """A mission ended well, and that is on disk."""
+        self.outcomes["COMPLETE"] += 1
+        attempt.state = ledger.COMPLETE
+        log.info("complete", mission=record["id"], persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.replayed)
+        self._release(record["id"])
+        attempt.publish("state")
+        attempt.publish("result", result=result)
+
+    async def fail(self, record: Record, attempt: Thinking, error: BatosError, *, final: bool) -> bool:
+        """Record the failure of an attempt; whether the mission is over."""
+        id, wire = record["id"], error.to_wire()
+        context = {"state": attempt.reached, "persona": attempt.persona, "attempt": record["attempts"], "paid": attempt.paid}
+        context["class"] = type((type(error) is BatosError and error.__cause__) or error).__name__
+        if record["message"]:
+            message = json.loads(record["message"])
+            context |= {"target": message["target"], "selector": message["selector"]}
+        if isinstance(error, MethodRefused):
+            kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
+            context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
+        try:
+            over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
+        except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
+            log.error("failure_not_recorded", mission=id, error=e.message)
+            over, wire, final = None, e.to_wire(), True
+        if over is not None and over["state"] == ledger.COMPLETE:  # its commit was under way when the error came, and reached the disk
+            self.complete(record, attempt, over["result"] or {})
+            return True
+        if over is not None:  # it was cancelled while another failure was being recorded
+            wire, final = over["error"], True
+        told = {name: value for name, value in context.items() if name != "method"}
+        if "cause" in (wire.get("context") or {}):
+            told["cause"] = wire["context"]["cause"]
+        log.warning("failed" if final else "attempt_failed", mission=id, **told, code=wire["code"], error=wire["message"])
+        if final:
+            self.failed(record, attempt, wire)
+        return final
+
+    def failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
+        """A mission ended FAILED, and that is on disk.
+
+        :param wire: the error as the wire shows it.
+        """
+        self.outcomes["FAILED"] += 1
+        self._release(record["id"])
+        if attempt.state != ledger.FAILED:  # else its cycle has said so
+            attempt.state = ledger.FAILED
+            attempt.publish("state", error=wire)
+        attempt.publish("result", error=wire)
+
+
+@contextlib.asynccontextmanager
+async def in_time(record: Record, attempt: Thinking, limit_s: float) -> AsyncIterator[None]:
+    """See that the block is done in time: an own deadline counts from the acceptance, also over restarts, the default from here.
+
+    :param limit_s: the default.
+    :raises DeadlineExceeded: when it was not; with cause `unreachable` where no Ollama answers.
+    """
+    left = limit_s
+    if record["deadline_s"] is not None:
+        left = float(record["accepted"] + record["deadline_s"] - time.time())
+    late = f"mission {record['id']!r} was not finished in time (attempt {record['attempts']})"
+    if left <= 0:
+        raise DeadlineExceeded(late)
+    try:
+        async with asyncio.timeout(left) as timer:
+            yield
+    except TimeoutError:
+        if not timer.expired():  # a time-out inside the thought: a fault of its own
+            raise
+        if outage := attempt.outage():
+            raise DeadlineExceeded(f"{late}: {outage}", cause="unreachable") from None
+        raise DeadlineExceeded(late) from None

@@ -1,0 +1,174 @@
+"""A connection to a daemon: requests with a `ref`, the replies that carry it, and what is done when none comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, Self
+
+import structlog
+import zmq
+import zmq.asyncio
+
+from batos.config import MIB
+from batos.errors import Busy, DaemonUnavailable, EndpointError, InvalidRequest, MessageTooLarge, from_wire
+
+log = structlog.get_logger("batos.client")
+
+DEFAULT_ENDPOINT = "tcp://127.0.0.1:5757"
+MESSAGE_BYTES = MIB  # what a daemon takes unless told otherwise
+
+_TRIES = 2  # of a request within its time
+_EVENTS_KEPT = 4096  # of one watch whose reader is slow; past it, all but the end are dropped
+_LINGER_MS = 200
+
+
+class Connection:
+    """What `batos.wire.client.Client` asks through: an async context manager.
+
+    :param timeout_s: time for an answer that is not waited for on purpose.
+    :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
+    """
+
+    def __init__(self, endpoint: str = DEFAULT_ENDPOINT, timeout_s: float = 10.0, *, message_bytes: int = MESSAGE_BYTES) -> None:
+        self.endpoint = endpoint
+        self.timeout_s = timeout_s
+        self._message_bytes = message_bytes
+        self._refs = itertools.count(1)
+        self._streams: dict[int, _Stream] = {}
+        self._reader: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._context = zmq.asyncio.Context()
+        self._socket = self._context.socket(zmq.DEALER)
+        self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        if self.endpoint.startswith("tcp://["):
+            self._socket.setsockopt(zmq.IPV6, 1)
+        try:
+            self._socket.connect(self.endpoint)
+        except zmq.ZMQError as e:
+            self._context.destroy(linger=0)
+            raise EndpointError(f"no endpoint: {self.endpoint!r} ({e.strerror}); write tcp://HOST:PORT or ipc://PATH") from None
+        self._reader = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+            self._reader = None
+            self._socket.close()
+            await asyncio.to_thread(self._context.term)
+
+    async def _follow(self, op: str, **fields: Any) -> AsyncGenerator[dict[str, Any], None]:
+        """The replies to a request that is answered by many, as they come; it is asked again after a silence."""
+        with self._stream(op, **fields) as stream:
+            begun = silent = False
+            while True:
+                try:
+                    async with asyncio.timeout(self.timeout_s):
+                        if stream.due:
+                            await self._send(stream)
+                        event = await stream.replies.get()
+                except TimeoutError:
+                    if silent:
+                        raise self._unavailable(self.timeout_s * 2) from None
+                    # asked again it is the same watch: a daemon that still has it says where the mission stands
+                    silent = stream.due = True
+                    continue
+                silent = False
+                if begun and event.get("code") == Busy.code:
+                    continue  # the daemon is stopping; it is asked again after a silence
+                yield _checked(event)
+                begun = True
+
+    async def _ask(self, op: str, *, hold_s: float = 0.0, **fields: Any) -> dict[str, Any]:
+        """Send one request and return its first reply; an error reply is raised. `hold_s`: time it may be held back on purpose."""
+        with self._stream(op, **fields) as stream:
+            for _ in range(_TRIES):
+                try:
+                    async with asyncio.timeout(hold_s + self.timeout_s / _TRIES):
+                        await self._send(stream)
+                        return _checked(await stream.replies.get())
+                except TimeoutError:
+                    continue
+        raise self._unavailable(hold_s * _TRIES + self.timeout_s)
+
+    @contextlib.contextmanager
+    def _stream(self, op: str, **fields: Any) -> Iterator[_Stream]:
+        """A request with a new `ref`, and a queue for the replies that carry it."""
+        if self._reader is None:
+            raise RuntimeError("a Client is used inside `async with Client(...) as client:`")
+        ref = next(self._refs)
+        stream = _Stream(_payload({"op": op, "ref": ref, **{name: value for name, value in fields.items() if value is not None}}))
+        if len(stream.payload) > self._message_bytes:
+            raise MessageTooLarge(f"{op}: a message of {len(stream.payload)} bytes; at most {self._message_bytes} are taken")
+        self._streams[ref] = stream
+        try:
+            yield stream
+        finally:
+            del self._streams[ref]
+
+    async def _send(self, stream: _Stream) -> None:
+        stream.due = False
+        await self._socket.send(stream.payload)
+
+    async def _read(self) -> None:
+        while True:
+            payload = await self._socket.recv()
+            try:
+                reply = json.loads(payload)
+            except ValueError:
+                reply = None
+            if isinstance(reply, dict):
+                self._dispatch(reply)
+            else:
+                log.warning("no reply of a BAT OS daemon", endpoint=self.endpoint, bytes=len(payload))
+
+    def _dispatch(self, reply: dict[str, Any]) -> None:
+        stream = self._streams.get(reply.pop("ref", None))
+        if stream is None and reply.get("type") == "error" and self._streams:
+            # the daemon did not read the message far enough to find its `ref`: it was too large
+            stream = max(self._streams.values(), key=lambda open_one: len(open_one.payload))
+        if stream is not None:  # else the answer to a request that was sent twice or given up
+            stream.put(reply)
+
+    def _unavailable(self, waited_s: float) -> DaemonUnavailable:
+        return DaemonUnavailable(f"no daemon answers at {self.endpoint} (waited {waited_s:g} s); start one with `batos run`")
+
+
+class _Stream:
+    """One request and the replies to it."""
+
+    def __init__(self, payload: bytes) -> None:
+        self.payload = payload
+        self.due = True  # to be sent
+        self.replies: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._dropped = 0
+
+    def put(self, reply: dict[str, Any]) -> None:
+        """Keep a reply; events are dropped and counted while nobody takes them."""
+        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "progress", "model", "file"):
+            self._dropped += 1 + reply.get("dropped", 0)
+            return
+        if self._dropped:
+            reply["dropped"] = self._dropped + reply.get("dropped", 0)
+            self._dropped = 0
+        self.replies.put_nowait(reply)
+
+
+def _payload(request: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError, RecursionError) as e:
+        raise InvalidRequest(f"{request['op']}: cannot be written as JSON: {e}") from None
+
+
+def _checked(reply: dict[str, Any]) -> dict[str, Any]:
+    if reply.get("type") == "error":
+        raise from_wire(reply)
+    return reply
