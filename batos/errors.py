@@ -32,6 +32,7 @@
     │   └── SandboxLimit           it met a limit; see `limit`
     ├── SandboxFailed              the sandbox is at fault: no worker, or a worker died
     ├── InferenceFailed            Ollama or a model is at fault; see `cause`
+    ├── EmbedderFailed             an embedder of this process cannot be had or failed; the message says what to do
     ├── ProvisioningFailed         a model could be neither found, pulled nor created
     ├── OllamaUnavailable          no Ollama answers and none could be started
     ├── ImageError                 the image cannot be opened or used
@@ -257,7 +258,7 @@ class InferenceFailed(BatosError):
     """One inference did not come to a good end.
 
     `cause` is one of: unreachable, breaker, timeout, truncated, server_error, model_changed, model_missing, malformed, refused,
-    not_in_journal. The first six may pass: the attempt is made again.
+    too_long, not_in_journal. The first six may pass: the attempt is made again.
     """
 
     code = "inference_failed"
@@ -269,6 +270,13 @@ class InferenceFailed(BatosError):
         if retryable is None:
             retryable = cause in ("unreachable", "breaker", "timeout", "truncated", "server_error", "model_changed")
         self.may_retry = retryable
+
+
+class EmbedderFailed(BatosError):
+    """An embedder that works in this process cannot be had, or what it made is no vector."""
+
+    code = "embedder_failed"
+    exit_code = 1
 
 
 class ProvisioningFailed(BatosError):

@@ -67,7 +67,7 @@ class Recollection:
         """
         await in_helper(importlib.import_module, "batos.memory.vectors")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import Limits
-        from batos.memory.embedders.temporary import embedder
+        from batos.memory.embedders.choosing import embedder_of
         from batos.memory.ingest import Ingest
         from batos.memory.library import Numbers, begin_epoch
         from batos.memory.naming import Names, known
@@ -81,13 +81,15 @@ class Recollection:
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
-        self.embedder = embedder(settings, inference, model)
+        self.embedder = embedder_of(settings, inference, model)
+        stack.push_async_callback(self.embedder.close)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
         self.retrieval = Retrieval(image, lambda: self.collection, self.embedder, limit_s=settings.search_s, pause_s=settings.embed_retry_s)
-        self.ingest = Ingest(image, settings, shelver, self.numbers.take, self.stored)
+        self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = Watcher(image, self.ingest, settings)
         background(self.ingest.run(), "ingest")
         background(self.watcher.run(), "watched folders")
+        stack.callback(self.ingest.stop)
         background(self.vectors.run(), "vectors")
 
     # --- what the collection hears of

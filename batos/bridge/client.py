@@ -18,6 +18,7 @@ from batos.bridge.failures import failures
 from batos.bridge.hearing import Hearing
 from batos.bridge.text import leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
+from batos.bridge.whole import embed_whole
 from batos.errors import ConfigError, InferenceFailed
 
 if TYPE_CHECKING:
@@ -182,19 +183,20 @@ class OllamaInference:
         return self._open_ended[digest]
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
-        """See `Inference.embed`. A text longer than the model's context is cut by Ollama at its end.
+        """See `Inference.embed`. A text longer than the model's context gets the mean of its parts: nothing is cut silently.
 
         :param deadline_s: time for each batch of `EMBED_BATCH` texts.
         """
         vectors: list[list[float]] = []
         with self._counted():
             for at in range(0, len(texts), EMBED_BATCH):
-                vectors.extend(await self._embed_batch(model, list(texts[at : at + EMBED_BATCH]), deadline_s))
+                batch = texts[at : at + EMBED_BATCH]
+                vectors.extend(await embed_whole(lambda some: self._embed_batch(model, some, deadline_s), batch))
         return vectors
 
     async def _embed_batch(self, model: str, batch: list[str], deadline_s: float) -> list[list[float]]:
         async with self._embedding, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
-            reply = await self._request(model, lambda: self._client.embed(model, batch))
+            reply = await self._request(model, lambda: self._client.embed(model, batch, truncate=False))
         if len(reply.embeddings) != len(batch):
             raise InferenceFailed(
                 f"{model} answered {len(batch)} texts with {len(reply.embeddings)} vectors", cause="malformed", model=model

@@ -37,4 +37,6 @@ def _cause(error: Any) -> str:
     status = int(error.status_code)
     if status == 404:
         return "model_missing"
+    if status == 400 and "exceeds the context length" in str(error.error):
+        return "too_long"
     return "refused" if 400 <= status < 500 else "server_error"

@@ -1,14 +1,10 @@
-"""Texts on their way to and from models: their own output put right (loops, fences, thoughts), and what an embedder is given."""
+"""Texts on their way from models: their own output put right (loops, fences, thoughts)."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})[^\n`]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
-
-_TYPOGRAPHIC = str.maketrans({"–": " - ", "—": " - ", "‘": "'", "’": "'", "“": '"', "”": '"', "„": '"', "…": "...", "\u00a0": " "})
-_UNSPLIT = re.compile(r"[$+<=>^`|~]")
 
 WHITESPACE_RUN = 160  # characters of whitespace in a row; deep JSON indentation stays well below
 LOOP_REPEATS = 4
@@ -24,16 +20,6 @@ def strip_fences(text: str) -> str:
     """
     found = _FENCE.search(text)
     return (found.group(2) if found else text).strip()
-
-
-def for_embedding(text: str) -> str:
-    """The text as an embedder is given it: no accents, plain quotes and dashes, spaces round ASCII symbols.
-
-    Ollama's BERT tokenizer does neither of these itself, other than the reference: "café" came out with a cosine of .22 to
-    what it should be, "don’t" of .39, "a=b" of .41; with this all are 1.00 (measured against sentence-transformers).
-    """
-    plain = unicodedata.normalize("NFKD", text.translate(_TYPOGRAPHIC))
-    return _UNSPLIT.sub(r" \g<0> ", "".join(c for c in plain if not unicodedata.combining(c)))
 
 
 class RunawayWatch:

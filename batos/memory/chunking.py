@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
     Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-BETA = 1.6
+BETA = 1.5
 """What a cut costs, in mean scatters of a sentence: more makes fewer and longer chunks (see docs/decisions.md)."""
-SHARPNESS = 1.5
-"""How much what many sentences share counts over what is one sentence's own; 1: not at all."""
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|[^\n]*\n\s{0,3}(?:=+|-{2,})\s*\Z")
 _BLANK = re.compile(r"\n[^\S\n]*\n")
@@ -134,8 +132,8 @@ def boundaries(
 ) -> list[int]:
     """The first sentence of every segment, 0 among them, such that scatter within the segments and the price of cuts are least in all.
 
-    Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its (sharpened) vectors from their
-    mean, and a cut costs `beta` times the mean scatter of a sentence.
+    Exact, by dynamic programming: the scatter of a segment is the sum of squared distances of its sentences' profiles from
+    their mean, and a cut costs `beta` times the mean scatter of a sentence.
 
     :param vectors: rows of length 1.
     :param lengths: of the sentences; `smallest` and `largest` bound their sum in a segment, unless it cannot be met.
@@ -146,7 +144,7 @@ def boundaries(
     n = len(lengths)
     if n == 0:
         return []
-    rows = sharpened(vectors)
+    rows = profiles(vectors)
     sums = np.zeros((n + 1, rows.shape[1]))
     np.cumsum(rows, axis=0, out=sums[1:])
     sizes = np.concatenate(([0], np.cumsum(lengths))).astype(np.float64)
@@ -167,21 +165,22 @@ def boundaries(
     return starts[::-1]
 
 
-def sharpened(vectors: Any, power: float = SHARPNESS) -> Floats:
-    """The vectors seen from their mean, each direction weighted by how much the document varies along it, to the power less one.
+def profiles(vectors: Any) -> Floats:
+    """Each sentence by how similar it is to every other of the document, as Choi (2000) compares them: rows whose distances say so.
 
-    What many sentences share stands out and what is one sentence's own recedes; a power of 1 changes no distance. As many
-    columns as there are sentences or dimensions, whichever are fewer.
+    What many sentences share stands out, what is one sentence's own recedes. As many columns as there are sentences or dimensions,
+    whichever are fewer.
     """
     import numpy as np
 
     rows = np.asarray(vectors, np.float64)
     rows = rows - rows.mean(axis=0)
+    # No BLAS where it is small: its threads wait for each other on a busy machine, 140 ms a document instead of 3.
     if len(rows) <= rows.shape[1]:
-        squared, left = np.linalg.eigh(rows @ rows.T)
-        return np.asarray(left * np.maximum(squared, 0.0) ** (power / 2))
-    squared, right = np.linalg.eigh(rows.T @ rows)
-    return np.asarray((rows @ right) * np.maximum(squared, 0.0) ** ((power - 1) / 2))
+        return np.asarray(np.einsum("id,jd->ij", rows, rows))
+    spread = rows.T @ rows
+    spread += np.eye(len(spread)) * (_LEAST * spread.trace() / len(spread) + _LEAST)
+    return np.asarray(rows @ np.linalg.cholesky(spread))
 
 
 def _costs(sums: Floats, squares: Floats, sizes: Floats, first: int, end: int, smallest: int) -> Floats:

@@ -10,27 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import hashlib
 import os
 import pathlib
 import stat
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, Busy, ImageError, Unreadable
+from batos.errors import BatosError, BatosSignal, Busy, ImageError, Unreadable
 from batos.image.living import LivingImage
-from batos.image.turns import Turns, in_helper
+from batos.image.turns import in_helper
 from batos.memory import readers
-from batos.memory.drafts import Draft, bounded
-from batos.memory.library import Section, library_of
+from batos.memory.batches import Batch, Batches, Known
+from batos.memory.files import File, files_in, read_file, stamp_of
+from batos.memory.library import library_of
 from batos.memory.naming import Name
-from batos.memory.segments import Segment, build
-from batos.memory.shelving import Shelved, Shelver, digest_of
+from batos.memory.segments import Segment
+from batos.memory.shelving import Shelver
 
 log = structlog.get_logger("batos.memory")
 
@@ -40,39 +39,32 @@ Stored = Callable[[Segment | None, list[int]], object]
 """Hears what a transaction has stored: the index entries of new chunks, the numbers of those that are gone."""
 
 
-class File(NamedTuple):
-    """A file as it was read: its path, its time (ns) and size, the digest of its bytes, the bytes."""
-
-    path: str
-    stamp: tuple[int, int]
-    digest: bytes
-    data: bytes
+class Stopped(BatosSignal):
+    """The daemon stops; the file waits for the next start."""
 
 
-class Known(NamedTuple):
-    """What the memory has from a source already."""
+class _Prepared(NamedTuple):
+    """A file with its first batch; none for one whose content is there already."""
 
-    document: int
-    digest: bytes
-    complete: bool
-    sections: tuple[Section, ...]
-    elsewhere: int
-    """Number of a document with the same content from another source; 0 if there is none."""
+    file: File
+    known: Known
+    batches: Batches | None = None
+    batch: Batch | None = None
 
 
 class Ingest:
     """Reads what is in the queue, one file at a time. All methods are called on the loop's thread."""
 
-    def __init__(self, image: LivingImage, settings: Settings, shelver: Shelver, numbers: Callable[[], int], stored: Stored) -> None:
+    def __init__(self, image: LivingImage, settings: Settings, shelver: Shelver, stored: Stored) -> None:
         """
-        :param numbers: answers a number that no document has.
         :param stored: hears of each transaction, once it is durable.
         """
-        self._image, self._settings, self._shelver, self._numbers, self._stored = image, settings, shelver, numbers, stored
+        self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
         self._alone = asyncio.Lock()
         self._begun: set[str] = set()
+        self._stopping = False
         self.under_way = ""
         """The file that is being read; empty while there is none."""
         self.trouble = ""
@@ -134,16 +126,18 @@ class Ingest:
         """Read what is in the queue, and what comes into it, until cancelled."""
         while True:
             self._more.clear()
-            path = self._image.read(_next)
+            path, attempts = self._image.read(_next)
             if path is None:
                 await self._more.wait()
                 continue
             try:
                 async with self._alone:
                     self.under_way = path
-                    await self._one(path)
+                    await self._one(path, attempts)
                 self._begun.discard(path)
                 self.trouble = ""
+            except Stopped:
+                return
             except OSError as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = f"the disk is full ({e.strerror})" if e.errno == errno.ENOSPC else f"cannot write: {e.strerror or e}"
                 log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._settings.ingest_retry_s)
@@ -152,13 +146,14 @@ class Ingest:
             finally:
                 self.under_way = ""
 
-    async def _one(self, path: str) -> None:
+    async def _one(self, path: str, attempts: int) -> None:
         try:
             if path not in self._begun:  # what this process began anew, because the disk was full, did not kill it
-                await self._image.system(_begin, path, self._settings.ingest_attempts, mission="ingest")
+                if attempts >= self._settings.ingest_attempts:
+                    raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
+                self._image.later(_begin, path)
                 self._begun.add(path)
-            file = await in_helper(_read, path, self._settings.ingest_file_bytes)
-            told = await self._store(file)
+            told = await self._store(await in_helper(self._prepare, path))
         except (OSError, ImageError):
             raise
         except Exception as e:  # a fault of ours in one file must not hold up the others
@@ -166,42 +161,54 @@ class Ingest:
             if not isinstance(error, BatosError):
                 log.exception("ingest_failed", path=path)
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
-            await self._image.system(_refuse, path, _stamp_of(path), error.to_wire(), self._settings.refused_files, mission="ingest")
+            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), self._settings.refused_files, mission="ingest")
             log.warning("ingest_refused", path=path, error=error.message)
             self._tell(path=path, state=REFUSED, chunks=0, **error.to_wire())
             return
         log.info("ingested", **told)
         self._tell(**told)
 
-    async def _store(self, file: File) -> Facts:
+    def _prepare(self, path: str) -> _Prepared:
+        """In a helper thread: the file read, and its first batch, if it is not known as it is."""
+        file = read_file(path, self._settings.ingest_file_bytes)
         known = self._image.read(_known, file.path, file.digest)
-        if known.complete and known.digest == file.digest:
-            await self._image.system(_done, file.path, file.stamp, mission="ingest")
-            return {"path": file.path, "state": UNCHANGED, "chunks": 0}
-        if known.elsewhere:
-            dropped = await self._image.system(_alias, known.elsewhere, file.path, file.stamp, mission="ingest")
-            self._changed(None, dropped)
-            return {"path": file.path, "state": UNCHANGED, "chunks": 0, "same_as": known.elsewhere}
-        draft = await in_helper(readers.read, file.path, file.data)
+        if known.elsewhere or (known.complete and known.digest == file.digest):
+            return _Prepared(file, known)
+        draft = readers.read(file.path, file.data, self._going)
         self._shelver.names.add({Name(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
-        number = known.document or self._numbers()
-        chunks = dropped_chunks = 0
-        batches = _Batches(draft, known, number, self._shelver, self._settings)
+        number = known.document or self._shelver.numbers.take()
+        batches = Batches(draft, known, number, self._shelver, self._settings, self._going)
+        return _Prepared(file, known, batches, batches.next())
+
+    def stop(self) -> None:
+        """Let a helper thread that reads a long file end soon: the process waits for it."""
+        self._stopping = True
+
+    def _going(self) -> None:
+        if self._stopping:
+            raise Stopped
+
+    async def _store(self, prepared: _Prepared) -> Facts:
+        file, known, batches, batch = prepared
+        if batches is None or batch is None:
+            change = (_alias, known.elsewhere, file.path, file.stamp) if known.elsewhere else (_done, file.path, file.stamp)
+            self._changed(None, await self._image.system(*change, mission="ingest") or [])
+            return {"path": file.path, "state": UNCHANGED, "chunks": 0}
+        chunks = gone = 0
         while True:
-            batch = await in_helper(batches.next)
             facts = batches.facts(file) if batch.last else {"sources": (file.path,), "source": file.path}
             shelves = [shelved.shelf for shelved in batch.shelved]
-            stored = (_put, file[:2], number, facts, shelves, batch.segment, batch.sections, batch.last)
+            stored = (_put, file[:2], batches.number, facts, shelves, batch.segment, batch.sections, batch.last)
             dropped, first = await self._image.system(*stored, mission="ingest")
             self._changed(batch.segment, dropped)
-            chunks += sum(len(shelf.passages) for shelf in shelves)
-            dropped_chunks += len(dropped)
+            chunks, gone = chunks + sum(len(shelf.passages) for shelf in shelves), gone + len(dropped)
             if batch.last:
-                self._shelver.names.add([Name(draft.title, number, first)])
                 break
             self._tell(path=file.path, state="reading", chunks=chunks)
-        state = UPDATED if known.complete else ADDED
-        return {"path": file.path, "state": state, "kind": draft.kind, "chunks": chunks, "dropped": dropped_chunks, "document": number}
+            batch = await in_helper(batches.next)
+        self._shelver.names.add([Name(batches.draft.title, batches.number, first)])
+        told = {"path": file.path, "state": UPDATED if known.complete else ADDED, "kind": batches.draft.kind}
+        return {**told, "chunks": chunks, "dropped": gone, "document": batches.number}
 
     def _changed(self, segment: Segment | None, dropped: list[int]) -> None:
         self._shelver.names.drop(dropped)
@@ -212,131 +219,14 @@ class Ingest:
             listener(facts)
 
 
-class _Batch(NamedTuple):
-    shelved: list[Shelved]
-    segment: Segment | None
-    sections: list[int]
-    """All sections that the document has with this batch; to the last one, those of its earlier version are among them."""
-    last: bool
-
-
-class _Batches:
-    """The new sections of a draft, some at a time. Used by one thread after the other."""
-
-    def __init__(self, draft: Draft, known: Known, number: int, shelver: Shelver, settings: Settings) -> None:
-        self._draft, self._number, self._shelver = draft, number, shelver
-        self._size = settings.ingest_batch_bytes
-        self._parts = bounded(draft.parts, settings.ingest_section_chars)
-        self._there: dict[bytes, deque[int]] = {}
-        for section in known.sections:
-            self._there.setdefault(section.digest, deque()).append(section.number)
-        self._old = [section.number for section in known.sections]
-        self._now: list[int] = []
-        self._days: Counter[int] = Counter()
-        self._speakers: dict[str, None] = {}
-        self._turns = Turns()
-
-    def next(self) -> _Batch:
-        """The next sections; the last batch may have none."""
-        shelved: list[Shelved] = []
-        size, last = 0, True
-        for part in self._parts:
-            self._days[part.day] += 1
-            self._speakers |= dict.fromkeys(turn.speaker for turn in part.turns if turn.speaker)
-            same = self._there.get(digest_of(part))
-            if same:
-                self._now.append(same.popleft())
-                continue
-            shelved.append(self._shelver.shelve(part, document=self._number, kind=self._draft.kind, day=self._draft.day))
-            self._now.append(shelved[-1].shelf.section.number)
-            self._turns.take()
-            size += len(part.text)
-            if size >= self._size:
-                last = False
-                break
-        segment = build(entry for each in shelved for entry in each.entries) if shelved else None
-        kept = set(self._now)
-        rest = [] if last else [number for number in self._old if number not in kept]
-        return _Batch(shelved, segment, self._now + rest, last)
-
-    def facts(self, file: File) -> Facts:
-        """What is known of the document once all of it was seen."""
-        draft = self._draft
-        days = tuple(sorted(day for day in {*self._days, draft.day} if day))
-        return {
-            "title": draft.title, "kind": draft.kind, "source": file.path, "sources": (file.path,), "tags": draft.tags,
-            "day": draft.day or (days[0] if days else 0), "days": days, "speakers": tuple(self._speakers),
-            "digest": file.digest, "complete": True,
-        }  # fmt: skip
-
-
-# --- files
-
-
-def files_in(folder: str, most: int) -> list[str]:
-    """The files of a folder and those in it that look like texts, in order; hidden ones and links are left out.
-
-    :raises Unreadable: if the folder cannot be read, or there are too many files.
-    """
-    found: list[str] = []
-
-    def failed(e: OSError) -> None:
-        if e.filename == folder:
-            raise Unreadable(f"the folder {folder} cannot be read: {e.strerror}")
-
-    for place, folders, names in os.walk(folder, onerror=failed):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            path = os.path.join(place, name)
-            if not name.startswith(".") and pathlib.PurePath(name).suffix.lower() in readers.SUFFIXES and not os.path.islink(path):
-                found.append(path)
-            if len(found) > most:
-                raise Unreadable(f"there are more than {most} files in {folder} (setting ingest_folder_files); name folders in it")
-    return found
-
-
-def _read(path: str, largest: int) -> File:
-    """
-    :raises Unreadable: for what is no file, too large, away, or not ours to read.
-    """
-    try:
-        path.encode()
-        with open(path, "rb", opener=_opened) as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
-                raise Unreadable("it is no file")
-            if about.st_size > largest:
-                raise Unreadable(f"it has {about.st_size} bytes; at most {largest} are read (setting ingest_file_bytes): split it")
-            data = file.read(largest + 1)
-    except UnicodeEncodeError:
-        raise Unreadable("its name is no UTF-8; rename it") from None
-    except OSError as e:
-        raise Unreadable(f"it cannot be read: {e.strerror}") from None
-    if len(data) > largest:
-        raise Unreadable(f"it grew past {largest} bytes while it was read (setting ingest_file_bytes)")
-    if not data.strip():
-        raise Unreadable("it is empty")
-    return File(path, (about.st_mtime_ns, about.st_size), hashlib.sha256(data).digest(), data)
-
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody to write
-
-
-def _stamp_of(path: str) -> tuple[int, int]:
-    try:
-        about = pathlib.Path(path).stat()
-    except (OSError, ValueError):
-        return 0, 0
-    return about.st_mtime_ns, about.st_size
-
-
 # --- reads and system transactions
 
 
-def _next(root: Any) -> str | None:
+def _next(root: Any) -> tuple[str | None, int]:
+    """A file that waits, and the attempts at it."""
     queue = library_of(root).queue
-    return queue.minKey() if queue else None
+    path = queue.minKey() if queue else None
+    return path, 0 if path is None else queue[path]
 
 
 def _known(root: Any, path: str, digest: bytes) -> Known:
@@ -358,15 +248,11 @@ def _queue(root: Any, paths: list[str], most: int) -> None:
     library.queue.update(dict.fromkeys(paths, 0))
 
 
-def _begin(root: Any, path: str, most: int) -> None:
-    """Count an attempt at a file, so that one which kills the daemon does not do so for ever.
-
-    :raises Unreadable: past the limit.
-    """
+def _begin(root: Any, path: str) -> None:
+    """Count an attempt at a file, so that one which kills the daemon does not do so for ever."""
     queue = library_of(root).queue
-    if queue.get(path, 0) >= most:
-        raise Unreadable(f"the daemon died {most} times while it was read (setting ingest_attempts); it is left out until it changes")
-    queue[path] = queue.get(path, 0) + 1
+    if path in queue:
+        queue[path] += 1
 
 
 def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:

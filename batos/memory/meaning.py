@@ -6,13 +6,14 @@ it is, a chunk a turn. The functions of the root are reads and system transactio
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from batos.memory.chunking import Limits, by_meaning
-from batos.memory.library import Section, library_of
+from batos.memory.library import Library, Section, library_of
 from batos.memory.segments import Array, Segment, build
 from batos.memory.sentences import Span, sentences
 from batos.memory.shelving import Shelved, Shelver, parted
@@ -57,15 +58,15 @@ class Kept(NamedTuple):
 def waiting(root: Any, most: int) -> list[Work]:
     """Sections that lack vectors, in the order in which they came."""
     library = library_of(root)
-    found = []
-    for number in library.waiting:
-        section = library.section(number)
-        chunks = [library.chunks[n] for n in section.numbers]
-        said = ([c.text for c in chunks], [c.speaker for c in chunks], [c.mentioned for c in chunks])
-        found.append(Work(section, library.documents[section.document].kind, *map(tuple, said)))
-        if len(found) >= most:
-            break
-    return found
+    return [work_of(library, number) for number in itertools.islice(library.waiting, most)]
+
+
+def work_of(library: Library, number: int) -> Work:
+    """A section as there is to work on it."""
+    section = library.section(number)
+    chunks = [library.chunks[n] for n in section.numbers]
+    said = ([c.text for c in chunks], [c.speaker for c in chunks], [c.mentioned for c in chunks])
+    return Work(section, library.documents[section.document].kind, *map(tuple, said))
 
 
 def plan(work: Work, limits: Limits) -> Plan:

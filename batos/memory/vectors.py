@@ -8,6 +8,7 @@ dropped is taken out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Protocol
 
 import structlog
@@ -46,7 +47,7 @@ class Vectors:
     def __init__(
         self, image: LivingImage, embedder: Embedder, shelver: Shelver, limits: Limits, settings: Settings, hearer: Hearer
     ) -> None:
-        self._image, self._embedder, self._shelver, self._limits = image, embedder, shelver, limits
+        self._image, self._embedder, self._shelver, self.limits = image, embedder, shelver, limits
         self._settings, self._hearer = settings, hearer
         self._more = asyncio.Event()
         self._identity = ""
@@ -66,15 +67,16 @@ class Vectors:
             self._more.clear()
             work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_sections)
             try:
-                if work or not self._identity:
-                    await self._known()
+                await self._known()
             except BatosError as e:
                 await self._away(e)
                 continue
             if not work:
                 self._state = "ready"
                 await self._tidied()
-                await self._more.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.embed_check_s):
+                        await self._more.wait()
                 continue
             try:
                 if self._state != "away":
@@ -121,7 +123,7 @@ class Vectors:
         self.wake()
 
     async def _embed(self, work: list[meaning.Work]) -> None:
-        plans = await in_helper(lambda: [meaning.plan(one, self._limits) for one in work])
+        plans = await in_helper(lambda: [meaning.plan(one, self.limits) for one in work])
         rows = await self._embedder.embed([text for plan in plans for text in plan.texts])
         made = await in_helper(self._made, plans, rows)
         kept = await self._image.system(meaning.keep, self._identity, made, mission="ingest")
@@ -132,7 +134,7 @@ class Vectors:
     def _made(self, plans: list[meaning.Plan], rows: Array) -> list[meaning.Made]:
         made, at = [], 0
         for plan in plans:
-            made.append(meaning.make(plan, rows[at : at + len(plan.texts)], self._shelver, self._limits))
+            made.append(meaning.make(plan, rows[at : at + len(plan.texts)], self._shelver, self.limits))
             at += len(plan.texts)
         return made
 

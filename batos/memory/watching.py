@@ -18,7 +18,8 @@ from batos.config import Settings
 from batos.errors import BatosError, Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
-from batos.memory.ingest import Ingest, files_in, files_known
+from batos.memory.files import files_in
+from batos.memory.ingest import Ingest, files_known
 from batos.memory.library import library_of
 
 log = structlog.get_logger("batos.memory")

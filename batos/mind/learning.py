@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from BTrees.OOBTree import OOBTree
 
-from batos.bridge.text import for_embedding
+from batos.memory.normal import normalised
 from batos.objects import Primitive, SlotList, UvmObject
 
 SLOT = "learned_exemplars"
@@ -78,4 +78,4 @@ def _learned(persona: UvmObject) -> Any:
 
 
 def _key(text: str) -> bytes:
-    return hashlib.sha256(" ".join(for_embedding(text).casefold().split()).encode("utf-8", "surrogatepass")).digest()[:16]
+    return hashlib.sha256(" ".join(normalised(text).casefold().split()).encode("utf-8", "surrogatepass")).digest()[:16]

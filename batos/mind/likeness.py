@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from batos.bridge.text import for_embedding
 from batos.bridge.types import Inference
 from batos.errors import BatosError, InferenceFailed
 from batos.image import vectors
 from batos.image.living import LivingImage
+from batos.memory.normal import normalised
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +136,7 @@ class Likeness:
         return _Matrix(exemplars, digest, await asyncio.to_thread(_stacked, rows, self.model))
 
     async def _embed(self, texts: list[str], deadline_s: float) -> list[list[float]]:
-        return await self._inference.embed(self.model, [for_embedding(text) for text in texts], deadline_s=deadline_s)
+        return await self._inference.embed(self.model, [normalised(text) for text in texts], deadline_s=deadline_s)
 
 
 def _packed(vector: Sequence[float], model: str) -> bytes:

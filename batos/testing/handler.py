@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TOKEN_NS = 1_000_000  # what a token claims to cost
 LOAD_NS = 400_000_000  # what loading claims to cost
+EMBED_CONTEXT = 510  # words that an embedder reads at a time
 NO_ROOM = "write /models/blobs/sha256-0: no space left on device"
 STATUS: dict[str, tuple[int, dict[str, Any]]] = {
     "status_404": (404, {"error": "model not found"}),
@@ -156,6 +157,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._json(404, {"error": f"model '{request.get('model')}' not found"})
         given = request.get("input", [])
         texts = [given] if isinstance(given, str) else given
+        if request.get("truncate") is False and any(len(pieces(str(t))) > EMBED_CONTEXT for t in texts):
+            return self._json(400, {"error": "the input length exceeds the context length"})
         self.owner.runners.use(name, self.owner.models[name], request.get("options"))
         vectors = [embedding(str(t)) for t in texts]
         return self._json(

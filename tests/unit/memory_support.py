@@ -17,7 +17,7 @@ from batos.memory import objects
 from batos.memory.library import Library, library_of
 from batos.recollection import Recollection
 
-QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05}
+QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05, "embed_check_s": 0.1}
 DIMENSIONS = 64
 
 
@@ -96,7 +96,7 @@ class Memory:
         view = self.recollection.collection.view()
         scores = view.bm25(words(question))
         best = [int(view.ids[row]) for row in scores.argsort()[::-1] if scores[row] > 0 and not view.gone[row]]
-        return self.look(lambda library: [library.chunks[id].text for id in best])  # type: ignore[no-any-return]
+        return self.look(lambda library: [library.chunks[id].text for id in best if id in library.chunks])  # type: ignore[no-any-return]
 
     def whole(self) -> None:
         """The library, its index, its vectors and the collection say the same."""

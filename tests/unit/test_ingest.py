@@ -231,6 +231,10 @@ async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Pa
         await held.until(lambda: held.look(lambda library: library.embedder) not in ("", first))
         await held.embedded()
         held.whole()
+        second, other.digest_now = held.look(lambda library: library.embedder), "d3"  # while there is nothing to do
+        await held.until(lambda: held.look(lambda library: library.embedder) not in (first, second))
+        await held.embedded()
+        held.whole()
         assert held.look(lambda library: list(library.vectors)) == [held.look(lambda library: library.embedder)]
         assert len(other.texts) >= 2
 
@@ -239,7 +243,7 @@ async def test_a_file_that_kills_the_daemon_is_left_out_after_some_attempts(tmp_
     async with memory(tmp_path) as held:
         await held.image.system(ingesting._queue, [str(notes / "garden.md")], 10)
         for _ in range(3):
-            await held.image.system(ingesting._begin, str(notes / "garden.md"), 3)
+            await held.image.system(ingesting._begin, str(notes / "garden.md"))
     async with memory(tmp_path) as held:
         await held.until(lambda: held.look(lambda library: len(library.refused)))
         told = await held.recollection.tell()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from batos.bridge.client import OllamaInference
 from batos.bridge.profiles import load_profile
-from batos.bridge.text import for_embedding
 from batos.image.living import LivingImage
+from batos.memory.normal import normalised
 from batos.mind.codex import load_codex
 from batos.mind.router import Router
 from bench.router import Remembering, briefs, likeness_of, measure
@@ -18,7 +18,7 @@ FLOOR, RULES_FLOOR = 0.90, 0.75
 
 
 def plain(text: str) -> str:
-    return " ".join(for_embedding(text).casefold().split())
+    return " ".join(normalised(text).casefold().split())
 
 
 def test_the_briefs_are_many_balanced_and_not_the_codexs_own() -> None:

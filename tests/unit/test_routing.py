@@ -11,11 +11,11 @@ import pytest
 from transaction import TransactionManager
 from ZODB.utils import u64
 
-from batos.bridge.text import for_embedding
 from batos.desk import _shown
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.kernel import Kernel
+from batos.memory.normal import normalised
 from batos.mind.codex import load_codex
 from batos.mind.learning import exemplars_of
 from batos.mind.router import Route
@@ -30,7 +30,7 @@ PERSONAS = ("robin", "brick", "babs", "alfred")
 
 def like(persona: str) -> FakeInference:
     """An inference whose embedder finds every brief to be like the exemplars of one persona, and unlike all others'."""
-    own = {for_embedding(text): name for name, p in load_codex().personas.items() for text in p.exemplars}
+    own = {normalised(text): name for name, p in load_codex().personas.items() for text in p.exemplars}
     inference = FakeInference()
     inference.embedder = lambda text: [float(own.get(text, persona) == name) for name in PERSONAS]
     return inference

