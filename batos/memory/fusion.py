@@ -7,6 +7,7 @@ of them then by all signals. Nothing is learned at run time, and nothing knows o
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -109,7 +110,8 @@ class Weighing:
     def best(self, count: int = FINALISTS) -> Fused:
         """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
         rough = _added(self._wide, self.view.n)
-        rough[self._barred] = -np.inf
+        if self._barred.any():
+            rough[self._barred] = -np.inf
         rows = _best(rough, max(CANDIDATES, count))
         signals = self._of_facts(rows)
         return self._weighed(*_chosen(rows, signals, _best(_added(signals, len(rows)), count)))
@@ -138,7 +140,7 @@ def _for_all(view: View, question: Question, vectors: Vectors | None, weights: W
     said = view.bm25(question.words)
     signals = {"words": standard(said) * np.float32(weights.words), "section_words": _of_sections(view, said, weights.section_words)}
     if vectors is not None:
-        meant = view.matrix @ vectors.cleaned
+        meant = likeness(view.matrix, vectors.cleaned)
         known = None if view.has.all() else view.has
         if known is not None:
             meant = np.where(known, meant, meant[known].mean() if known.any() else np.float32(0))
@@ -157,8 +159,8 @@ def _for_all(view: View, question: Question, vectors: Vectors | None, weights: W
 
 def _of_sections(view: View, scores: Array, weight: float) -> Array:
     """The best score of each section, standardised over all rows, for each of its rows."""
-    starts = view.starts
-    return standard(np.repeat(np.maximum.reduceat(scores, starts), np.diff(starts, append=view.n))) * np.float32(weight)
+    sizes = np.diff(view.starts, append=view.n)
+    return np.repeat(standard(np.maximum.reduceat(scores, view.starts), sizes) * np.float32(weight), sizes)
 
 
 def _by_speaker(view: View, named: tuple[int, ...], weights: Weights) -> Array:
@@ -204,10 +206,10 @@ def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[st
     following += previous
     following += own
     lengths = np.sqrt(np.einsum("ij,ij->i", following, following))
-    around = following @ vector / np.maximum(lengths, np.float32(1e-6))
-    alone, cut = own @ vector, len(rows)
+    around = likeness(following, vector) / np.maximum(lengths, np.float32(1e-6))
+    alone, cut = likeness(own, vector), len(rows)
     asked = (view.facts["flags"][before[:cut]] & QUESTION > 0) & ~first[:cut]
-    before_it = (previous[:cut] @ vector / _HALF - alone[cut:].mean()) / (alone[cut:].std() or np.float32(1))
+    before_it = (likeness(previous[:cut], vector) / _HALF - alone[cut:].mean()) / (alone[cut:].std() or np.float32(1))
     spread = around[cut:].std() or np.float32(1)
     return {
         "around": np.where(view.has[rows], (around[:cut] - around[cut:].mean()) / spread, np.float32(0)) * np.float32(weights.around),
@@ -228,12 +230,22 @@ def _chosen(rows: Array, signals: dict[str, Array], places: Array, scores: Array
     return (rows[places], chosen) if scores is None else (rows[places], scores[places], chosen)
 
 
-def standard(scores: Array) -> Array:
-    """The scores less their mean, in standard deviations; zeros where all are alike."""
-    mean = scores.mean(dtype=np.float64)
-    apart: Array = scores - np.float32(mean)
-    spread = float(np.sqrt(np.dot(apart, apart) / len(apart)))
-    return apart / np.float32(spread) if spread > 1e-9 else np.zeros_like(apart)
+def likeness(rows: Array, vector: Array) -> Array:
+    """The product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
+    for, and those wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows)."""
+    found: Array = np.vecdot(rows, vector)
+    return found
+
+
+def standard(scores: Array, times: Array | None = None) -> Array:
+    """The scores less their mean, in standard deviations; zeros where all are alike.
+
+    :param times: how often each counts; once if left out.
+    """
+    apart: Array = scores - np.float32(np.average(scores, weights=times) if times is not None else scores.mean())
+    squares = np.einsum("i,i->", apart, apart) if times is None else np.einsum("i,i,i->", apart, apart, times)
+    spread = math.sqrt(float(squares) / float(len(scores) if times is None else times.sum()))
+    return apart / np.float32(spread) if spread > 1e-6 else np.zeros_like(apart)
 
 
 def _best(scores: Array, count: int) -> Array:

@@ -72,10 +72,7 @@ class Found(NamedTuple):
 
 def read(view: View, text: str, *, today: date | None = None) -> Question:
     """What a question says, given who speaks in the view and from when it is."""
-    day = view.facts["day"]
-    known = day[day > 0]
-    days = Span(int(known.min()), int(known.max())) if len(known) else None
-    return understood(text, Speakers(view), days=days, today=today)
+    return understood(text, Speakers(view), days=lambda: _days(view), today=today)
 
 
 def search(view: View, question: Question, vectors: Vectors | None, k: int, *, filters: Filters | None = None) -> Found:
@@ -94,13 +91,19 @@ def search(view: View, question: Question, vectors: Vectors | None, k: int, *, f
     return Found(hits, question, vectors is not None and bool(view.has.any()))
 
 
+def _days(view: View) -> Span | None:
+    day = view.facts["day"]
+    known = day[day > 0]
+    return Span(int(known.min()), int(known.max())) if len(known) else None
+
+
 def _different(view: View, fused: Fused, k: int) -> list[int]:
     """Places of the best `k` of which no two say the same, word for word."""
     rows = fused.rows[: k * _MORE]
     same = np.zeros((len(rows), len(rows)), bool)
     if len(rows) and view.matrix.shape[1]:
         vectors = view.matrix[rows]
-        same = (vectors @ vectors.T > _ALIKE) & (view.facts["length"][rows][:, None] == view.facts["length"][rows])
+        same = (np.vecdot(vectors[:, None], vectors) > _ALIKE) & (view.facts["length"][rows][:, None] == view.facts["length"][rows])
     kept: list[int] = []
     for place in range(len(rows)):
         if len(kept) == k:
