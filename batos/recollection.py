@@ -82,6 +82,7 @@ class Recollection:
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
         self.embedder = embedder_of(settings, inference, model)
+        stack.push_async_callback(self.embedder.close)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
         self.retrieval = Retrieval(image, lambda: self.collection, self.embedder, limit_s=settings.search_s, pause_s=settings.embed_retry_s)
         self.ingest = Ingest(image, settings, shelver, self.stored)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from batos.bridge.text import for_embedding
+from batos.memory.normal import normalised
 
 BATCH = 32
 KEPT = pathlib.Path(tempfile.gettempdir()) / "batos-bench-minilm.sqlite"
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 async def vectors(texts: Sequence[str]) -> Array:
     """Unit rows, one for each text, as precise as the image keeps them."""
-    plain = [for_embedding(text) for text in texts]
+    plain = [normalised(text) for text in texts]
     with sqlite3.connect(KEPT) as db:
         db.execute("CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB)")
         missing = [text for text in dict.fromkeys(plain) if _kept(db, text) is None]
