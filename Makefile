@@ -90,6 +90,7 @@ bench: install models ollama
 	    $(bin)/python bench/growth.py && \
 	    $(bin)/python bench/image.py --dir "$$dir" && \
 	    $(bin)/python bench/sandbox.py --json && \
+	    $(bin)/python bench/memory.py --json --dir "$$dir" && \
 	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"
 
 docs: install-dev

@@ -148,6 +148,7 @@ class Settings(BaseModel):
     embed_sections: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
     embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
     search_s: float = Field(5, gt=0, le=600, description="time for the embedder to read a question; past it, the words alone decide")
+    embed_check_s: float = Field(60, ge=0.05, le=86400, description="time after which an embedder with nothing to do is asked who it is")
     dropped_rows: int = Field(
         4096,
         ge=0,

@@ -89,6 +89,7 @@ class Recollection:
         self.watcher = Watcher(image, self.ingest, settings)
         background(self.ingest.run(), "ingest")
         background(self.watcher.run(), "watched folders")
+        stack.callback(self.ingest.stop)
         background(self.vectors.run(), "vectors")
 
     # --- what the collection hears of

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import datetime
+import gc
 import json
 import statistics
 import time
@@ -133,6 +134,8 @@ async def stall(settings: Settings) -> dict[str, float]:
             clock, own, last = max(clock, gap), max(own, min(gap, now[1] - last[1])), now
 
     async with Sandbox(settings.model_copy(update={"sandbox_time_s": 0.5})) as sandbox:
+        gc.collect()
+        gc.freeze()  # as the daemon does
         heart = asyncio.ensure_future(beat())
         for source in ATTACKS:
             sends = Sends(sandbox)

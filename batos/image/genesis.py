@@ -24,7 +24,7 @@ def awaken(root: Any, steps: Sequence[Step]) -> bool:
     if new:
         root["genesis"] = VERSION
         root["lobby"] = _lobby()
-    if root.get("format", 0) < FORMAT:  # an earlier version must not write to it any more: it knows of no checksums
+    if root.get("format", 0) < FORMAT:  # an earlier version must not write to it any more
         root["format"] = FORMAT
     if CHECKED_AFTER not in root:
         root[CHECKED_AFTER] = root._p_jar.db().lastTransaction()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from batos.config import Settings
@@ -39,7 +40,12 @@ class Batch(NamedTuple):
 class Batches:
     """The new sections of a draft, some at a time. Used by one thread after the other."""
 
-    def __init__(self, draft: Draft, known: Known, number: int, shelver: Shelver, settings: Settings) -> None:
+    def __init__(self, draft: Draft, known: Known, number: int, shelver: Shelver, settings: Settings, going: Callable[[], object]) -> None:
+        """
+        :param number: of the document.
+        :param going: called before each section; what it raises ends it.
+        """
+        self._going = going
         self.draft, self.number, self._shelver = draft, number, shelver
         self._size = settings.ingest_batch_bytes
         self._parts = bounded(draft.parts, settings.ingest_section_chars)
@@ -60,6 +66,7 @@ class Batches:
         shelved: list[Shelved] = []
         size, last = 0, True
         for part in self._parts:
+            self._going()
             self._days[part.day] += 1
             self._speakers |= dict.fromkeys(turn.speaker for turn in part.turns if turn.speaker)
             same = self._there.get(digest_of(part))

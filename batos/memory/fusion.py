@@ -7,7 +7,7 @@ of them then by all signals. Nothing is learned at run time, and nothing knows o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -55,9 +55,9 @@ class Weights(NamedTuple):
 
 
 WEIGHTS = Weights()
-CANDIDATES = 1024
-"""Rows that all signals are worked out for."""
-_SAMPLE = 512
+CANDIDATES, FINALISTS = 1024, 256
+"""Rows that are weighed by their facts as well, and of these the ones that are weighed by their neighbours: what costs most."""
+_SAMPLE = 128
 """Rows from which mean and deviation of a signal are taken that is not worked out for all."""
 _BUCKETS = 1 << 16
 _HALF = np.float32(0.5)
@@ -106,21 +106,29 @@ class Weighing:
         self._barred = view.gone if allowed is None else view.gone | ~allowed
         self._wide = _for_all(view, question, self._vectors, weights) if view.n else {}
 
-    def best(self, count: int = CANDIDATES) -> Fused:
-        """The rows that are best by what costs little, weighed by everything."""
-        rough = sum(self._wide.values(), np.zeros(self.view.n, np.float32))
+    def best(self, count: int = FINALISTS) -> Fused:
+        """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
+        rough = _added(self._wide, self.view.n)
         rough[self._barred] = -np.inf
-        return self.of(_best(rough, count))
+        rows = _best(rough, max(CANDIDATES, count))
+        signals = self._of_facts(rows)
+        return self._weighed(*_chosen(rows, signals, _best(_added(signals, len(rows)), count)))
 
     def of(self, rows: Array) -> Fused:
         """These rows weighed by everything; those that may not be returned are left out."""
         rows = rows[~self._barred[rows]]
-        signals = {name: found[rows] for name, found in self._wide.items()}
-        if len(rows):
-            signals |= _for_some(self.view, rows, self._question, self._vectors, self._weights)
-        scores = sum(signals.values(), np.zeros(len(rows), np.float32))
+        return self._weighed(rows, self._of_facts(rows))
+
+    def _of_facts(self, rows: Array) -> dict[str, Array]:
+        wide = {name: found[rows] for name, found in self._wide.items()}
+        return wide | _by_facts(self.view.facts[rows], self._question, self._weights)
+
+    def _weighed(self, rows: Array, signals: dict[str, Array]) -> Fused:
+        if self._vectors is not None and len(rows):
+            signals = signals | _beside(self.view, rows, self._vectors.full, self._weights)
+        scores = _added(signals, len(rows))
         order = np.lexsort((rows, -scores))
-        return Fused(rows[order], scores[order], {name: found[order] for name, found in signals.items()})
+        return Fused(*_chosen(rows, signals, order, scores))
 
 
 # --- signals of all rows
@@ -167,19 +175,15 @@ def _by_speaker(view: View, named: tuple[int, ...], weights: Weights) -> Array:
 # --- signals of the best rows only
 
 
-def _for_some(view: View, rows: Array, question: Question, vectors: Vectors | None, weights: Weights) -> dict[str, Array]:
-    facts = view.facts[rows]
+def _by_facts(facts: Array, question: Question, weights: Weights) -> dict[str, Array]:
     flags = facts["flags"]
     told = np.log1p(np.minimum(facts["length"], weights.enough).astype(np.float32))
-    signals = {
+    return {
         "told": told * np.float32(weights.told),
         "when": _flagged(flags, WHEN, weights.wanted_when + weights.says_when if question.wants & WHEN else weights.says_when),
         "number": _flagged(flags, NUMBER, weights.wanted_number + weights.says_number if question.wants & NUMBER else weights.says_number),
         "personal": _flagged(np.where(facts["speaker"] > 0, flags, 0), FIRST_PERSON, weights.personal),
     }
-    if vectors is not None:
-        signals |= _beside(view, rows, vectors.full, weights)
-    return signals
 
 
 def _flagged(flags: Array, flag: int, weight: float) -> Array:
@@ -212,6 +216,16 @@ def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[st
 
 
 # --- numbers
+
+
+def _added(signals: dict[str, Array], size: int) -> Array:
+    return sum(signals.values(), np.zeros(size, np.float32))
+
+
+def _chosen(rows: Array, signals: dict[str, Array], places: Array, scores: Array | None = None) -> tuple[Any, ...]:
+    """The rows at these places, their scores if there are any, and their signals."""
+    chosen = {name: found[places] for name, found in signals.items()}
+    return (rows[places], chosen) if scores is None else (rows[places], scores[places], chosen)
 
 
 def standard(scores: Array) -> Array:

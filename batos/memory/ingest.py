@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, Busy, ImageError, Unreadable
+from batos.errors import BatosError, BatosSignal, Busy, ImageError, Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory import readers
@@ -37,6 +37,10 @@ ADDED, UPDATED, UNCHANGED, REFUSED, FORGOTTEN = "added", "updated", "unchanged",
 Facts = dict[str, Any]
 Stored = Callable[[Segment | None, list[int]], object]
 """Hears what a transaction has stored: the index entries of new chunks, the numbers of those that are gone."""
+
+
+class Stopped(BatosSignal):
+    """The daemon stops; the file waits for the next start."""
 
 
 class _Prepared(NamedTuple):
@@ -60,6 +64,7 @@ class Ingest:
         self._more = asyncio.Event()
         self._alone = asyncio.Lock()
         self._begun: set[str] = set()
+        self._stopping = False
         self.under_way = ""
         """The file that is being read; empty while there is none."""
         self.trouble = ""
@@ -131,6 +136,8 @@ class Ingest:
                     await self._one(path, attempts)
                 self._begun.discard(path)
                 self.trouble = ""
+            except Stopped:
+                return
             except OSError as e:  # out of the commit: what was stored before stays, the file stays in the queue
                 self.trouble = f"the disk is full ({e.strerror})" if e.errno == errno.ENOSPC else f"cannot write: {e.strerror or e}"
                 log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._settings.ingest_retry_s)
@@ -167,10 +174,19 @@ class Ingest:
         known = self._image.read(_known, file.path, file.digest)
         if known.elsewhere or (known.complete and known.digest == file.digest):
             return _Prepared(file, known)
-        draft = readers.read(file.path, file.data)
+        draft = readers.read(file.path, file.data, self._going)
         self._shelver.names.add({Name(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
-        batches = Batches(draft, known, known.document or self._shelver.numbers.take(), self._shelver, self._settings)
+        number = known.document or self._shelver.numbers.take()
+        batches = Batches(draft, known, number, self._shelver, self._settings, self._going)
         return _Prepared(file, known, batches, batches.next())
+
+    def stop(self) -> None:
+        """Let a helper thread that reads a long file end soon: the process waits for it."""
+        self._stopping = True
+
+    def _going(self) -> None:
+        if self._stopping:
+            raise Stopped
 
     async def _store(self, prepared: _Prepared) -> Facts:
         file, known, batches, batch = prepared

@@ -39,8 +39,10 @@ _ASKS_WHEN = re.compile(
 )
 _ASKS_NUMBER = re.compile(r"\bhow (?:many|much|long|often|old|far|tall|big|large|old)\b|\b(?:what|which) (?:number|age|percentage|price)\b")
 _BRIDGES = re.compile(
-    r"\b(?:of|by|in|at|for|from|with|to) (?:the|a|an|that|whose|which|whom) [\w' -]*?\b(?:of|that|which|who|whose|where|in which|by)\b"
-    r"|\b(?:the|a|an) [\w' -]+? (?:that|which|who|whose|where|whom)\b|\bwhose\b|\bsame\b|\bboth\b"
+    r"^\W*(?:\w+\W+){3,}(?:who|whom|whose|which|that|where|what)\b"  # the company that made it; by a firm in which town?
+    r"|\b(?:of|by|in|at|for|from|with|to) (?:the|a|an) [\w' -]*?\bof\b"  # the mother of the director of it
+    r"|^\W*(?:where|when|(?:what|which) \w+) (?:is|are|was|were|do|does|did|has|had) (?:the|a|an) [\w' -]*?\bof\b"  # its director's town
+    r"|\b(?:same|both)\b"
 )
 
 

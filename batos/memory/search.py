@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batos.memory.fusion import Fused, Speakers, Vectors, Weighing
+from batos.memory.fusion import FINALISTS, Fused, Speakers, Vectors, Weighing
 from batos.memory.links import Step, spread
 from batos.memory.question import Question, Span, understood
 from batos.memory.segments import Array, speaker_key
@@ -85,12 +85,12 @@ def search(view: View, question: Question, vectors: Vectors | None, k: int, *, f
     :param vectors: of its cleaned text and of its text; None if they cannot be had: words, names and days decide then.
     """
     weighing = Weighing(view, question, vectors, allowed=filters.mask(view) if filters is not None else None)
-    fused = weighing.best()
+    fused = weighing.best(max(FINALISTS, k * _MORE))
     steps: dict[int, Step] = {}
     if question.bridges:
         fused, steps = spread(weighing, fused)
     places = _different(view, fused, k)
-    hits = [_hit(view, fused, place, steps) for place in places]
+    hits = _hits(view, fused, places, steps)
     return Found(hits, question, vectors is not None and bool(view.has.any()))
 
 
@@ -110,9 +110,13 @@ def _different(view: View, fused: Fused, k: int) -> list[int]:
     return kept
 
 
-def _hit(view: View, fused: Fused, place: int, steps: dict[int, Step]) -> Hit:
-    row = int(fused.rows[place])
-    signals = {name: round(float(found[place]), 4) for name, found in fused.signals.items() if found[place]}
-    own = int(view.ids[row])
-    path = (int(view.ids[steps[row].seed]), own) if row in steps else (own,)
-    return Hit(own, round(float(fused.scores[place]), 4), signals, path)
+def _hits(view: View, fused: Fused, places: list[int], steps: dict[int, Step]) -> list[Hit]:
+    rows, ids = fused.rows[places].tolist(), view.ids[fused.rows[places]].tolist()
+    scores = np.round(fused.scores[places].astype(np.float64), 4).tolist()
+    added = [np.round(found[places].astype(np.float64), 4).tolist() for found in fused.signals.values()]
+    hits = []
+    for row, id, score, *values in zip(rows, ids, scores, *added, strict=True):
+        signals = {name: value for name, value in zip(fused.signals, values, strict=True) if value}
+        path = (int(view.ids[steps[row].seed]), id) if row in steps else (id,)
+        hits.append(Hit(id, score, signals, path))
+    return hits

@@ -8,6 +8,7 @@ dropped is taken out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Protocol
 
 import structlog
@@ -66,15 +67,16 @@ class Vectors:
             self._more.clear()
             work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_sections)
             try:
-                if work or not self._identity:
-                    await self._known()
+                await self._known()
             except BatosError as e:
                 await self._away(e)
                 continue
             if not work:
                 self._state = "ready"
                 await self._tidied()
-                await self._more.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._settings.embed_check_s):
+                        await self._more.wait()
                 continue
             try:
                 if self._state != "away":

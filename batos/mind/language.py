@@ -74,5 +74,7 @@ def differs(answer: str, brief: str) -> str | None:
 
 def _script(text: str) -> str | None:
     """The script of most letters by the first word of their Unicode names: LATIN, CYRILLIC, CJK ..."""
+    if text.isascii():
+        return "LATIN"  # by far the most; `language_of` has seen letters in it
     counts = Counter(unicodedata.name(letter, "?").split(" ", 1)[0] for letter in text[:2000] if letter.isalpha())
     return counts.most_common(1)[0][0] if counts else None

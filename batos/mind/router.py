@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from batos.mind.learning import Exemplars, learned_by
 from batos.mind.likeness import Alike, Texts
 
 CHOSEN, OWN, LEARNED, RULES, LIKENESS, FALLBACK = "mission", "system", "learned", "rules", "rules and likeness", "fallback"
+_SIGNS_KEPT = 64  # briefs whose signs are remembered: those under way
 _QUOTED = 60  # characters of the exemplar that a reason names
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -79,6 +81,8 @@ class Router:
             name: [(re.compile(t.pattern, re.IGNORECASE), t.weight, t.says) for t in persona.triggers]
             for name, persona in codex.personas.items()
         }
+        # A brief is looked at by those who plan ahead, by those who share it out, and for the decision.
+        self._signs = functools.lru_cache(maxsize=_SIGNS_KEPT)(self._find_signs)
 
     @property
     def personas(self) -> tuple[str, ...]:
@@ -102,7 +106,7 @@ class Router:
 
     def weights(self, text: str) -> dict[str, float]:
         """What the triggers of each persona of the codex weigh in a text: nothing else is asked."""
-        return {name: sum(weight for weight, _ in found) for name, found in self._signs(text, self._rules).items()}
+        return {name: sum(weight for weight, _ in found) for name, found in self._signs(text).items()}
 
     def guess(self, record: Mapping[str, Any]) -> str:
         """Whom a mission will probably go to, by the rules alone: for those who plan ahead and must not wait."""
@@ -113,9 +117,9 @@ class Router:
         best = max(weights, key=lambda name: weights[name])
         return best if weights[best] > 0 else routing.fallback or next(iter(self._codex.personas))
 
-    def _signs(self, text: str, names: Iterable[str]) -> dict[str, list[tuple[float, str]]]:
-        """By persona: the weights and names of its triggers in a text, the heaviest first."""
-        return {name: sorted(((w, says) for p, w, says in self._rules[name] if p.search(text)), reverse=True) for name in names}
+    def _find_signs(self, text: str) -> dict[str, list[tuple[float, str]]]:
+        """By persona of the codex: the weights and names of its triggers in a text, the heaviest first."""
+        return {name: sorted(((w, says) for p, w, says in rules if p.search(text)), reverse=True) for name, rules in self._rules.items()}
 
     async def decide(self, record: Mapping[str, Any], *, compare: bool = True) -> Route:
         """The decision for a mission.
@@ -145,7 +149,7 @@ class Router:
         if not examples:
             raise UnknownPersona("no persona of the codex is in the image; put one back, or name another codex (setting codex)")
         routing = self._codex.routing
-        signs = self._signs(text, examples)
+        signs = {name: found for name, found in self._signs(text).items() if name in examples}
         weights = {name: sum(weight for weight, _ in found) for name, found in signs.items()}
         total = sum(weights.values())
         scores = {name: {"score": weight / (total + routing.doubt), "triggers": weight} for name, weight in weights.items()}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from batos.objects.uvm import UvmObject
 
 MISSING: Any = object()
-_CHAIN = 32  # single parents followed without a set of those seen; a longer chain, or a cycle, takes the careful way
+_STEPS = 32  # parents looked at without a set of those seen; a longer way, or a cycle, takes the careful one
 
 
 def parents_of(obj: UvmObject) -> tuple[UvmObject, ...]:
@@ -65,22 +65,24 @@ def understands(obj: UvmObject, name: str) -> bool:
 
 def inherited(obj: UvmObject, name: str) -> Any:
     """The value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
-    current = obj
-    for _ in range(_CHAIN):
+    current: Any = obj
+    waiting: tuple[Any, ...] = ()  # a diamond's end may be looked at twice: that costs less than to remember what was seen
+    for _ in range(_STEPS):
         slots = current.__dict__
         parent: Any = None
         for key in slots:
             if "*" in key:  # only ever at its end; of the ways to ask the quickest
                 if parent is not None:
-                    parent = MISSING
+                    parent = parents_of(current)
                     break
                 parent = slots[key]
-        if parent is None:
-            return MISSING
         if type(parent) is tuple:
-            parent = parent[0] if len(parent) == 1 else MISSING
-        if parent is MISSING:
-            break
+            waiting = parent + waiting
+            parent = None
+        if parent is None:
+            if not waiting:
+                return MISSING
+            parent, waiting = waiting[0], waiting[1:]
         try:
             slots = parent.__dict__
         except AttributeError:
@@ -91,8 +93,8 @@ def inherited(obj: UvmObject, name: str) -> Any:
         if value is not MISSING:
             return value
         current = parent
-    held = _find_inherited(obj, name)
-    return MISSING if held is None else held[1]
+    careful = _find_inherited(obj, name)
+    return MISSING if careful is None else careful[1]
 
 
 def _find_inherited(obj: UvmObject, name: str) -> tuple[UvmObject, Any] | None:

@@ -348,8 +348,9 @@ class Invocation:
     def _told(self, error: Exception) -> tuple[str, str]:
         """An error of the host as the sandbox gets it: type and message. It is kept, to be raised itself if the method lets it pass."""
         kind, text = host_error(error)
-        if isinstance(error, BatosError):
-            self._errors[kind, text] = error
+        if isinstance(error, BatosError) and not isinstance(error, MessageNotUnderstood):
+            # Without the frames it came through, which hold this invocation: a garbage collection of ten thousand such circles took 100 ms.
+            self._errors[kind, text] = error.with_traceback(None)
         return kind, text
 
     def _limit(self, limit: str, text: str) -> SandboxLimit:
@@ -372,7 +373,7 @@ class Invocation:
                 return self._limit(limit, text)
         kind, text = host_error(inner)
         known = self._errors.get((kind, text))
-        if known is not None and not isinstance(known, MethodFailed | MessageNotUnderstood):
+        if known is not None and not isinstance(known, MethodFailed):
             return known
         trace = [(self.method.selector, line) for line in self.loaded.lines(error)]
         if isinstance(known, MethodFailed):

@@ -17,7 +17,7 @@ from batos.memory import objects
 from batos.memory.library import Library, library_of
 from batos.recollection import Recollection
 
-QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05}
+QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05, "embed_check_s": 0.1}
 DIMENSIONS = 64
 
 

@@ -231,6 +231,10 @@ async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Pa
         await held.until(lambda: held.look(lambda library: library.embedder) not in ("", first))
         await held.embedded()
         held.whole()
+        second, other.digest_now = held.look(lambda library: library.embedder), "d3"  # while there is nothing to do
+        await held.until(lambda: held.look(lambda library: library.embedder) not in (first, second))
+        await held.embedded()
+        held.whole()
         assert held.look(lambda library: list(library.vectors)) == [held.look(lambda library: library.embedder)]
         assert len(other.texts) >= 2
 

@@ -285,6 +285,16 @@ def test_pickling_a_new_object_round_trips() -> None:
 # --- storing
 
 
+def test_names_of_slots_are_bytes_on_disk_and_those_written_as_text_are_read() -> None:
+    name = "größe\udc80"  # whatever a str can hold
+    obj = UvmObject(text="x", **{name: 2})
+    assert obj.__getstate__() == {b"text": "x", name.encode("utf-8", "surrogatepass"): 2}
+    for state in (obj.__getstate__(), {"text": "x", name: 2}):
+        read = UvmObject(other=1)
+        read.__setstate__(state)
+        assert dict(read._slots) == {"text": "x", name: 2}
+
+
 def test_slots_survive_commit_close_reopen_and_pack(store: Store) -> None:
     parent = UvmObject(y=1)
     store.put(obj=parent.derive(x=(1, "a", None)))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 from batos.errors import BatosError, Unreadable
 from batos.memory.drafts import Draft
@@ -31,16 +33,17 @@ SUFFIXES = frozenset((*_SUFFIXES, *_TEXTS))
 """Ends of the names of files that are read out of a folder. A file that is named itself is read whatever its name."""
 
 
-def read(name: str, data: bytes) -> Draft:
+def read(name: str, data: bytes, going: Callable[[], object] = lambda: None) -> Draft:
     """What a file says.
 
     :param name: its path, or any name: only the last part and its suffix matter.
+    :param going: called now and then where that takes long; what it raises ends it.
     :raises Unreadable: for what is no text, broken, or encrypted.
     """
     path = pathlib.PurePath(name)
     kind = kind_of(path.suffix.lower(), data)
     if kind == "pdf":
-        return _reader("pdf").read(path, data)
+        return _reader("pdf").read(path, data, going)
     text = charset.decoded(data)
     if kind == "text" and (found := _reader("conversation").read(path, text)) is not None:
         return found
@@ -68,9 +71,9 @@ class _Guarded:
             raise Unreadable(f"reading {kind} needs the package {e.name!r}: pip install 'batos[documents]'") from None
         self._kind = kind
 
-    def read(self, path: pathlib.PurePath, content: bytes | str) -> Draft:
+    def read(self, path: pathlib.PurePath, *content: Any) -> Draft:
         try:
-            return self._module.read(path, content)  # type: ignore[no-any-return]
+            return self._module.read(path, *content)  # type: ignore[no-any-return]
         except (BatosError, MemoryError):
             raise
         except RecursionError:

@@ -6,6 +6,7 @@ import io
 import logging
 import pathlib
 import re
+from collections.abc import Callable
 
 from pypdf import PdfReader
 from pypdf.errors import PyPdfError
@@ -18,7 +19,7 @@ _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every flaw that it mends
 
 
-def read(path: pathlib.PurePath, data: bytes) -> Draft:
+def read(path: pathlib.PurePath, data: bytes, going: Callable[[], object]) -> Draft:
     """Its pages in order.
 
     :raises Unreadable: for an encrypted file, a broken one, or one without any text in it.
@@ -27,7 +28,10 @@ def read(path: pathlib.PurePath, data: bytes) -> Draft:
         pdf = PdfReader(io.BytesIO(data))
         if pdf.is_encrypted and not pdf.decrypt(""):
             raise Unreadable("it is encrypted with a password; save it without one, for example with `qpdf --decrypt`")
-        parts = [DraftPart(_text(page.extract_text()), f"page {number}") for number, page in enumerate(pdf.pages, 1)]
+        parts = []
+        for number, page in enumerate(pdf.pages, 1):
+            going()
+            parts.append(DraftPart(_text(page.extract_text()), f"page {number}"))
         about = pdf.metadata
         title, when = (about.title if about else None), (about.creation_date_raw if about else None)
     except PyPdfError as e:

@@ -1,0 +1,123 @@
+"""Notes read, asked about and forgotten, as a user does it: a daemon, the command line, a real Ollama."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.testing import ScriptedOllama
+from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
+
+NOTES = {
+    "garden.md": "# Garden\n\nThe tomatoes stand on the balcony and want water twice a day.\n\n# Cellar\n\nThe apples lie on straw.\n",
+    "car.md": "# Car\n\nThe old Volvo needs new brakes before winter. The garage in Mill Street does it.\n",
+    "chat.txt": "# 8 May 2023\nAnna: I planted basil.\nBen: My cat ate mine last year.\nAnna: Oh no, poor basil!\nBen: She was fine.\n",
+}
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name, text in NOTES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def batos(running: Daemon, *words: str) -> tuple[int, Any]:
+    """A verb of the command line; its exit code, and what it printed as JSON, the last document of it."""
+    command = [sys.executable, "-m", "batos", *words, "--connect", running.endpoint, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT)
+    assert done.stderr == "", done.stderr
+    try:
+        return done.returncode, json.loads(done.stdout)
+    except ValueError:  # one document a line
+        return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+def embedded(peer: Peer) -> dict[str, Any]:
+    """What the memory holds, once all chunks have their vectors."""
+    deadline = time.monotonic() + END_S
+    while (told := peer.ask("memory"))["waiting"] != {"files": 0, "sections": 0}:
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
+    return told
+
+
+def sources(found: dict[str, Any]) -> list[str]:
+    return [Path(hit["source"]).name for hit in found["hits"]]
+
+
+@pytest.mark.timeout(200)
+def test_notes_are_read_asked_about_and_forgotten(tmp_path: Path, notes: Path, ollama_host: str) -> None:
+    with daemon(tmp_path, ollama_host=ollama_host) as running, Peer(running.endpoint) as peer:
+        code, told = batos(running, "ingest", str(notes))
+        assert (code, told["added"], told["refused"]) == (0, 3, [])
+        assert sources(batos(running, "search", "Where are the tomatoes?", "-k", "1")[1]) == ["garden.md"]  # by words, at once
+        held = embedded(peer)
+        assert held["embedder"]["vectors"] == held["chunks"]
+        # no word of these questions is in the notes that answer them
+        assert sources(batos(running, "search", "vehicle repair", "-k", "1")[1]) == ["car.md"]
+        code, found = batos(running, "search", "Which pet ate a herb?", "-k", "2", "--explain")
+        assert "chat.txt" in sources(found)
+        assert found["by_vectors"] is True
+        assert all(hit["signals"] for hit in found["hits"])
+        assert sources(batos(running, "search", "basil", "--speaker", "Ben")[1]) == ["chat.txt", "chat.txt"]
+        code, told = batos(running, "memory", "forget", str(notes / "chat.txt"))
+        assert (code, told["forgotten"]["chunks"], told["documents"]) == (0, 4, 2)
+        assert "chat.txt" not in sources(batos(running, "search", "basil")[1])
+        assert batos(running, "memory", "forget", str(notes / "chat.txt"))[0] == 4
+        assert peer.ask("pack", days=0)["type"] == "pack"
+        assert running.terminate() == 0
+    image = (tmp_path / "live_image.fs").read_bytes()
+    assert b"basil" not in image
+    assert b"tomatoes" in image
+    with daemon(tmp_path, ollama_host=ollama_host) as running:
+        assert sources(batos(running, "search", "vehicle repair", "-k", "1")[1]) == ["car.md"]
+        assert running.terminate() == 0
+    assert running.noise == []
+
+
+def test_a_watched_folder_over_a_restart(tmp_path: Path, notes: Path) -> None:
+    with ScriptedOllama() as server:
+        provisioned(server)
+        quick = {"ollama_host": server.host, "watch_s": 0.1}
+        with daemon(tmp_path, **quick) as running, Peer(running.endpoint) as peer:
+            code, told = batos(running, "ingest", "--watch", str(notes))
+            assert (code, told["added"]) == (0, 3)
+            (notes / "new.md").write_text("# New\n\nA walrus came by.\n")
+            while peer.ask("memory")["documents"] < 4:
+                time.sleep(0.05)
+            running.kill()
+        (notes / "car.md").unlink()
+        with daemon(tmp_path, **quick) as running, Peer(running.endpoint) as peer:
+            while peer.ask("memory")["documents"] != 3:
+                time.sleep(0.05)
+            listed = peer.ask("memory", documents=10)["listed"]
+            assert sorted(Path(document["source"]).name for document in listed) == ["chat.txt", "garden.md", "new.md"]
+            assert peer.ask("memory", unfollow=str(notes))["followed"] == []
+            assert running.terminate() == 0
+
+
+def test_the_same_watch_asked_for_twice_stays_one(tmp_path: Path, notes: Path) -> None:
+    with ScriptedOllama() as server, daemon(tmp_path, ollama_host=provisioned(server).host) as running, Peer(running.endpoint) as peer:
+        peer.send("ingest", paths=[str(notes)], watch=True, ref="i")
+        peer.send("ingest", paths=[str(notes)], watch=True, ref="i")
+        ends: list[dict[str, Any]] = []
+        begun = 0
+        while not ends or begun < 2:
+            reply = peer.reply()
+            begun += "watching" in reply
+            ends += [reply] if reply["type"] == "ingest" and "watching" not in reply else []
+        assert len(ends) == 1 or ends[1]["unchanged"] == 3  # where the first had ended when the second came
+        assert ends[0]["added"] == 3
+        for refused in ({"paths": [str(notes / "nothing.md")]}, {"paths": ["garden.md"]}, {"follow": [str(notes / "car.md")]}):
+            assert peer.ask("ingest", **refused)["code"] == "unreadable"
+        assert peer.ask("memory", unfollow="/nowhere")["code"] == "unreadable"
+        assert running.terminate() == 0
