@@ -33,7 +33,7 @@ $(VENV)/.made:
 
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "install: BAT OS and what it needs"
-	@$(pip) install --constraint constraints.txt --editable .
+	@$(pip) install --constraint constraints.txt --editable '.[documents]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -69,7 +69,7 @@ class Recollection:
         from batos.memory.chunking import Limits
         from batos.memory.embedders.choosing import embedder_of
         from batos.memory.ingest import Ingest
-        from batos.memory.library import Numbers, begin_epoch
+        from batos.memory.library import Numbers, epoch_of
         from batos.memory.naming import Names, known
         from batos.memory.retrieval import Retrieval
         from batos.memory.shelving import Shelver
@@ -77,7 +77,7 @@ class Recollection:
         from batos.memory.watching import Watcher
 
         settings, image = self._settings, self._image
-        self.numbers, self._load = Numbers(await image.system(begin_epoch)), loaded
+        self.numbers, self._load = Numbers(image.read(epoch_of)), loaded
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))

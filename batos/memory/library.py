@@ -31,10 +31,14 @@ _EPOCH = 1 << 32  # numbers that one run of the process may hand out
 
 
 class Epoch(Persistent):
-    """How many runs of the process have begun; the numbers of each lie apart from those of all others."""
+    """How many runs of the process have stored something; the numbers of each lie apart from those of all others."""
 
     __module__ = "batos.memory"
     value: int = 0
+
+    def _p_resolveConflict(self, old: Any, saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
+        """Two units of one run stored its first things at once: they say the same."""
+        return max(saved, new, key=lambda state: state["value"])
 
 
 class Section(NamedTuple):
@@ -81,7 +85,7 @@ class Numbers:
 
     def __init__(self, epoch: int) -> None:
         """
-        :param epoch: of this run of the process (`begin_epoch`).
+        :param epoch: of this run of the process (`epoch_of`).
         """
         self._next, self._end = max(1, epoch * _EPOCH), (epoch + 1) * _EPOCH
         self._lock = threading.Lock()
@@ -95,11 +99,9 @@ class Numbers:
         return first
 
 
-def begin_epoch(root: Any) -> int:
-    """System transaction: the epoch of a new run of the process."""
-    epoch = library_of(root).epoch
-    epoch.value += 1
-    return int(epoch.value - 1)
+def epoch_of(root: Any) -> int:
+    """The epoch of a new run of the process: what it stores first says so in the image, and with that in the same transaction."""
+    return int(library_of(root).epoch.value)
 
 
 class Library(Persistent):
@@ -183,6 +185,7 @@ class Library(Persistent):
         :param sections: numbers of all its sections, in order; others that it had are dropped.
         :returns: the numbers of the chunks that were dropped.
         """
+        self._claim(number)
         document = self.documents.get(number)
         if document is None:
             document = self.documents[number] = UvmObject(**{"parent*": root["lobby"].traits.document, "number": number})
@@ -245,6 +248,7 @@ class Library(Persistent):
 
     def _place(self, root: Any, document: UvmObject, shelf: Shelf) -> None:
         prototype, section = root["lobby"].traits.chunk, shelf.section
+        self._claim(section.first)
         self.sections[section.number] = tuple(section[1:])
         self.starts[section.first] = section.number
         self.waiting.add(section.number)
@@ -257,6 +261,12 @@ class Library(Persistent):
             self.chunks[number] = UvmObject(**slots)
             for key in passage.mentioned:
                 self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
+
+    def _claim(self, number: int) -> None:
+        """Nobody else shall hand out numbers of this one's epoch."""
+        epoch = number // _EPOCH
+        if self.epoch.value <= epoch:
+            self.epoch.value = epoch + 1
 
     def _entity(self, root: Any, key: str, written: str) -> UvmObject:
         found = self.entities.get(key)

@@ -46,8 +46,9 @@ def imported() -> set[str]:
 
 def test_every_import_is_declared() -> None:
     distributions = importlib.metadata.packages_distributions()
-    # gguf fuses experts where the extra is installed, and nothing else asks for it.
-    declared = {name.lower() for name in [*names(PROJECT["dependencies"]), *names(PROJECT["optional-dependencies"]["training"])]}
+    # Extras: what fuses experts, reads documents, embeds in the daemon's own process; each import says what to install.
+    extras = [name for extra in ("training", "documents", "sentence-transformers") for name in PROJECT["optional-dependencies"][extra]]
+    declared = {name.lower() for name in names([*PROJECT["dependencies"], *extras])}
     for module in imported():
         owners = {COMES_WITH[module]} if module in COMES_WITH else set(distributions.get(module, [module]))
         assert {owner.lower() for owner in owners} & declared, f"{module} is imported and not declared"
