@@ -121,3 +121,26 @@ def test_the_same_watch_asked_for_twice_stays_one(tmp_path: Path, notes: Path) -
             assert peer.ask("ingest", **refused)["code"] == "unreadable"
         assert peer.ask("memory", unfollow="/nowhere")["code"] == "unreadable"
         assert running.terminate() == 0
+
+
+@pytest.mark.timeout(240)
+def test_a_question_is_answered_from_the_notes_that_it_cites(tmp_path: Path, notes: Path, ollama_host: str) -> None:
+    with daemon(tmp_path, ollama_host=ollama_host, num_predict=48, facets_limit=1) as running, Peer(running.endpoint) as peer:
+        assert batos(running, "ingest", str(notes))[0] == 0
+        embedded(peer)
+        peer.ask("submit", id="q1", brief="Look up which garage does the brakes of the Volvo")
+        end = peer.result("q1")
+        assert end["state"] == "COMPLETE", end
+        result = end["result"]
+        assert result["persona"] == "BABS"
+        assert "car.md" in [Path(one["source"]).name for one in result["citations"]], result
+        cited = next(one for one in result["citations"] if one["source"].endswith("car.md"))
+        assert "Mill Street" in peer.ask("show", target=cited["chunk"])["slots"]["text"]
+        assert all(sentence in result["text"] for sentence in cited["sentences"])
+        # and what was answered is memory itself, soon after
+        deadline = time.monotonic() + END_S
+        while "mission:q1" not in [one["source"] for one in peer.ask("memory", documents=10)["listed"]]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert running.terminate() == 0
+    assert running.noise == []
