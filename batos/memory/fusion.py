@@ -138,13 +138,13 @@ class Weighing:
 
 def _for_all(view: View, question: Question, vectors: Vectors | None, weights: Weights) -> dict[str, Array]:
     said = view.bm25(question.words)
-    signals = {"words": standard(said) * np.float32(weights.words), "section_words": _of_sections(view, said, weights.section_words)}
+    signals = {"words": standard(said, weights.words), "section_words": _of_sections(view, said, weights.section_words)}
     if vectors is not None:
         meant = likeness(view.matrix, vectors.cleaned)
         known = view.has & ~view.gone
         if not known.all():  # neither better nor worse for it, nor is their section
             meant = np.where(known, meant, meant[known].mean() if known.any() else np.float32(0))
-        signals["meaning"] = standard(meant) * np.float32(weights.meaning)
+        signals["meaning"] = standard(meant, weights.meaning)
         signals["section_meaning"] = _of_sections(view, meant, weights.section_meaning)
     if question.spans:
         day = np.ascontiguousarray(view.facts["day"])
@@ -160,7 +160,7 @@ def _for_all(view: View, question: Question, vectors: Vectors | None, weights: W
 def _of_sections(view: View, scores: Array, weight: float) -> Array:
     """The best score of each section, standardised over all rows, for each of its rows."""
     sizes = np.diff(view.starts, append=view.n)
-    return np.repeat(standard(np.maximum.reduceat(scores, view.starts), sizes) * np.float32(weight), sizes)
+    return np.repeat(standard(np.maximum.reduceat(scores, view.starts), weight, sizes), sizes)
 
 
 def _by_speaker(view: View, named: tuple[int, ...], weights: Weights) -> Array:
@@ -223,7 +223,10 @@ def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[st
 
 
 def _added(signals: dict[str, Array], size: int) -> Array:
-    return sum(signals.values(), np.zeros(size, np.float32))
+    total = np.zeros(size, np.float32)
+    for signal in signals.values():
+        total += signal
+    return total
 
 
 def _chosen(rows: Array, signals: dict[str, Array], places: Array, scores: Array | None = None) -> tuple[Any, ...]:
@@ -239,15 +242,16 @@ def likeness(rows: Array, vector: Array) -> Array:
     return found
 
 
-def standard(scores: Array, times: Array | None = None) -> Array:
-    """The scores less their mean, in standard deviations; zeros where all are alike.
+def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> Array:
+    """The scores less their mean, in standard deviations, times a weight; zeros where all are alike.
 
     :param times: how often each counts; once if left out.
     """
     apart: Array = scores - np.float32(np.average(scores, weights=times) if times is not None else scores.mean())
     squares = np.einsum("i,i->", apart, apart) if times is None else np.einsum("i,i,i->", apart, apart, times)
     spread = math.sqrt(float(squares) / float(len(scores) if times is None else times.sum()))
-    return apart / np.float32(spread) if spread > 1e-6 else np.zeros_like(apart)
+    apart *= np.float32(weight / spread if spread > 1e-6 else 0)
+    return apart
 
 
 def _best(scores: Array, count: int) -> Array:
