@@ -311,7 +311,10 @@ def _forget(root: Any, source: str) -> tuple[Facts, list[int]]:
     library = library_of(root)
     document = library.document(source)
     told = {"source": source, "title": document.title, "kept": [other for other in document.sources if other != source]}
-    return told, _leave(library, source)
+    stamp, dropped = library.stamps.get(source), _leave(library, source)
+    if stamp is not None and any(source.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched):
+        library.stamps[source] = stamp  # it stays forgotten until the file changes
+    return told, dropped
 
 
 def _vanished(root: Any, path: str) -> list[int]:
