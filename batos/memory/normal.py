@@ -2,7 +2,7 @@
 
 Ollama's BERT tokenizer neither strips accents nor knows punctuation outside ASCII, nor does it part at the ASCII symbols $+<=>^`|~.
 "café" came out with a cosine of .22 to what it should be, "don’t" of .39, "a=b" of .41; normalised, all are 1.00 (measured
-against sentence-transformers; tests/contract/test_embedders.py measures it again).
+against sentence-transformers; tests/contract/test_embedder_contract.py measures it again).
 """
 
 from __future__ import annotations

@@ -126,6 +126,8 @@ class Vectors:
     async def _embed(self, work: list[meaning.Work]) -> None:
         plans = await in_helper(lambda: [meaning.plan(one, self.limits) for one in work])
         rows = await self._embedder.embed([text for plan in plans for text in plan.texts])
+        if str(await self._embedder.identity()) != self._identity:
+            return  # another by now: whose these are is not known, and the next round makes them again
         made = await in_helper(self._made, plans, rows)
         kept = await self._image.system(meaning.keep, self._identity, made, mission="ingest")
         self._hearer.stored(kept.segment, kept.dropped)

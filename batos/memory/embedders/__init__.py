@@ -1,4 +1,4 @@
-"""Embedders: texts to vectors, behind one interface; `tests/contract/test_embedders.py` holds all of them to it.
+"""Embedders: texts to vectors, behind one interface; `tests/contract/test_embedder_contract.py` holds all of them to it.
 
 `ollama` asks the service (default); `local` computes in this process with sentence-transformers, on torch or on ONNX.
 """

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import hashlib
 import importlib
 import logging
 import shutil
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,28 +45,22 @@ def exported(library: Any, source: Path, folder: Path, backend: Backend) -> tupl
 def _make(library: Any, source: Path, made: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of every constant
-        with _silent(logging.getLogger("sentence_transformers.backend.load")):
-            model = library.SentenceTransformer(str(source), backend="onnx", local_files_only=True, model_kwargs={"export": True})
+        model = library.SentenceTransformer(str(source), backend="onnx", local_files_only=True, model_kwargs={"export": True})
         model.save_pretrained(str(made))
         del model
         gc.collect()  # it holds a temporary folder, and warns where that goes with it
         # Each channel of the weights has its own scale: cosine to the whole model .99 on average; with one for all it is .97.
         quantization = importlib.import_module("onnxruntime.quantization")
-        with _silent(logging.getLogger()):
+        root = logging.getLogger()
+        root.addFilter(_not_from_root)
+        try:
             quantization.quantize_dynamic(
                 made / "onnx" / _WHOLE, made / "onnx" / _INT8, per_channel=True, weight_type=quantization.QuantType.QInt8
             )
+        finally:
+            root.removeFilter(_not_from_root)
 
 
-@contextlib.contextmanager
-def _silent(logger: logging.Logger) -> Iterator[None]:
-    """Nothing that is logged to exactly this logger gets through: hints for whoever calls the library by hand."""
-
-    def nothing(record: logging.LogRecord) -> bool:
-        return False
-
-    logger.addFilter(nothing)
-    try:
-        yield
-    finally:
-        logger.removeFilter(nothing)
+def _not_from_root(record: logging.LogRecord) -> bool:
+    """Nothing that is logged to the root itself gets through: the library gives hints there, to those who call it by hand."""
+    return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -78,6 +79,7 @@ class LocalEmbedder:
             raise EmbedderFailed(f"{source} holds no sentence-transformers model (no modules.json): see the setting embedder_folder")
         library = _library("sentence_transformers", "transformers", *(() if self._backend == "torch" else ("optimum", "onnxruntime")))
         library["transformers"].logging.set_verbosity_error()
+        logging.getLogger("sentence_transformers").setLevel(logging.ERROR)  # it advises to save what is exported and kept here
         digest = digest_of(source)
         arguments: dict[str, Any] = {"local_files_only": True}
         try:
