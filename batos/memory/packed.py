@@ -60,7 +60,7 @@ def unpack_sorted(data: bytes) -> Numbers:
 def widen(halves: Numbers, out: Numbers) -> None:
     """Write half-precision numbers (little-endian, finite) into a float32 array of the same shape.
 
-    Four times as quick as numpy's own conversion, and it is most of what loading a collection takes. The bits of a half, moved to
+    Four times as quick as numpy's own conversion, and that was half of loading a collection. The bits of a half, moved to
     where a single has them, make it too small by the difference of the exponents' biases, 2**112; multiplying is exact.
     """
     import numpy as np
