@@ -301,11 +301,13 @@ class Desk:
         """The number of files; watched, what becomes of each, and the figures at the end."""
         ingest = await self._memory.ask(request.paths, request.follow)
         if not request.watch:
+            ingest.close()
             client.send({"type": "ingest", "queued": len(ingest.files)})
             return
         client.send({"type": "ingest", "watching": True, "queued": len(ingest.files)})
         watched = (client, request.ref)
         if watched in self._ingests_watched:
+            ingest.close()
             return  # asked for twice, it stays one watch
         self._ingests_watched.add(watched)
         try:

@@ -145,15 +145,10 @@ class Recollection:
 
         :raises Unreadable: for a path that is not there; then nothing is queued.
         """
-        asked = Asked(self.ingest)
-        try:
-            for folder in follow:
-                await self.watcher.add(folder)
-            asked.files = await self.ingest.ask([*paths, *follow])
-        except BaseException:
-            asked.close()
-            raise
-        return asked
+        for folder in follow:
+            await self.watcher.add(folder)
+        # What is told of them from now on is told of this asking: nothing of it can have been committed before the queue was.
+        return Asked(self.ingest, await self.ingest.ask([*paths, *follow]))
 
     async def tell(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> Reply:
         """What the memory holds, after something was forgotten or a folder left alone.
@@ -178,10 +173,10 @@ class Recollection:
 
 
 class Asked:
-    """Files that somebody asked to have read. Hears of all of them from the beginning."""
+    """Files that somebody asked to have read; to be waited for, or closed."""
 
-    def __init__(self, ingest: Ingest) -> None:
-        self.files: list[str] = []
+    def __init__(self, ingest: Ingest, files: list[str]) -> None:
+        self.files = files
         self._begun = time.monotonic()
         self._heard: asyncio.Queue[Reply] = asyncio.Queue()
         self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)

@@ -7,6 +7,7 @@ of them then by all signals. Nothing is learned at run time, and nothing knows o
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -102,14 +103,15 @@ class Weighing:
         :param allowed: bool[n]: rows that may be returned; all if left out.
         """
         self.view, self._question, self._weights = view, question, weights
-        self._vectors = vectors if view.matrix.shape[1] else None
+        self._vectors = vectors if (view.has & ~view.gone).any() else None
         self._barred = view.gone if allowed is None else view.gone | ~allowed
         self._wide = _for_all(view, question, self._vectors, weights) if view.n else {}
 
     def best(self, count: int = FINALISTS) -> Fused:
         """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
         rough = _added(self._wide, self.view.n)
-        rough[self._barred] = -np.inf
+        if self._barred.any():
+            rough[self._barred] = -np.inf
         rows = _best(rough, max(CANDIDATES, count))
         signals = self._of_facts(rows)
         return self._weighed(*_chosen(rows, signals, _best(_added(signals, len(rows)), count)))
@@ -136,13 +138,13 @@ class Weighing:
 
 def _for_all(view: View, question: Question, vectors: Vectors | None, weights: Weights) -> dict[str, Array]:
     said = view.bm25(question.words)
-    signals = {"words": standard(said) * np.float32(weights.words), "section_words": _of_sections(view, said, weights.section_words)}
+    signals = {"words": standard(said, weights.words), "section_words": _of_sections(view, said, weights.section_words)}
     if vectors is not None:
-        meant = view.matrix @ vectors.cleaned
-        known = None if view.has.all() else view.has
-        if known is not None:
+        meant = likeness(view.matrix, vectors.cleaned)
+        known = view.has & ~view.gone
+        if not known.all():  # neither better nor worse for it, nor is their section
             meant = np.where(known, meant, meant[known].mean() if known.any() else np.float32(0))
-        signals["meaning"] = standard(meant) * np.float32(weights.meaning)
+        signals["meaning"] = standard(meant, weights.meaning)
         signals["section_meaning"] = _of_sections(view, meant, weights.section_meaning)
     if question.spans:
         day = np.ascontiguousarray(view.facts["day"])
@@ -157,8 +159,8 @@ def _for_all(view: View, question: Question, vectors: Vectors | None, weights: W
 
 def _of_sections(view: View, scores: Array, weight: float) -> Array:
     """The best score of each section, standardised over all rows, for each of its rows."""
-    starts = view.starts
-    return standard(np.repeat(np.maximum.reduceat(scores, starts), np.diff(starts, append=view.n))) * np.float32(weight)
+    sizes = np.diff(view.starts, append=view.n)
+    return np.repeat(standard(np.maximum.reduceat(scores, view.starts), weight, sizes), sizes)
 
 
 def _by_speaker(view: View, named: tuple[int, ...], weights: Weights) -> Array:
@@ -192,26 +194,28 @@ def _flagged(flags: Array, flag: int, weight: float) -> Array:
 
 def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[str, Array]:
     """What stands beside the rows: their likeness with their neighbours', and with the question before them, if it is one."""
-    sample = np.arange(0, view.n, max(1, view.n // _SAMPLE))
-    both = np.concatenate([rows, sample])
+    known = view.has & ~view.gone
+    sample = np.flatnonzero(known)
+    both = np.concatenate([rows, sample[:: max(1, len(sample) // _SAMPLE)]])
     run = np.searchsorted(view.starts, both, "right") - 1
     ends = np.append(view.starts[1:], view.n)
-    first, last = view.starts[run] == both, ends[run] == both + 1
-    before, after = np.where(first, both, both - 1), np.where(last, both, both + 1)
+    before, after = np.maximum(both - 1, 0), np.minimum(both + 1, view.n - 1)
+    first = (view.starts[run] == both) | ~known[before]
+    last = (ends[run] == both + 1) | ~known[after]
     own, previous, following = view.matrix[both], view.matrix[before], view.matrix[after]
     previous *= np.where(first, np.float32(0), _HALF)[:, None]
     following *= np.where(last, np.float32(0), _HALF)[:, None]
     following += previous
     following += own
     lengths = np.sqrt(np.einsum("ij,ij->i", following, following))
-    around = following @ vector / np.maximum(lengths, np.float32(1e-6))
-    alone, cut = own @ vector, len(rows)
+    around = likeness(following, vector) / np.maximum(lengths, np.float32(1e-6))
+    alone, cut = likeness(own, vector), len(rows)
     asked = (view.facts["flags"][before[:cut]] & QUESTION > 0) & ~first[:cut]
-    before_it = (previous[:cut] @ vector / _HALF - alone[cut:].mean()) / (alone[cut:].std() or np.float32(1))
+    before_it = (likeness(previous[:cut], vector) / _HALF - alone[cut:].mean()) / (alone[cut:].std() or np.float32(1))
     spread = around[cut:].std() or np.float32(1)
     return {
         "around": np.where(view.has[rows], (around[:cut] - around[cut:].mean()) / spread, np.float32(0)) * np.float32(weights.around),
-        "answers": np.where(asked & view.has[before[:cut]], before_it, np.float32(0)) * np.float32(weights.answers),
+        "answers": np.where(asked, before_it, np.float32(0)) * np.float32(weights.answers),
     }
 
 
@@ -219,7 +223,10 @@ def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[st
 
 
 def _added(signals: dict[str, Array], size: int) -> Array:
-    return sum(signals.values(), np.zeros(size, np.float32))
+    total = np.zeros(size, np.float32)
+    for signal in signals.values():
+        total += signal
+    return total
 
 
 def _chosen(rows: Array, signals: dict[str, Array], places: Array, scores: Array | None = None) -> tuple[Any, ...]:
@@ -228,12 +235,23 @@ def _chosen(rows: Array, signals: dict[str, Array], places: Array, scores: Array
     return (rows[places], chosen) if scores is None else (rows[places], scores[places], chosen)
 
 
-def standard(scores: Array) -> Array:
-    """The scores less their mean, in standard deviations; zeros where all are alike."""
-    mean = scores.mean(dtype=np.float64)
-    apart: Array = scores - np.float32(mean)
-    spread = float(np.sqrt(np.dot(apart, apart) / len(apart)))
-    return apart / np.float32(spread) if spread > 1e-9 else np.zeros_like(apart)
+def likeness(rows: Array, vector: Array) -> Array:
+    """The product of each row with a vector, in this thread: it is as quick as BLAS on all processors, as memory is what it waits
+    for, and those wait for each other while a model infers (20 ms instead of 0.2 for 10,000 rows)."""
+    found: Array = np.vecdot(rows, vector)
+    return found
+
+
+def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> Array:
+    """The scores less their mean, in standard deviations, times a weight; zeros where all are alike.
+
+    :param times: how often each counts; once if left out.
+    """
+    apart: Array = scores - np.float32(np.average(scores, weights=times) if times is not None else scores.mean())
+    squares = np.einsum("i,i->", apart, apart) if times is None else np.einsum("i,i,i->", apart, apart, times)
+    spread = math.sqrt(float(squares) / float(len(scores) if times is None else times.sum()))
+    apart *= np.float32(weight / spread if spread > 1e-6 else 0)
+    return apart
 
 
 def _best(scores: Array, count: int) -> Array:

@@ -14,6 +14,7 @@ import os
 import pathlib
 import stat
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -159,7 +160,8 @@ class Ingest:
         except Exception as e:  # a fault of ours in one file must not hold up the others
             error = Unreadable("there is not enough memory to read it") if isinstance(e, MemoryError) else e
             if not isinstance(error, BatosError):
-                log.exception("ingest_failed", path=path)
+                # as text: a traceback that shows variables would load objects whose connection is closed
+                log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
             await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), self._settings.refused_files, mission="ingest")
             log.warning("ingest_refused", path=path, error=error.message)

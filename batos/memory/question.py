@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Callable, Container
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import NamedTuple
 
@@ -71,11 +71,13 @@ class Question(NamedTuple):
     """Whether it speaks of something only by what it has to do with something else."""
 
 
-def understood(text: str, speakers: Container[int] = frozenset(), *, days: Span | None = None, today: date | None = None) -> Question:
+def understood(
+    text: str, speakers: Container[int] = frozenset(), *, days: Callable[[], Span | None] = lambda: None, today: date | None = None
+) -> Question:
     """What a question says.
 
     :param speakers: keys (`speaker_key`) of those who speak in the catalogue.
-    :param days: the first and last day that anything in the catalogue is from: where a month is named without its year.
+    :param days: the first and last day that anything in the catalogue is from; asked where a month is named without its year.
     :param today: what "yesterday" and "last week" count from; without it they say nothing.
     """
     low = text.lower()
@@ -100,7 +102,7 @@ def _names(text: str, speakers: Container[int]) -> tuple[tuple[int, ...], set[st
     return tuple(found), parts
 
 
-def _dates(low: str, days: Span | None) -> list[Span]:
+def _dates(low: str, days: Callable[[], Span | None]) -> list[Span]:
     spans: list[Span] = []
     for match in _ISO.finditer(low):
         spans += _nested(int(match["year"]), int(match["month"]), _number(match["day"]), days)
@@ -119,12 +121,12 @@ def _number(text: str | None) -> int | None:
     return int(text) if text else None
 
 
-def _nested(year: int | None, month: int | None, day: int | None, days: Span | None) -> list[Span]:
+def _nested(year: int | None, month: int | None, day: int | None, days: Callable[[], Span | None]) -> list[Span]:
     """The year, the month in it and the day in that, as far as they are given and exist; without a year, in each that `days` touches."""
     if year is not None:
         years = range(year, year + 1)
-    elif days is not None:
-        years = range(date.fromordinal(days.first).year, date.fromordinal(days.last).year + 1)
+    elif (known := days()) is not None:
+        years = range(date.fromordinal(known.first).year, date.fromordinal(known.last).year + 1)
     else:
         return []
     spans = []

@@ -1,4 +1,4 @@
-"""BM25 over segments held in RAM, with windows: what stands beside a chunk counts for it, its own words twice.
+"""BM25 over segments held in RAM, with windows: what stands beside a chunk counts for it, less than its own words.
 
 Scores are those of zope.index's Okapi index over the same words (k1 1.2, b 0.75, idf log(1 + N/df); Robertson et al., TREC-4), and a
 question is an OR of its words. What a term gives to every chunk is worked out at its first use and kept: a question whose words
@@ -18,8 +18,8 @@ import numpy as np
 from batos.memory.segments import Array, Segment
 
 K1, B = 1.2, 0.75
-OWN, REACH = 2.0, 2
-"""How much a chunk's own words count, and how many neighbours each side lend theirs once."""
+LENT = (1 / 3, 1 / 6)
+"""How much a word counts in a chunk that its neighbour says, each side, and the one after that."""
 ROOM = 64 << 20
 _ENTRY = 200  # bytes, about, of a term and its arrays without their numbers
 _DENSE = 8
@@ -60,7 +60,7 @@ class Ranking:
         """
         self._parts, self._room = tuple(parts), room
         self._gone = gone if gone is not None and gone.any() else None
-        self._same = [] if runs is None else [(runs[step:] == runs[:-step]).astype(np.float32) for step in range(1, REACH + 1)]
+        self._same = [] if runs is None else [(runs[step:] == runs[:-step]) * np.float32(lent) for step, lent in enumerate(LENT, 1)]
         self.size = len(lengths)
         self.count = self.size - (int(self._gone.sum()) if self._gone is not None else 0)
         spread = self._spread(lengths.copy())
@@ -120,7 +120,7 @@ class Ranking:
             own[self._gone] = 0
         if not self._same:
             return own
-        spread: Array = own * np.float32(OWN)
+        spread: Array = own.copy()
         lent = np.empty_like(own)
         for step, same in enumerate(self._same, 1):
             spread[step:] += np.multiply(own[:-step], same, out=lent[step:])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batos.memory.fusion import FINALISTS, Fused, Speakers, Vectors, Weighing
+from batos.memory.fusion import FINALISTS, Fused, Speakers, Vectors, Weighing, likeness
 from batos.memory.links import Step, spread
 from batos.memory.question import Question, Span, understood
 from batos.memory.segments import Array, speaker_key
@@ -72,10 +72,7 @@ class Found(NamedTuple):
 
 def read(view: View, text: str, *, today: date | None = None) -> Question:
     """What a question says, given who speaks in the view and from when it is."""
-    day = view.facts["day"]
-    known = day[day > 0]
-    days = Span(int(known.min()), int(known.max())) if len(known) else None
-    return understood(text, Speakers(view), days=days, today=today)
+    return understood(text, Speakers(view), days=lambda: _days(view), today=today)
 
 
 def search(view: View, question: Question, vectors: Vectors | None, k: int, *, filters: Filters | None = None) -> Found:
@@ -94,20 +91,26 @@ def search(view: View, question: Question, vectors: Vectors | None, k: int, *, f
     return Found(hits, question, vectors is not None and bool(view.has.any()))
 
 
+def _days(view: View) -> Span | None:
+    day = view.facts["day"]
+    known = day[day > 0]
+    return Span(int(known.min()), int(known.max())) if len(known) else None
+
+
 def _different(view: View, fused: Fused, k: int) -> list[int]:
     """Places of the best `k` of which no two say the same, word for word."""
-    rows = fused.rows[: k * _MORE]
-    same = np.zeros((len(rows), len(rows)), bool)
-    if len(rows) and view.matrix.shape[1]:
-        vectors = view.matrix[rows]
-        same = (vectors @ vectors.T > _ALIKE) & (view.facts["length"][rows][:, None] == view.facts["length"][rows])
-    kept: list[int] = []
-    for place in range(len(rows)):
-        if len(kept) == k:
+    rows = fused.rows[: k * _MORE].tolist()
+    lengths = view.facts["length"][rows].tolist()
+    kept: dict[int, list[int]] = {}
+    places: list[int] = []
+    for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if len(places) == k:
             break
-        if not same[place, kept].any():
-            kept.append(place)
-    return kept
+        twins = kept.setdefault(length, [])
+        if not (twins and (likeness(view.matrix[twins], view.matrix[row]) > _ALIKE).any()):
+            twins.append(row)
+            places.append(place)
+    return places
 
 
 def _hits(view: View, fused: Fused, places: list[int], steps: dict[int, Step]) -> list[Hit]:

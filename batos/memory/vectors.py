@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from typing import Any, Protocol
 
 import structlog
@@ -108,7 +109,7 @@ class Vectors:
             for one in work if len(work) > 1 else []:
                 await self._round([one])
             if len(work) == 1:
-                log.exception("section_without_vectors", section=work[0].section.number, document=work[0].section.document, error=repr(e))
+                log.error("section_without_vectors", section=work[0].section.number, trace=traceback.format_exc(limit=-4))
                 await self._image.system(meaning.give_up, work[0].section, mission="ingest")
 
     async def _known(self) -> None:

@@ -395,12 +395,12 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
 
 def _first(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    text = str(found["msg"]).removeprefix("Value error, ")
     if not found["loc"]:  # a rule about several fields, which names them
-        return str(found["msg"]).removeprefix("Value error, ")
+        return text
     field = str(found["loc"][0])
     if found["type"] == "missing":
         return f"`{field}` is missing"
-    text = found["msg"]
     return f"`{field}`: {text[:1].lower()}{text[1:]}"
 
 

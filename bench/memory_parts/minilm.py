@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from batos.memory.normal import normalised
+from bench.memory_parts.served import served
 
 BATCH = 32
 KEPT = pathlib.Path(tempfile.gettempdir()) / "batos-bench-minilm.sqlite"
@@ -42,26 +43,10 @@ def _kept(db: sqlite3.Connection, text: str) -> bytes | None:
 
 
 async def _make(db: sqlite3.Connection, texts: Sequence[str]) -> None:
-    from batos.bridge.client import OllamaInference, connect
-    from batos.bridge.profiles import load_profile, modelfiles_folder
-    from batos.bridge.provision import Provisioner
-    from batos.bridge.service import OllamaService
-    from batos.config import load
-
-    profile = load_profile("embedded")
-    with tempfile.TemporaryDirectory(prefix="batos-bench-") as folder:
-        service = OllamaService(load({"data": folder}))
-        host = await service.start()
-        inference = OllamaInference(host)
-        try:
-            async with connect(host) as client:
-                await Provisioner(client, profile, modelfiles_folder()).ensure()
-            for first in range(0, len(texts), BATCH):
-                batch = texts[first : first + BATCH]
-                made = await inference.embed(profile.embedder, batch, deadline_s=600)
-                rows = [np.array(vector, np.float16).tobytes() for vector in made]
-                db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", zip(map(_key, batch), rows, strict=True))
-                db.commit()
-        finally:
-            await inference.close()
-            await service.stop()
+    async with served() as (inference, model):
+        for first in range(0, len(texts), BATCH):
+            batch = texts[first : first + BATCH]
+            made = await inference.embed(model, batch, deadline_s=600)
+            rows = [np.array(vector, np.float16).tobytes() for vector in made]
+            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", zip(map(_key, batch), rows, strict=True))
+            db.commit()

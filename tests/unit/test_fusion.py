@@ -103,6 +103,19 @@ def test_chunks_without_vectors_are_neither_better_nor_worse_for_it() -> None:
     assert scores[2] == scores[5]
 
 
+def test_what_is_gone_makes_neither_its_section_nor_its_neighbours_better() -> None:
+    chunks = [Said("Same words.", section=i // 3) for i in range(30)]
+    vectors = noise(30)
+    vectors[[13, 22]] = axis(3)
+    made = collection(chunks, vectors)
+    made.drop([13])
+    view = made.view()
+    found = Weighing(view, read(view, "Else?"), Vectors(axis(3), axis(3))).best()
+    assert view.ids[found.rows[0]] == 22
+    signals = dict(zip(view.ids[found.rows].tolist(), found.signals["section_meaning"].tolist(), strict=True))
+    assert signals[21] > 0 > signals[12]
+
+
 def test_rows_that_are_gone_or_not_allowed_are_never_found() -> None:
     made = collection([Said("The boat.", section=i) for i in range(6)], noise(6))
     made.drop([2])
@@ -111,6 +124,16 @@ def test_rows_that_are_gone_or_not_allowed_are_never_found() -> None:
     weighing = Weighing(view, read(view, "Boat?"), Vectors(axis(3), axis(3)), allowed=allowed)
     assert sorted(weighing.best().rows.tolist()) == [0, 1]
     assert weighing.of(np.array([2, 3])).rows.tolist() == []
+
+
+def test_vectors_of_nothing_but_what_is_gone_are_none() -> None:
+    made = collection([Said("The boat.", section=i) for i in range(4)])
+    made.vectors(np.array([0]), axis(3)[None])
+    made.drop([0])
+    view = made.view()
+    found = Weighing(view, read(view, "Boat?"), Vectors(axis(3), axis(3))).best()
+    assert len(found.rows) == 3
+    assert "meaning" not in found.signals
 
 
 def test_an_empty_memory_finds_nothing() -> None:

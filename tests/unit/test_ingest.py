@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from batos.errors import Busy, InferenceFailed, UnknownSource, Unreadable
+from batos.image import LivingImage
 from batos.memory import ingest as ingesting
+from batos.memory import objects
 from tests.unit.memory_support import CountsWords, memory
 
 TOMATOES = (
@@ -240,10 +242,11 @@ async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Pa
 
 
 async def test_a_file_that_kills_the_daemon_is_left_out_after_some_attempts(tmp_path: Path, notes: Path) -> None:
-    async with memory(tmp_path) as held:
-        await held.image.system(ingesting._queue, [str(notes / "garden.md")], 10)
-        for _ in range(3):
-            await held.image.system(ingesting._begin, str(notes / "garden.md"))
+    image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))
+    await image.system(ingesting._queue, [str(notes / "garden.md")], 10)
+    for _ in range(3):
+        await image.system(ingesting._begin, str(notes / "garden.md"))
+    await image.close()
     async with memory(tmp_path) as held:
         await held.until(lambda: held.look(lambda library: len(library.refused)))
         told = await held.recollection.tell()

@@ -20,7 +20,7 @@ def day(*parts: int) -> int:
 
 def named(text: str, *within: date, days: Span | None = DAYS, today: date | None = None) -> list[int]:
     """In how many of the question's spans each of the days lies."""
-    spans = understood(text, days=days, today=today).spans
+    spans = understood(text, days=lambda: days, today=today).spans
     return [sum(span.first <= one.toordinal() <= span.last for span in spans) for one in within]
 
 
