@@ -242,11 +242,7 @@ async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Pa
 
 
 async def test_a_file_that_kills_the_daemon_is_left_out_after_some_attempts(tmp_path: Path, notes: Path) -> None:
-<<<<<<< HEAD
     image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))  # nobody reads what is in the queue
-=======
-    image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))
->>>>>>> h-LIB
     await image.system(ingesting._queue, [str(notes / "garden.md")], 10)
     for _ in range(3):
         await image.system(ingesting._begin, str(notes / "garden.md"))
