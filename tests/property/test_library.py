@@ -57,7 +57,7 @@ async def _happens(folder: Path, steps: list[tuple[str, str, list[int]]]) -> Non
                     break
             else:
                 await held.embedded()
-                held.whole()
+                await held.whole()
                 for path, words in says.items():
                     assert "".join(held.texts(path)).split() == words.split()
                 assert set(held.look(lambda library: list(library.by_source))) == set(says)

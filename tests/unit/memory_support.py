@@ -98,8 +98,9 @@ class Memory:
         best = [int(view.ids[row]) for row in scores.argsort()[::-1] if scores[row] > 0 and not view.gone[row]]
         return self.look(lambda library: [library.chunks[id].text if id in library.chunks else "" for id in best])  # type: ignore[no-any-return]
 
-    def whole(self) -> None:
-        """The library, its index, its vectors and the collection say the same."""
+    async def whole(self) -> None:
+        """Once nothing is under way, the library, its index, its vectors and the collection say the same."""
+        await self.embedded()
         view = self.recollection.collection.view()
         there = {int(id) for id, gone in zip(view.ids, view.gone, strict=True) if not gone}
         with_vector = {int(id) for id, has, gone in zip(view.ids, view.has, view.gone, strict=True) if has and not gone}

@@ -28,7 +28,7 @@ async def test_vectors_made_while_the_embedder_became_another_are_made_again(tmp
     async with memory(tmp_path, embedder=Becoming("tomatoes")) as held:
         await held.read(tmp_path / "notes.md")
         await held.embedded()
-        held.whole()
+        await held.whole()
         view = held.recollection.collection.view()
         assert held.look(lambda library: "@d2" in library.embedder)
         assert view.has.all()

@@ -34,9 +34,9 @@ async def test_a_file_is_found_by_its_words_at_once_and_has_vectors_after_that(t
         told = await held.read(notes / "garden.md")
         assert (told["added"], told["refused"], told["queued"]) == (1, [], 1)
         assert "tomatoes stand on the balcony" in held.found("Where are the tomatoes?")[0]
-        held.whole()
+        await held.whole()
         await held.embedded()
-        held.whole()
+        await held.whole()
         assert held.recollection.facts()["chunks"] == held.recollection.count() == told["chunks"] == 2
         assert "".join(held.texts(notes / "garden.md")) == TOMATOES
 
@@ -64,7 +64,7 @@ async def test_parts_that_did_not_change_keep_their_chunks_and_are_not_embedded_
         told = await held.read(notes / "garden.md")
         assert (told["updated"], told["chunks"]) == (1, 2)
         await held.embedded()
-        held.whole()
+        await held.whole()
         assert held.numbers(notes / "garden.md")[1] == cats
         assert garden not in held.numbers(notes / "garden.md")
         assert not any("cat sleeps" in text for text in held.embedder.texts)
@@ -85,7 +85,7 @@ async def test_the_same_text_in_two_files_is_one_document_until_one_of_them_chan
         assert held.look(lambda library: list(library.document(str(notes / "garden.md")).sources)) == [str(notes / "garden.md")]
         told = await held.recollection.tell(forget=str(notes / "copy.md"))
         assert told["forgotten"]["kept"] == []
-        held.whole()
+        await held.whole()
 
 
 async def test_forgetting_one_of_two_names_keeps_the_text(tmp_path: Path, notes: Path) -> None:
@@ -108,7 +108,7 @@ async def test_what_was_forgotten_is_nowhere_once_the_image_is_packed(tmp_path: 
         assert b"zanzibar" in (tmp_path / "image.fs").read_bytes()
         told = await held.recollection.tell(forget=str(notes / "secret.md"))
         assert told["forgotten"]["chunks"] == 1
-        held.whole()
+        await held.whole()
         assert held.found("zanzibar") == []
         held.image.db.pack()
     data = (tmp_path / "image.fs").read_bytes()
@@ -116,7 +116,7 @@ async def test_what_was_forgotten_is_nowhere_once_the_image_is_packed(tmp_path: 
     assert b"zanzibar" not in data
     assert b"xylograph" not in data
     async with memory(tmp_path) as held:
-        held.whole()
+        await held.whole()
         assert len(held.found("tomatoes")) == 1
 
 
@@ -187,7 +187,7 @@ async def test_a_long_file_is_stored_in_several_transactions_and_goes_on_where_i
         assert told["added"] == 1
         assert told["chunks"] < 30  # the sections of the first two transactions were there already
         await held.embedded()
-        held.whole()
+        await held.whole()
         assert "".join(held.texts(notes / "long.md")) == text
         assert held.recollection.ingest.trouble == ""
 
@@ -198,14 +198,14 @@ async def test_what_is_in_the_queue_is_read_after_a_restart(tmp_path: Path, note
     async with memory(tmp_path) as held:
         await held.until(lambda: held.found("tomatoes"))
         await held.embedded()
-        held.whole()
+        await held.whole()
         chunks = held.numbers(notes / "garden.md")
     async with memory(tmp_path) as held:
         (notes / "more.md").write_text("# More\n\nMore of it.\n")
         await held.read(notes / "more.md")
         assert min(held.numbers(notes / "more.md")) > max(chunks)  # numbers of another run are never those of an earlier one
         await held.embedded()
-        held.whole()
+        await held.whole()
 
 
 async def test_searches_go_by_words_while_the_embedder_is_away(tmp_path: Path, notes: Path) -> None:
@@ -218,7 +218,7 @@ async def test_searches_go_by_words_while_the_embedder_is_away(tmp_path: Path, n
         assert held.found("tomatoes")
         embedder.away = False
         await held.embedded()
-        held.whole()
+        await held.whole()
         assert held.recollection.count() == 2
 
 
@@ -232,11 +232,11 @@ async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Pa
     async with memory(tmp_path, embedder=other) as held:
         await held.until(lambda: held.look(lambda library: library.embedder) not in ("", first))
         await held.embedded()
-        held.whole()
+        await held.whole()
         second, other.digest_now = held.look(lambda library: library.embedder), "d3"  # while there is nothing to do
         await held.until(lambda: held.look(lambda library: library.embedder) not in (first, second))
         await held.embedded()
-        held.whole()
+        await held.whole()
         assert held.look(lambda library: list(library.vectors)) == [held.look(lambda library: library.embedder)]
         assert len(other.texts) >= 2
 

@@ -55,7 +55,7 @@ async def test_chunks_lead_to_neighbours_sources_and_entities(tmp_path: Path) ->
             await told(held, chat, 0, "neighbours_", 0)
         await held.recollection.tell(forget=str(chat))
         assert held.look(lambda library: list(library.entities)) == []
-        held.whole()
+        await held.whole()
 
 
 def held_line(number: int) -> str:
@@ -76,7 +76,7 @@ async def test_what_is_named_before_it_is_there_is_pointed_at_with_the_vectors(t
         held.embedder.away = False
         await held.embedded()
         assert held.look(links) == [(held.numbers(tmp_path / "a.md")[0], held.numbers(tmp_path / "b.md")[0])]
-        held.whole()
+        await held.whole()
 
 
 async def test_a_small_chunk_takes_little_room(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_what_missions_remember_at_once_is_kept_with_each_of_them(tmp_path
         ready.set()
         await asyncio.gather(*both)
         await held.embedded()
-        held.whole()
+        await held.whole()
         assert [held.found(f"topic{n}") for n in range(4)] == [[f"What mission {n} found out about topic{n}."] for n in range(4)]
         assert held.look(lambda library: library.catalogue.find(kind="mission", tags="result") == library.catalogue.find(kind="mission"))
         assert len(held.look(lambda library: library.catalogue.find(mission="m2"))) == 1
@@ -132,7 +132,7 @@ async def test_what_a_doomed_mission_remembered_is_nowhere(tmp_path: Path) -> No
         await remembered(held, 0)
         await remembered(held, 1, doom=True)
         await held.embedded()
-        held.whole()
+        await held.whole()
         with pytest.raises(UnknownSource):
             await held.recollection.tell(forget="mission:m1")
 

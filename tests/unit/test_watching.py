@@ -35,7 +35,7 @@ async def test_what_happens_in_a_folder_happens_in_the_memory(tmp_path: Path, no
         assert held.look(lambda library: list(library.by_source)) == [str(notes / "garden.md")]
         assert (await held.recollection.tell())["refused"] == []
         await held.embedded()
-        held.whole()
+        await held.whole()
 
 
 async def test_a_folder_is_watched_after_a_restart_and_what_went_meanwhile_is_forgotten(tmp_path: Path, notes: Path) -> None:
