@@ -24,9 +24,9 @@ from batos.memory.words import Words, words
 INDEXES = pytest.mark.parametrize("make", [SegmentedText, OkapiText])
 Make = Callable[..., Any]
 SAID = {
-    3: "Caroline went to the LGBTQ+ support group on 7 May.",
-    -4: "Melanie's cafés are painted: don’t miss the paintings!",
-    2**40: "Painting, painting, painting. What a support!",
+    3: "Harriet rowed to the C++ evening at the lighthouse on 7 May.",
+    -4: "Oskar's cafés are painted: don’t miss the paintings!",
+    2**40: "Painting, painting, painting. What a lighthouse!",
     5: "",
 }
 
@@ -62,7 +62,7 @@ def test_keeps_the_interfaces(make: Make) -> None:
 @INDEXES
 def test_a_question_finds_what_holds_any_of_its_words(make: Make) -> None:
     index = filled(make)
-    assert set(scores(index, "When did Caroline paint?")) == {3, -4, 2**40}
+    assert set(scores(index, "When did Harriet paint?")) == {3, -4, 2**40}
     assert max(scores(index, "painting"), key=scores(index, "painting").__getitem__) == 2**40
     assert set(scores(index, "CAFE")) == {-4}
     assert scores(index, "zebra") == {}
@@ -88,9 +88,9 @@ def test_a_text_can_be_taken_out_and_put_in_anew(make: Make) -> None:
     index.unindex_doc(3)
     index.unindex_doc(3)
     index.unindex_doc(99)
-    assert (index.documentCount(), scores(index, "Caroline")) == (3, {})
-    index.index_doc(3, "Caroline sings")
-    index.index_doc(-4, "Melanie sings, too")
+    assert (index.documentCount(), scores(index, "Harriet")) == (3, {})
+    index.index_doc(3, "Harriet sings")
+    index.index_doc(-4, "Oskar sings, too")
     assert set(scores(index, "singing")) == {3, -4}
     assert set(scores(index, "cafés")) == set()
     assert index.documentCount() == 4

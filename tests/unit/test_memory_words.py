@@ -14,7 +14,7 @@ from batos.memory.words import LONGEST, STOP, content_words, words
         ("cafes", "Cafés"),
         ("STRASSE", "Straße"),
         ("painting", "She painted the paintings."),
-        ("Caroline", "Caroline’s"),
+        ("Harriet", "Harriet’s"),
         ("full", "ｆｕｌｌ"),
         ("case", "snake_case"),
         ("東京", "昨日、東京都に行く"),
@@ -30,7 +30,7 @@ def test_a_question_finds_what_is_written_another_way(asked: str, said: str) -> 
 
 def test_words_that_say_nothing_are_left_out() -> None:
     assert words("Hey! What's up, thanks? I don't know what they'd have been doing.") == ["know"]
-    assert words("When did Caroline go to the LGBTQ+ support group in May?") == ["carolin", "lgbtq", "support", "group", "may"]
+    assert words("When did Harriet row to the C++ evening at the lighthouse in May?") == ["harriet", "row", "c", "evening", "lighthous", "may"]
     assert words("") == words("?!… \n") == []
 
 
@@ -43,7 +43,7 @@ def test_repetitions_count() -> None:
 
 
 def test_content_words_are_readable() -> None:
-    assert content_words("When did Melanie paint the sunrises at the café?") == ["melanie", "paint", "sunrises", "cafe"]
+    assert content_words("When did Oskar paint the harbours at the café?") == ["oskar", "paint", "harbours", "cafe"]
 
 
 def test_what_is_no_language_does_not_fill_the_vocabulary() -> None:
