@@ -56,7 +56,7 @@ class Weights(NamedTuple):
 
 
 WEIGHTS = Weights()
-CANDIDATES, FINALISTS = 1024, 256
+CANDIDATES, FINALISTS = 1024, 128
 """Rows that are weighed by their facts as well, and of these the ones that are weighed by their neighbours: what costs most."""
 _SAMPLE = 128
 """Rows from which mean and deviation of a signal are taken that is not worked out for all."""
