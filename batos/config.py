@@ -173,6 +173,7 @@ class Settings(BaseModel):
     # --- looking after itself
     autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")
     heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
+    heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="share of that time by which one may come earlier or later, by chance")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")

@@ -22,7 +22,7 @@ import structlog
 
 import batos
 from batos import logs
-from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic import home
 from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
 from batos.config import Settings
@@ -32,8 +32,8 @@ from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
-from batos.image.turns import in_helper
 from batos.image.upkeep import Upkeep
+from batos.loop import Loop, measured
 from batos.mind import forge, incarnation, learning, personas, psm, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
@@ -71,7 +71,6 @@ class Kernel:
         self.endpoints: list[str] = []
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
 
     @classmethod
@@ -100,7 +99,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, psm.install, forge.install, versions.install, experts.install),
+            steps=(incarnate, psm.install, forge.install, versions.install, experts.install, home.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -108,6 +107,7 @@ class Kernel:
         )
         self._stack.push_async_callback(self.image.close)
         self._tell_of(incarnate)
+        self.loop = Loop(settings, self.image)
         self.walk = Walk(self.image.db)
         self.substrate = Substrate(settings, self.profile, self.image, self.codex.personas, stack=self._stack, background=self._background)
         grouping = None
@@ -153,8 +153,8 @@ class Kernel:
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()
         log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
-        if settings.autotelic == "on":
-            self._beat()
+        measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
+        self.loop.begin(self.scheduler, measure, self._background)
 
     def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
         """Log what the codex has changed in the image, and what it has not."""
@@ -237,33 +237,6 @@ class Kernel:
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")
 
-    def _beat(self) -> None:
-        async def submit(id: str, brief: str) -> None:
-            await self.scheduler.submit(id, brief, {"origin": "system"})
-
-        async def measure() -> dict[str, Any]:
-            for damage in await in_helper(self.walk.step, self.settings.audit_records, self.settings.audit_bytes):
-                log.error("image_damaged", record=damage.record, what=damage.what)
-            image, missions, costs = self.image.facts(), self.scheduler.facts(), self.costs.facts()
-            return {
-                "uptime_s": self.uptime_s,
-                "complete": missions["COMPLETE"],
-                "failed": missions["FAILED"],
-                "checked": self.walk.checked,
-                "damaged": len(self.walk.damaged),
-                **costs,
-                **image,
-            }
-
-        self.heartbeat = Heartbeat(
-            interval_s=self.settings.heartbeat_s,
-            first_s=self.settings.heartbeat_first_s,
-            submit=submit,
-            measure=measure,
-            quiet=self.scheduler.quiet,
-        )
-        self._background(self.heartbeat.run(), "heartbeat")
-
     def _background(self, work: Any, name: str) -> None:
         task = asyncio.create_task(work, name=name)
 
@@ -300,6 +273,7 @@ class Kernel:
             "costs": self.costs.facts(),
             "upkeep": self.upkeep.facts(),
             "integrity": self.walk.facts(),
+            "autotelic": self.loop.facts(),
             "ollama": self.substrate.facts(),
             "residency": self.substrate.residency.facts() if self.substrate.residency is not None else {},
             "models": self.substrate.models.listed(),

@@ -1,0 +1,44 @@
+"""Where the loop lives in the image: `lobby.autotelic` and the objects in its slots. All of it is to be seen by `batos show`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batos.image import ledger
+from batos.image.genesis import add_missing
+from batos.objects import UvmObject
+
+COMMENTS = {
+    "heartbeat": "I know when the next self_audit is due, and which was the last.",
+}
+"""The parts of the loop that have something to remember."""
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "heartbeat": {"due": None, "last": "", "beats": 0},
+}
+
+
+def install(lobby: UvmObject) -> None:
+    """The step of genesis that makes the home of the loop."""
+    add_missing(
+        lobby,
+        autotelic=lambda: lobby.genesis.derive(name="autotelic", comment="I hold what the system knows of itself, and plans for itself."),
+    )
+    for name, comment in COMMENTS.items():
+        add_missing(lobby.autotelic, **{name: lambda: lobby.genesis.derive()})
+        add_missing(lobby.autotelic._slots[name], name=name, comment=comment, **DEFAULTS[name])
+
+
+def part(root: Any, name: str) -> UvmObject:
+    """A part of the loop, as the image has it."""
+    return root["lobby"].autotelic._slots[name]  # type: ignore[no-any-return]
+
+
+def is_there(root: Any, mission: str) -> bool:
+    """Whether a mission of that id was ever accepted."""
+    return mission in ledger.ledger_of(root).missions
+
+
+def is_pending(root: Any, mission: str) -> bool:
+    """Whether a mission was accepted and has not ended; also one that rests, or waits for an answer."""
+    found = ledger.ledger_of(root).missions.get(mission)
+    return found is not None and found.state not in ledger.FINAL
