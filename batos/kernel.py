@@ -33,7 +33,7 @@ from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.upkeep import Upkeep
-from batos.loop import Loop, measured
+from batos.loop import Loop, each, measured
 from batos.mind import forge, incarnation, learning, personas, psm, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
@@ -107,9 +107,9 @@ class Kernel:
         )
         self._stack.push_async_callback(self.image.close)
         self._tell_of(incarnate)
-        self.loop = Loop(settings, self.image)
         self.walk = Walk(self.image.db)
         self.substrate = Substrate(settings, self.profile, self.image, self.codex.personas, stack=self._stack, background=self._background)
+        self.loop = Loop(settings, self.image, self.events, self._residency, stack=self._stack)
         grouping = None
         if inference is None:
             inference, grouping = await self.substrate.connect(
@@ -118,13 +118,15 @@ class Kernel:
         if settings.metrics:
             inference = self._count(inference)
         self._look_after_image()
+        self._on_paid = each(self.costs.add, *self.loop.hearers("paid"))
         self._route_with(inference)
         self.methods = Methods(
             self.image,
             settings,
             forge=forge.forge,
             deliver=deliver,
-            on_verdict=self.metrics.verdict if self.metrics is not None else lambda accepted: None,
+            on_verdict=each(*self._hearers("verdict")),
+            on_run=each(*self._hearers("ran")),
         )
         self._stack.push_async_callback(self.methods.close)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
@@ -195,7 +197,7 @@ class Kernel:
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
         return lambda mission: Thinking(
-            mission, inference=inference, events=self.events, on_paid=self.costs.add, outage=self.substrate.outage, **self._host()
+            mission, inference=inference, events=self.events, on_paid=self._on_paid, outage=self.substrate.outage, **self._host()
         )
 
     def _replays(self, inference: Inference) -> Replays:
@@ -275,9 +277,16 @@ class Kernel:
             "integrity": self.walk.facts(),
             "autotelic": self.loop.facts(),
             "ollama": self.substrate.facts(),
-            "residency": self.substrate.residency.facts() if self.substrate.residency is not None else {},
+            "residency": self._residency(),
             "models": self.substrate.models.listed(),
         }
+
+    def _hearers(self, what: str) -> list[Callable[..., None]]:
+        """Who counts it: the loop's senses, and the metrics."""
+        return [*self.loop.hearers(what), *([getattr(self.metrics, what)] if self.metrics is not None else [])]
+
+    def _residency(self) -> dict[str, Any]:
+        return self.substrate.residency.facts() if self.substrate.residency is not None else {}
 
     async def _experts(self, scan: bool, persona: str | None, voice: str | None) -> dict[str, Any]:
         """Answers the op `experts`. Without an Ollama it says what the image knows."""

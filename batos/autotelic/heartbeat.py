@@ -26,7 +26,7 @@ BRIEF = (
     "self_audit: {time} UTC. Measured since the start of the daemon {uptime_s:.0f} s ago: {complete} missions complete, "
     "{failed} failed, {conflicts} conflicts. The image holds {objects} objects in {bytes} bytes; {accepted} missions were "
     "ever accepted, and cost {inferences} inferences, {prompt_tokens} tokens read and {answer_tokens} written, {model_s:.0f} s of "
-    "model time. Of its records {checked} were checked for damage since then, {damaged} are damaged. "
+    "model time. Of its records {checked} were checked for damage since then, {damaged} are damaged. {sensed} "
     "Name the one thing in these figures that most deserves attention, and say why."
 )
 

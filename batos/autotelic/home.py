@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from BTrees.LOBTree import LOBTree
+
 from batos.image import ledger
 from batos.image.genesis import add_missing
 from batos.objects import UvmObject
 
 COMMENTS = {
     "heartbeat": "I know when the next self_audit is due, and which was the last.",
+    "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
 """The parts of the loop that have something to remember."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "heartbeat": {"due": None, "last": "", "beats": 0},
+    "senses": {"ring": LOBTree, "written": 0},
 }
 
 

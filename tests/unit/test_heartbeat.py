@@ -21,7 +21,7 @@ from tests.unit.mind_support import WAIT_S, FakeInference, mind, submit
 FACTS = {
     "uptime_s": 61.4, "complete": 3, "failed": 1, "conflicts": 2, "objects": 40, "bytes": 9000, "accepted": 5,
     "inferences": 25, "prompt_tokens": 6000, "answer_tokens": 2500, "model_s": 71.5,
-    "checked": 40, "damaged": 0, "uri": "file:///x",
+    "checked": 40, "damaged": 0, "uri": "file:///x", "sensed": "Verdicts of the guardian: refused 2.",
 }  # fmt: skip
 BEGIN = 1_795_262_400.0  # 2026-11-21 12:00:00 UTC
 
@@ -171,7 +171,15 @@ async def test_the_brief_holds_what_was_measured(tmp_path: Path) -> None:
         await world.run()
         ((_, brief),) = world.submitted
         assert brief.startswith("self_audit: 2026-11-21 12:00:30 UTC.")
-        told = ("61 s ago", "3 missions complete", "1 failed", "2 conflicts", "40 objects in 9000 bytes", "5 missions were ever accepted")
+        told = (
+            "61 s ago",
+            "3 missions complete",
+            "1 failed",
+            "2 conflicts",
+            "40 objects in 9000 bytes",
+            "5 missions were ever accepted",
+            "refused 2.",
+        )
         assert [words for words in told if words not in brief] == []
 
 
