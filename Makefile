@@ -80,6 +80,7 @@ bench: install models ollama
 	    $(bin)/python bench/objects.py && \
 	    $(bin)/python bench/guardian.py && \
 	    $(bin)/python bench/growth.py && \
+	    $(bin)/python bench/entropy.py && \
 	    $(bin)/python bench/image.py --dir "$$dir" && \
 	    $(bin)/python bench/sandbox.py --json && \
 	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"

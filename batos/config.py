@@ -180,6 +180,10 @@ class Settings(BaseModel):
     senses_s: float = Field(600, ge=0.05, le=86400, description="time between two records of what happened")
     senses_intervals: int = Field(1008, ge=2, le=100_000, description="such records that the image keeps, those of quiet times not counted")
     senses_keys: int = Field(24, ge=4, le=1000, description="rows of one table in such a record; more are summed up as `other`")
+    cem_window: int = Field(32, ge=2, le=256, description="last missions that a mission's entropy is measured against")
+    cem_baseline: int = Field(32, ge=4, le=10_000, description="missions from which is learned what entropy is usual")
+    cem_missions: int = Field(10_000, ge=10, le=10_000_000, description="missions whose entropy the image keeps, the last ones")
+    cem_queue: int = Field(256, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
 

@@ -43,16 +43,18 @@ class Desk:
         personas: Callable[[], Reply],
         upkeep: Upkeep,
         replays: Replays,
+        assessed: Callable[[Any, int], Reply | None],
         watches_per_client: int,
     ) -> None:
         """
         :param info: facts about the daemon.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
         :param personas: facts about its personas.
+        :param assessed: what is known of the entropy of the mission of a number; takes the image's root and that.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
-        self._upkeep, self._replays = upkeep, replays
+        self._upkeep, self._replays, self._assessed = upkeep, replays, assessed
         self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
@@ -102,7 +104,7 @@ class Desk:
                 await self._scheduler.answer(request.id, request.text, request.number)
                 client.send(self._status(request.id))
             case schemas.Show():
-                client.send({"type": "show", **self._image.read(_shown, request.target)})
+                client.send({"type": "show", **self._image.read(_shown, request.target, self._assessed)})
             case schemas.History():
                 client.send(await self._history(request.target, request.limit))
             case schemas.Missions():
@@ -326,10 +328,13 @@ def _method(root: Any, target: str, selector: str) -> Reply:
     return versions.describe(root, history.resolve(root, target), selector)
 
 
-def _shown(root: Any, target: str) -> Reply:
+def _shown(root: Any, target: str, assessed: Callable[[Any, int], Reply | None]) -> Reply:
     """An object; for a mission, its record too."""
     found = history.resolve(root, target)
-    return {**history.show(found), **({"record": record.of(root, found.id)} if record.is_mission(found) else {})}
+    if not record.is_mission(found):
+        return history.show(found)
+    entropy = assessed(root, found.number)
+    return {**history.show(found), "record": {**record.of(root, found.id), **({"entropy": entropy} if entropy else {})}}
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:

@@ -143,6 +143,7 @@ class Kernel:
                 personas=self.personas,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
+                assessed=self.loop.assessed,
                 watches_per_client=settings.watches_per_client,
             )
             listener = Listener(settings.listen, settings, desk)
@@ -156,7 +157,7 @@ class Kernel:
         self.scheduler.begin()
         log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
-        self.loop.begin(self.scheduler, measure, self._background)
+        self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
 
     def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
         """Log what the codex has changed in the image, and what it has not."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import structlog
 
-from batos.autotelic import ring
+from batos.autotelic import assessments, ring
+from batos.autotelic.assessor import Assessor, Limits
 from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.senses import Levels, Senses, told
+from batos.bridge.text import for_embedding
+from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.image.costs import Meter
@@ -37,8 +40,9 @@ class Loop:
         :param residency: what there is to say of the models in memory; empty where that is not known.
         :param stack: what was begun here ends with it.
         """
-        self._settings, self._image, self._residency = settings, image, residency
+        self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
         self.heartbeat: Heartbeat | None = None
+        self.assessor: Assessor | None = None
         self.senses: Senses | None = None
         if settings.autotelic == "off":
             return
@@ -58,31 +62,32 @@ class Loop:
             levels["models_bytes"] = models["bytes"]
         return Levels(counters, levels)
 
-    def begin(self, scheduler: Scheduler, measure: Measure, background: Callable[[Any, str], None]) -> None:
+    def begin(
+        self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, background: Callable[[Any, str], None]
+    ) -> None:
         """Let it beat.
 
+        :param embedder: the model that embeds what missions ask and answer.
         :param measure: the facts that an audit's brief names.
         :param background: runs something until the daemon ends.
         """
         if self.senses is None:
             return
-        senses, settings = self.senses, self._settings
+        settings = self._settings
+
+        async def embed(texts: Sequence[str]) -> list[list[float]]:
+            plain = [for_embedding(text) for text in texts]
+            return await inference.embed(embedder, plain, deadline_s=settings.inference_deadline_s)
 
         async def submit(id: str, brief: str) -> None:
             await scheduler.submit(id, brief, {"origin": "system"})
 
         async def sensed() -> Record:
-            buckets = await senses.since(time.time() - settings.audit_window_s)
-            return {**await measure(), "sensed": told(ring.summed(buckets, settings.senses_keys), settings.audit_keys)}
+            return {**await measure(), "sensed": await self._sensed()}
 
-        async def tick() -> None:
-            while True:
-                await asyncio.sleep(settings.senses_s)
-                try:
-                    await senses.flush()
-                except (BatosError, OSError) as e:
-                    log.warning("senses_not_kept", error=str(e))
-
+        assessor = self.assessor = Assessor(self._image, self._events, embed, _limits(settings))
+        self._stack.callback(assessor.flush)
+        background(assessor.run(), "assessor")
         heartbeat = self.heartbeat = Heartbeat(
             self._image,
             interval_s=settings.heartbeat_s,
@@ -93,11 +98,52 @@ class Loop:
             quiet=scheduler.quiet,
         )
         background(heartbeat.run(), "heartbeat")
-        background(tick(), "senses")
+        background(self._ticking(), "senses")
+
+    async def _ticking(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.senses_s)
+            try:
+                await self.tick()
+            except (BatosError, OSError) as e:
+                log.warning("senses_not_kept", error=str(e))
+
+    async def tick(self) -> None:
+        """End an interval: what was noted and measured in it is kept."""
+        if self.senses is not None and self.assessor is not None:
+            self.assessor.flush()
+            await self.senses.flush()
+
+    async def _sensed(self) -> str:
+        """What the senses noted lately, and how it stands with entropy, in words."""
+        assert self.senses is not None
+        assert self.assessor is not None
+        buckets = await self.senses.since(time.time() - self._settings.audit_window_s)
+        words = [told(ring.summed(buckets, self._settings.senses_keys), self._settings.audit_keys), self.assessor.told()]
+        return " ".join(filter(None, words))
+
+    def assessed(self, root: Any, number: int) -> Record | None:
+        """What the entropy metric said of the mission of that number, for its record."""
+        found = assessments.of(root, number) if self.assessor is None else self.assessor.of(root, number)
+        return None if found is None else found.to_wire()
 
     def facts(self) -> Record:
         """What `info` says of it."""
-        return {"state": self._settings.autotelic, **({"heartbeat": self.heartbeat.facts()} if self.heartbeat is not None else {})}
+        facts: Record = {"state": self._settings.autotelic}
+        if self.heartbeat is not None and self.assessor is not None:
+            facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts()}
+        return facts
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        window=settings.cem_window,
+        baseline=settings.cem_baseline,
+        queue=settings.cem_queue,
+        kept=settings.cem_missions,
+        chars=settings.routing_chars,
+        pause_s=settings.routing_pause_s,
+    )
 
 
 def each(*hearers: Callable[..., None]) -> Callable[..., None]:

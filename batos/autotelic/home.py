@@ -12,11 +12,13 @@ from batos.objects import UvmObject
 
 COMMENTS = {
     "heartbeat": "I know when the next self_audit is due, and which was the last.",
+    "entropy": "I know how diverse, new, relevant and well made the last thoughts were, and what weighs how much in that.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
 """The parts of the loop that have something to remember."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "heartbeat": {"due": None, "last": "", "beats": 0},
+    "entropy": {"missions": LOBTree, "weights": (0.25, 0.25, 0.25, 0.25), "watch": ()},
     "senses": {"ring": LOBTree, "written": 0},
 }
 

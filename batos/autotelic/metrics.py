@@ -163,6 +163,12 @@ class _Facts:
         for name in ("running", "queued", "paused", "needs_input", "following"):
             waiting.add_metric([name], missions[name])
         yield waiting
+        if (cem := facts["autotelic"].get("cem")) and cem["last"]:
+            entropy = GaugeMetricFamily("batos_entropy", "Entropy of the last mission, by part, and cem.", labels=["part"])
+            for part in ("relevance", "diversity", "novelty", "structure", "cem"):
+                entropy.add_metric([part], cem["last"][part])
+            yield entropy
+            yield GaugeMetricFamily("batos_entropy_rolling", "Mean composite entropy of the last missions.", value=cem["rolling"])
         if memory := facts["residency"]:
             yield GaugeMetricFamily("batos_models_resident_bytes", "Memory of the models that Ollama holds.", value=memory["bytes"])
             yield CounterMetricFamily("batos_model_loads", "Times that a model was loaded.", value=memory["loads"])

@@ -38,6 +38,9 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     facts += [(name, time.strftime(moment, time.localtime(record[name]))) for name in ("accepted", "finished") if record[name]]
     facts += [("attempts", record["attempts"]), ("priority", record["priority"]), ("follows", record["context"])]
     facts += routing_pairs(record).items()
+    if entropy := record.get("entropy"):
+        parts = ", ".join(f"{name} {entropy[name]:.2f}" for name in ("relevance", "diversity", "novelty", "structure"))
+        facts.append(("entropy", f"{entropy['cem']:.2f} ({parts}; compared by {entropy['source']})"))
     if record["schema"]:
         facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
     return facts
