@@ -184,6 +184,9 @@ class Settings(BaseModel):
     cem_baseline: int = Field(32, ge=4, le=10_000, description="missions from which is learned what entropy is usual")
     cem_missions: int = Field(10_000, ge=10, le=10_000_000, description="missions whose entropy the image keeps, the last ones")
     cem_queue: int = Field(256, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
+    weights_step: float = Field(0.02, ge=0, le=0.1, description="most that one outcome moves a weight of the entropy metric; 0: they stay")
+    weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
+    weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
 

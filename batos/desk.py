@@ -44,6 +44,7 @@ class Desk:
         upkeep: Upkeep,
         replays: Replays,
         assessed: Callable[[Any, int], Reply | None],
+        rate: Callable[[str, int, str], Awaitable[None]],
         watches_per_client: int,
     ) -> None:
         """
@@ -51,10 +52,11 @@ class Desk:
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
         :param personas: facts about its personas.
         :param assessed: what is known of the entropy of the mission of a number; takes the image's root and that.
+        :param rate: keeps what a user thinks of a mission: its id, 1 or -1, why.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
-        self._upkeep, self._replays, self._assessed = upkeep, replays, assessed
+        self._upkeep, self._replays, self._assessed, self._rate = upkeep, replays, assessed, rate
         self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
@@ -102,6 +104,9 @@ class Desk:
                 client.send(self._status(request.id))
             case schemas.Answer():
                 await self._scheduler.answer(request.id, request.text, request.number)
+                client.send(self._status(request.id))
+            case schemas.Rate():
+                await self._rate(request.id, request.rating, request.why)
                 client.send(self._status(request.id))
             case schemas.Show():
                 client.send({"type": "show", **self._image.read(_shown, request.target, self._assessed)})
@@ -229,7 +234,7 @@ class Desk:
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions") if known[name]}
+        facts |= {name: known[name] for name in ("context", "questions", "rating") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])

@@ -22,7 +22,7 @@ import structlog
 
 import batos
 from batos import logs
-from batos.autotelic import home
+from batos.autotelic import home, weights
 from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
 from batos.config import Settings
@@ -99,7 +99,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, psm.install, forge.install, versions.install, experts.install, home.install),
+            steps=(incarnate, psm.install, forge.install, versions.install, experts.install, home.install, weights.install),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -144,6 +144,7 @@ class Kernel:
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 assessed=self.loop.assessed,
+                rate=self.loop.rate,
                 watches_per_client=settings.watches_per_client,
             )
             listener = Listener(settings.listen, settings, desk)

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from batos.autotelic import assessments, ring
+from batos.autotelic import assessments, ring, weights
 from batos.autotelic.assessor import Assessor, Limits
 from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.senses import Levels, Senses, told
@@ -18,6 +18,7 @@ from batos.bridge.text import for_embedding
 from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.errors import BatosError
+from batos.image import ledger
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -127,12 +128,33 @@ class Loop:
         found = assessments.of(root, number) if self.assessor is None else self.assessor.of(root, number)
         return None if found is None else found.to_wire()
 
+    async def rate(self, id: str, rating: int, why: str) -> None:
+        """Keep what a user thinks of a mission, and learn from it, in one transaction.
+
+        :raises UnknownMission: if there is none of that id.
+        :raises InvalidInput: if it has not ended.
+        """
+        bounds = None
+        if self.assessor is not None:
+            bounds = _bounds(self._settings)
+            self.assessor.flush()  # what was said of the mission is in the image before the rating is
+        await self._image.system(_rate, id, rating, why, bounds, mission=id)
+        log.info("rated", mission=id, rating=rating)
+
     def facts(self) -> Record:
         """What `info` says of it."""
         facts: Record = {"state": self._settings.autotelic}
         if self.heartbeat is not None and self.assessor is not None:
             facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts()}
         return facts
+
+
+def _rate(root: Any, id: str, rating: int, why: str, bounds: weights.Bounds | None) -> None:
+    if not ledger.rate(root, id, rating, why) or bounds is None:
+        return
+    found = assessments.of(root, ledger.mission_of(root, id).number)
+    if found is not None:  # else it is learned from when the mission is measured
+        weights.learn(root, found, weights.RATED_UP if rating > 0 else weights.RATED_DOWN, bounds)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -143,7 +165,12 @@ def _limits(settings: Settings) -> Limits:
         kept=settings.cem_missions,
         chars=settings.routing_chars,
         pause_s=settings.routing_pause_s,
+        bounds=_bounds(settings),
     )
+
+
+def _bounds(settings: Settings) -> weights.Bounds:
+    return weights.Bounds(settings.weights_step, settings.weights_least, settings.weights_most)
 
 
 def each(*hearers: Callable[..., None]) -> Callable[..., None]:

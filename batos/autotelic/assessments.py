@@ -61,7 +61,7 @@ def last(root: Any, count: int) -> list[Assessment]:
 
 def weights_of(root: Any) -> Parts:
     """The weights in force."""
-    return Parts(*home.part(root, "entropy").weights)
+    return Parts(*home.part(root, "weights").weights)
 
 
 def watch_of(root: Any) -> dict[str, Any]:

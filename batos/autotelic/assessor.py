@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from batos.autotelic import assessments, decay, entropy, material
+from batos.autotelic import assessments, decay, entropy, material, weights
 from batos.autotelic.assessments import Assessment
 from batos.autotelic.entropy import Kinds, Parts, Text, Thought
 from batos.autotelic.material import Material
+from batos.autotelic.weights import Bounds
 from batos.autotelic.window import Window
 from batos.errors import BatosError
 from batos.image import ledger
@@ -44,6 +45,8 @@ class Limits(NamedTuple):
     kept: int
     chars: int
     pause_s: float
+    bounds: Bounds
+    """Of the weights; settings `weights_*`."""
 
 
 class Assessor:
@@ -61,6 +64,7 @@ class Assessor:
         self._totals: collections.deque[float] = collections.deque(maxlen=limits.window)
         self._taken: collections.deque[int] = collections.deque(maxlen=limits.window)
         self._pending: dict[int, Assessment] = {}
+        self._outcomes: list[tuple[int, str]] = []
         self._watch: decay.State = image.read(lambda root: decay.read(assessments.watch_of(root)))
         self.last: Assessment | None = None
         self.left_out = 0
@@ -84,7 +88,8 @@ class Assessor:
         """Have what was found written, without waiting for it."""
         if self._pending:
             new, self._pending = list(self._pending.values()), {}
-            self._image.later(assessments.keep, new, self._watch._asdict(), self._limits.kept)
+            outcomes, self._outcomes = self._outcomes, []
+            self._image.later(_keep, new, self._watch._asdict(), self._limits, outcomes)
 
     def of(self, root: Any, number: int) -> Assessment | None:
         """What was said of the mission of that number, also where it is not written yet."""
@@ -133,12 +138,13 @@ class Assessor:
     async def _take(self, row: Material) -> None:
         self._taken.append(row.number)
         thought = await self._thought(row)
-        known, kinds, weights = await in_helper(self._image.read, _known, row.number)
+        known, kinds, weighed, outcomes = await in_helper(self._image.read, _known, row)
         parts, source = await in_helper(self._window.take, thought, kinds)
         found = known or self._pending.get(row.number)
         if found is None:
-            cem = entropy.composite(parts, weights)
+            cem = entropy.composite(parts, weighed)
             found = Assessment(row.number, source=source, cem=round(cem, 4), **{n: round(part, 4) for n, part in parts._asdict().items()})
+            self._outcomes += outcomes
             self._new(found)
         self._totals.append(found.cem)
         self.last = found
@@ -191,5 +197,17 @@ def _material(root: Any, id: str) -> Material | None:
         return None
 
 
-def _known(root: Any, number: int) -> tuple[Assessment | None, Kinds, Parts]:
-    return assessments.of(root, number), material.kinds(root), assessments.weights_of(root)
+def _known(root: Any, row: Material) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
+    """What the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
+    outcomes = [(row.number, weights.RATED_UP if row.rating > 0 else weights.RATED_DOWN)] if row.rating else []
+    if row.context is not None:
+        outcomes.append((ledger.mission_of(root, row.context).number, weights.REUSED))
+    return assessments.of(root, row.number), material.kinds(root), assessments.weights_of(root), outcomes
+
+
+def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: Limits, outcomes: Sequence[tuple[int, str]]) -> None:
+    """System transaction: keep what was found, and learn from what has become of missions; each once, since each is new once."""
+    assessments.keep(root, new, watch, limits.kept)
+    for number, outcome in outcomes:
+        if (found := assessments.of(root, number)) is not None:
+            weights.learn(root, found, outcome, limits.bounds)

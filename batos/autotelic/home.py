@@ -12,13 +12,15 @@ from batos.objects import UvmObject
 
 COMMENTS = {
     "heartbeat": "I know when the next self_audit is due, and which was the last.",
-    "entropy": "I know how diverse, new, relevant and well made the last thoughts were, and what weighs how much in that.",
+    "entropy": "I know how diverse, new, relevant and well made the last thoughts were.",
+    "weights": "I know what weighs how much in that, and how it came to it. I take steps of learning back when I am sent weights_back_.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
 """The parts of the loop that have something to remember."""
 DEFAULTS: dict[str, dict[str, Any]] = {
     "heartbeat": {"due": None, "last": "", "beats": 0},
-    "entropy": {"missions": LOBTree, "weights": (0.25, 0.25, 0.25, 0.25), "watch": ()},
+    "entropy": {"missions": LOBTree, "watch": ()},
+    "weights": {"weights": (0.25, 0.25, 0.25, 0.25), "log": ()},
     "senses": {"ring": LOBTree, "written": 0},
 }
 

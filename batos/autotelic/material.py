@@ -25,6 +25,8 @@ class Material(NamedTuple):
     described: int
     context: str | None
     """The mission that it follows."""
+    rating: int
+    """Of its user; 0 where there is none yet."""
 
 
 def of(root: Any, mission: UvmObject) -> Material | None:
@@ -43,6 +45,7 @@ def of(root: Any, mission: UvmObject) -> Material | None:
         facets=tuple(f"{str(one.persona.name).lower()} {name}" for one in cycles for name in _spoke(one)),
         described=entropy.description_length(line for one in cycles for line in _described(one)),
         context=told["context"],
+        rating=told["rating"]["rating"] if told["rating"] else 0,
     )
 
 

@@ -19,7 +19,7 @@ import math
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import structlog
 import zmq
@@ -259,6 +259,13 @@ class Client:
         :raises InvalidInput: if it has no such question, or was answered otherwise.
         """
         return await self._ask("answer", id=id, text=text, number=number)
+
+    async def rate(self, id: str, rating: Literal[1, -1], why: str | None = None) -> dict[str, Any]:
+        """Say what you think of a mission that has ended. The reply is its status.
+
+        :raises InvalidInput: if it has not ended.
+        """
+        return await self._ask("rate", id=id, rating=rating, why=why)
 
     async def show(self, target: str) -> dict[str, Any]:
         """The object `target` (path or oid) as it is now.

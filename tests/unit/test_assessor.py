@@ -13,7 +13,7 @@ from batos.autotelic.assessments import Assessment
 from batos.bridge.types import ChatRequest
 from batos.image import ledger
 from batos.kernel import Kernel
-from tests.unit.mind_support import WAIT_S, FakeInference, answer, mind, submit
+from tests.unit.mind_support import WAIT_S, FakeInference, answer, mind, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
 from tests.unit.test_heartbeat import opened
 
@@ -80,7 +80,7 @@ async def test_what_counts_is_what_users_asked_in_words_and_got_an_answer_to(tmp
         await done(kernel, "m1", "I feel stuck")
         await assessed(kernel, "m1")
         await kernel.loop.tick()
-        await kernel.image.barrier()
+        await written(kernel)
         assert [one.number for one in kept(kernel)] == [4]
 
 
