@@ -10,7 +10,8 @@ from typing import Any
 
 import structlog
 
-from batos.autotelic import assessments, ring, weights
+from batos.autotelic import assessments, ring, triggers, usage, weights
+from batos.autotelic.alarms import Alarms, Spans
 from batos.autotelic.assessor import Assessor, Limits
 from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.senses import Levels, Senses, told
@@ -44,6 +45,8 @@ class Loop:
         self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
+        self.alarms: Alarms | None = None
+        self._ticked = asyncio.Event()
         self.senses: Senses | None = None
         if settings.autotelic == "off":
             return
@@ -99,7 +102,27 @@ class Loop:
             quiet=scheduler.quiet,
         )
         background(heartbeat.run(), "heartbeat")
+        self.alarms = Alarms(
+            self._image,
+            _trigger_limits(settings),
+            Spans(settings.trigger_recent_s, settings.trigger_window_s, settings.senses_keys),
+            submit=submit,
+            since=self.senses.since,
+            entropy=lambda: _standing(assessor),
+        )
+        background(self._watching(self.alarms, scheduler), "triggers")
         background(self._ticking(), "senses")
+
+    async def _watching(self, alarms: Alarms, scheduler: Scheduler) -> None:
+        """Look at the triggers after each interval, when nobody else needs the system."""
+        while True:
+            await self._ticked.wait()
+            self._ticked.clear()
+            await scheduler.quiet()
+            try:
+                await alarms.look()
+            except (BatosError, OSError) as e:
+                log.warning("triggers_not_looked_at", error=str(e))
 
     async def _ticking(self) -> None:
         while True:
@@ -113,7 +136,10 @@ class Loop:
         """End an interval: what was noted and measured in it is kept."""
         if self.senses is not None and self.assessor is not None:
             self.assessor.flush()
-            await self.senses.flush()
+            bucket = await self.senses.flush()
+            if bucket is not None and usage.concerns(bucket):
+                self._image.later(usage.note, bucket)
+            self._ticked.set()
 
     async def _sensed(self) -> str:
         """What the senses noted lately, and how it stands with entropy, in words."""
@@ -144,8 +170,8 @@ class Loop:
     def facts(self) -> Record:
         """What `info` says of it."""
         facts: Record = {"state": self._settings.autotelic}
-        if self.heartbeat is not None and self.assessor is not None:
-            facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts()}
+        if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
+            facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts(), "triggers": self.alarms.facts()}
         return facts
 
 
@@ -167,6 +193,15 @@ def _limits(settings: Settings) -> Limits:
         pause_s=settings.routing_pause_s,
         bounds=_bounds(settings),
     )
+
+
+def _trigger_limits(settings: Settings) -> triggers.Limits:
+    return triggers.Limits(*(getattr(settings, f"trigger_{name}") for name in triggers.Limits._fields))
+
+
+def _standing(assessor: Assessor) -> triggers.Entropy:
+    rolling = None if assessor.usual is None else assessor.rolling
+    return triggers.Entropy(assessor.watch.fallen, assessor.usual or 0.0, rolling, assessor.spread)
 
 
 def _bounds(settings: Settings) -> weights.Bounds:

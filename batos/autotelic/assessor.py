@@ -105,15 +105,25 @@ class Assessor:
         """The mean of the last values, as many as the window has; None where there are none."""
         return sum(self._totals) / len(self._totals) if self._totals else None
 
+    @property
+    def spread(self) -> float | None:
+        """Between the highest and the lowest of the last values; None before the window is full."""
+        return max(self._totals) - min(self._totals) if len(self._totals) == self._totals.maxlen else None
+
+    @property
+    def usual(self) -> float | None:
+        """The mean of the baseline; None before it is learned."""
+        return self._watch.mean if self._watch.learned >= self._limits.baseline else None
+
     def facts(self) -> dict[str, Any]:
         """What `info` says of it."""
-        rolling = self.rolling
+        rolling, usual = self.rolling, self.usual
         return {
             "rolling": None if rolling is None else round(rolling, 4),
             "last": None if self.last is None else self.last.to_wire(),
             "weights": self._image.read(assessments.weights_of)._asdict(),
             "fallen": self._watch.fallen,
-            "usual": round(self._watch.mean, 4) if self._watch.learned >= self._limits.baseline else None,
+            "usual": None if usual is None else round(usual, 4),
             "waiting": len(self._ended),
             "left_out": self.left_out,
         }
@@ -123,7 +133,7 @@ class Assessor:
         if self.last is None or self.rolling is None:
             return ""
         parts = ", ".join(f"{name} {value:.2f}" for name, value in self.last.parts._asdict().items())
-        usual = f", usual is {self._watch.mean:.2f}" if self._watch.learned >= self._limits.baseline else ""
+        usual = f", usual is {self.usual:.2f}" if self.usual is not None else ""
         return f"Composite entropy of the last {len(self._totals)} missions: {self.rolling:.2f}{usual}; of the last one: {parts}."
 
     def _hear(self, event: Event) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from BTrees.LOBTree import LOBTree
+from BTrees.OOBTree import OOBTree
 
 from batos.image import ledger
 from batos.image.genesis import add_missing
@@ -13,6 +14,8 @@ from batos.objects import UvmObject
 COMMENTS = {
     "heartbeat": "I know when the next self_audit is due, and which was the last.",
     "entropy": "I know how diverse, new, relevant and well made the last thoughts were.",
+    "triggers": "I know which triggers fired and have not recovered, and the missions that they became.",
+    "usage": "I know when each generated method was last of use.",
     "weights": "I know what weighs how much in that, and how it came to it. I take steps of learning back when I am sent weights_back_.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
@@ -20,6 +23,8 @@ COMMENTS = {
 DEFAULTS: dict[str, dict[str, Any]] = {
     "heartbeat": {"due": None, "last": "", "beats": 0},
     "entropy": {"missions": LOBTree, "watch": ()},
+    "triggers": {"fired": OOBTree, "ever": 0, "last": ""},
+    "usage": {"methods": OOBTree},
     "weights": {"weights": (0.25, 0.25, 0.25, 0.25), "log": ()},
     "senses": {"ring": LOBTree, "written": 0},
 }

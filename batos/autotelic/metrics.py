@@ -169,6 +169,9 @@ class _Facts:
                 entropy.add_metric([part], cem["last"][part])
             yield entropy
             yield GaugeMetricFamily("batos_entropy_rolling", "Mean composite entropy of the last missions.", value=cem["rolling"])
+        if fired := facts["autotelic"].get("triggers"):
+            yield CounterMetricFamily("batos_triggers", "Triggers of the loop that ever fired.", value=fired["ever"])
+            yield GaugeMetricFamily("batos_triggers_quiet", "Triggers that fired and have not recovered.", value=len(fired["fired"]))
         if memory := facts["residency"]:
             yield GaugeMetricFamily("batos_models_resident_bytes", "Memory of the models that Ollama holds.", value=memory["bytes"])
             yield CounterMetricFamily("batos_model_loads", "Times that a model was loaded.", value=memory["loads"])

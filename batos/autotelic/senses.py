@@ -38,6 +38,7 @@ TABLES = {
     "prompt_tokens": "tokens read, by model",
     "answer_tokens": "tokens written, by model",
     "verdicts": "verdicts of the guardian",
+    "written": "methods that were written, by holder and selector",
     "runs": "runs of a generated method that ended well, by holder and selector",
     "runs_failed": "those that did not",
     "retrievals": "passages that memory answered with, by whether there were any",
@@ -157,6 +158,8 @@ def _note_mission(tallies: Tallies, row: Mapping[str, Any]) -> None:
     if row["error"]:
         tallies.note("failures", failure_key(row))
     result = row["result"] or {}
+    for wrote in result.get("wrote", ()):
+        tallies.note("written", f"{wrote['object']} {wrote['selector']}")
     if row["origin"] == "system" or not result.get("persona") or row["message"]:
         return
     persona = str(result["persona"]).lower()
