@@ -23,7 +23,7 @@ from batos.image.turns import in_helper
 log = structlog.get_logger("batos.autotelic")
 
 BRIEF = (
-    "self_improvement {trigger}: measured in the last {hours:.0f} hours: {words} "
+    "self_improvement {trigger}: measured, in the last {hours:.0f} hours where it says nothing else: {words} "
     "Find what most likely lies behind it, and name the one change that would help most."
 )
 KEPT = 256  # triggers that may be quiet at the same time

@@ -16,7 +16,7 @@ COMMENTS = {
     "entropy": "I know how diverse, new, relevant and well made the last thoughts were.",
     "triggers": "I know which triggers fired and have not recovered, and the missions that they became.",
     "usage": "I know when each generated method was last of use.",
-    "weights": "I know what weighs how much in that, and how it came to it. I take steps of learning back when I am sent weights_back_.",
+    "weights": "I know what weighs how much in the entropy metric, and why. Sent weights_back_, I take steps of learning back.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
 """The parts of the loop that have something to remember."""
