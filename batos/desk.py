@@ -333,7 +333,7 @@ def _method(root: Any, target: str, selector: str) -> Reply:
     return versions.describe(root, history.resolve(root, target), selector)
 
 
-def _shown(root: Any, target: str, assessed: Callable[[Any, int], Reply | None]) -> Reply:
+def _shown(root: Any, target: str, assessed: Callable[[Any, int], Reply | None] = lambda root, number: None) -> Reply:
     """An object; for a mission, its record too."""
     found = history.resolve(root, target)
     if not record.is_mission(found):
