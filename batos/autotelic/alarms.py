@@ -83,7 +83,7 @@ class Alarms:
             if not self._image.read(home.is_there, one.mission):
                 await self._enqueue(one)
         buckets = await self._since(0.0)
-        seen = await in_helper(self._image.read, self._seen, buckets)
+        seen = await in_helper(self._image.read, self._seen, buckets, self._entropy())
         found = list(triggers.measured(seen, self._limits))
         fired = self._image.read(_fired)
         quiet = {(one.trigger, one.key) for one in fired}
@@ -106,7 +106,7 @@ class Alarms:
         brief = BRIEF.format(trigger=fired.trigger, hours=self._spans.window_s / 3600, words=fired.words)
         await self._submit(fired.mission, brief)
 
-    def _seen(self, root: Any, buckets: Sequence[Bucket]) -> Seen:
+    def _seen(self, root: Any, buckets: Sequence[Bucket], entropy: Entropy) -> Seen:
         now, spans = self._now(), self._spans
         window = [bucket for bucket in buckets if bucket["ended"] > now - spans.window_s]
         recent = [bucket for bucket in window if bucket["ended"] > now - spans.recent_s]
@@ -119,7 +119,7 @@ class Alarms:
             whole=ring.summed(buckets, spans.keys),
             bytes_then=sizes[0],
             bytes_now=sizes[-1],
-            entropy=self._entropy(),
+            entropy=entropy,
             personas=tuple(root["lobby"].personas),
             methods=usage.present(root),
         )

@@ -146,6 +146,13 @@ class Assessor:
         self._came.set()
 
     async def _take(self, row: Material) -> None:
+        """Measure a mission, unless that was done before, and let it join the window."""
+        try:
+            await self._measure(row)
+        except BatosError as e:  # damage, of the image or of the mission that it follows: the next ones are measured
+            log.warning("mission_not_assessed", mission=row.id, error=e.message)
+
+    async def _measure(self, row: Material) -> None:
         self._taken.append(row.number)
         thought = await self._thought(row)
         known, kinds, weighed, outcomes = await in_helper(self._image.read, _known, row)
