@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batos.autotelic import home, ring
-from batos.autotelic.senses import Levels, Senses, told
+from batos.autotelic.senses import TABLES, Levels, Senses, told
 from batos.autotelic.tallies import Tallies
+from batos.config import Settings
 from batos.errors import InferenceFailed
 from batos.image import ledger
 from batos.kernel import Kernel
@@ -172,3 +173,12 @@ async def test_an_audit_is_told_what_the_senses_noted(tmp_path: Path) -> None:
         assert found["origin"] == "system"
         assert "Seconds in a state of thought, by state: " in found["brief"]
         assert "Missions of users that a persona completed: robin 1." in found["brief"]
+
+
+def test_what_an_audit_is_told_of_a_busy_day_fits_a_small_model() -> None:
+    """The embedded models read 2,048 tokens, of which the brief of an audit takes its part in each prompt."""
+    tallies = Tallies(64)
+    for table in TABLES:
+        for n in range(40):
+            tallies.note(table, f"oid:1f{n:02} sage_facet_", 12.3)
+    assert len(told(tallies, Settings.model_fields["audit_keys"].default)) < 2500
