@@ -162,3 +162,12 @@ async def test_a_rut_is_noticed(tmp_path: Path) -> None:
             await done(kernel, f"m{n}", f"I feel stuck about {topics[n % 5]}")
             await assessed(kernel, f"m{n}")
         assert kernel.info()["autotelic"]["cem"]["fallen"]
+        assert kernel.loop.alarms is not None
+        fired = await kernel.loop.alarms.look()
+        assert fired is not None
+        assert fired.trigger == "entropy_falls"
+        brief = kernel.image.read(lambda root: ledger.mission_of(root, fired.mission).brief)
+        assert "the composite entropy of thought has fallen for good: usual was 0." in brief
+        await kernel.scheduler.quiet()
+        again = await kernel.loop.alarms.look()
+        assert again is None or again.trigger == "entropy_still", "it is quiet until it has recovered"
