@@ -45,16 +45,21 @@ class Desk:
         upkeep: Upkeep,
         replays: Replays,
         memory: Recollection,
+        assessed: Callable[[Any, int], Reply | None],
+        rate: Callable[[str, int, str], Awaitable[None]],
         watches_per_client: int,
     ) -> None:
         """
         :param info: facts about the daemon.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
         :param personas: facts about its personas.
+        :param assessed: what is known of the entropy of the mission of a number; takes the image's root and that.
+        :param rate: keeps what a user thinks of a mission: its id, 1 or -1, why.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
         self._upkeep, self._replays, self._memory = upkeep, replays, memory
+        self._assessed, self._rate = assessed, rate
         self._ingests_watched: set[tuple[ClientHandle, str | int | None]] = set()
         self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
@@ -104,8 +109,11 @@ class Desk:
             case schemas.Answer():
                 await self._scheduler.answer(request.id, request.text, request.number)
                 client.send(self._status(request.id))
+            case schemas.Rate():
+                await self._rate(request.id, request.rating, request.why)
+                client.send(self._status(request.id))
             case schemas.Show():
-                client.send({"type": "show", **self._image.read(_shown, request.target)})
+                client.send({"type": "show", **self._image.read(_shown, request.target, self._assessed)})
             case schemas.History():
                 client.send(await self._history(request.target, request.limit))
             case schemas.Missions():
@@ -237,7 +245,7 @@ class Desk:
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions") if known[name]}
+        facts |= {name: known[name] for name in ("context", "questions", "rating") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])
@@ -356,10 +364,13 @@ def _method(root: Any, target: str, selector: str) -> Reply:
     return versions.describe(root, history.resolve(root, target), selector)
 
 
-def _shown(root: Any, target: str) -> Reply:
+def _shown(root: Any, target: str, assessed: Callable[[Any, int], Reply | None] = lambda root, number: None) -> Reply:
     """An object; for a mission, its record too."""
     found = history.resolve(root, target)
-    return {**history.show(found), **({"record": record.of(root, found.id)} if record.is_mission(found) else {})}
+    if not record.is_mission(found):
+        return history.show(found)
+    entropy = assessed(root, found.number)
+    return {**history.show(found), "record": {**record.of(root, found.id), **({"entropy": entropy} if entropy else {})}}
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:

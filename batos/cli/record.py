@@ -38,9 +38,19 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     facts += [(name, time.strftime(moment, time.localtime(record[name]))) for name in ("accepted", "finished") if record[name]]
     facts += [("attempts", record["attempts"]), ("priority", record["priority"]), ("follows", record["context"])]
     facts += routing_pairs(record).items()
+    if rating := record.get("rating"):
+        facts.append(("rated", rated(rating)))
+    if entropy := record.get("entropy"):
+        parts = ", ".join(f"{name} {entropy[name]:.2f}" for name in ("relevance", "diversity", "novelty", "structure"))
+        facts.append(("entropy", f"{entropy['cem']:.2f} ({parts}; compared by {entropy['source']})"))
     if record["schema"]:
         facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
     return facts
+
+
+def rated(rating: dict[str, Any]) -> str:
+    """What a user thought of a mission, and why."""
+    return f"{rating['rating']:+d}" + (f": {one_line(rating['why'], _WIDTH)}" if rating["why"] else "")
 
 
 def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
