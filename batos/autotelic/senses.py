@@ -27,6 +27,7 @@ from batos.mind.events import Events
 
 log = structlog.get_logger("batos.autotelic")
 
+NEW = "new"  # the holder of a method that is not stored yet
 ENDED_KEPT = 4096  # missions that ended within one interval and are looked at; of more, the newest
 TABLES = {
     "states": "seconds in a state of thought, by state",
@@ -95,7 +96,7 @@ class Senses:
 
     def ran(self, holder: str, selector: str, ok: bool) -> None:
         """A generated method ran."""
-        self._tallies.note("runs" if ok else "runs_failed", f"{holder} {selector}")
+        self._tallies.note("runs" if ok else "runs_failed", f"{holder or NEW} {selector}")
 
     def retrieved(self, hits: int) -> None:
         """Memory was asked, and answered with so many passages."""

@@ -40,7 +40,7 @@ class Methods:
         :param forge: writes a missing method.
         :param deliver: how a method's messages reach their receivers.
         :param on_verdict: hears whether each audited source was accepted.
-        :param on_run: hears of each run of a method, trials apart: the holder's oid, the selector, whether it ended well.
+        :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended well.
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
