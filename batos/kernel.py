@@ -353,13 +353,14 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     kernel = starting.result()
     gc.collect()
     gc.freeze()  # what is loaded now stays: a collection that looks through all of it stops the loop for 30 to 60 ms
+    ended = asyncio.create_task(kernel.ended())
     try:
         if on_started is not None:
             settled = asyncio.create_task(kernel.models_settled())
-            await asyncio.wait([settled, stop_asked], timeout=REPORT_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([settled, stop_asked, ended], timeout=REPORT_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
             settled.cancel()
-            on_started(kernel)
-        ended = asyncio.create_task(kernel.ended())
+            if not ended.done():
+                on_started(kernel)
         await asyncio.wait([ended, stop_asked], return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             ended.result()
