@@ -41,7 +41,7 @@ class Desk:
         info: Callable[[], Reply],
         models: Models,
         experts: Callable[[bool, str | None, str | None], Awaitable[Reply]],
-        personas: Callable[[], Reply],
+        personas: Callable[[schemas.Accepting | None], Awaitable[Reply]],
         upkeep: Upkeep,
         replays: Replays,
         memory: Recollection,
@@ -50,7 +50,7 @@ class Desk:
         """
         :param info: facts about the daemon.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
-        :param personas: facts about its personas.
+        :param personas: facts about its personas, after the codex's values were accepted where that is asked for.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
@@ -121,7 +121,7 @@ class Desk:
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
             case schemas.Personas():
-                client.send({"type": "personas", **self._personas()})
+                client.send({"type": "personas", **await self._personas(request.accept)})
             case schemas.Models():
                 await self._tell_of_models(request, client)
             case schemas.Experts():
