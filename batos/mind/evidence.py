@@ -1,8 +1,8 @@
 """What a mission recalls from memory: passages for its prompts, and which of them its answer comes from.
 
-What was recalled about a question stays what it was: it is recorded in the journal by the numbers of the chunks, so that a
-mission that is taken up again, or replayed, asks its models the same and finds what was paid for. The texts are looked up: one
-that was forgotten in the meantime is gone from here, too.
+What was recalled about a question, nothing included, stays what it was: it is recorded in the journal, so that a mission that is
+taken up again, or replayed, asks its models the same and finds what was paid for. The texts are recorded only while the mission goes
+on, afterwards the numbers of the chunks; a document that was forgotten in the meantime is gone from here, too.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Passage(NamedTuple):
     title: str
     source: str
     text: str
+    document: int = 0
+    """The number of its document."""
 
 
 class Memory(Protocol):
@@ -75,13 +77,15 @@ class NeedEvidence(BatosSignal):
 class Evidence:
     """What one mission recalled so far, by question, and what it does to the memory."""
 
-    def __init__(self, id: str, image: LivingImage, memory: Memory | None, *, chars: int) -> None:
+    def __init__(self, id: str, image: LivingImage, memory: Memory | None, *, chars: int, ask: bool = True) -> None:
         """
         :param memory: None: nothing is ever recalled.
         :param chars: how much of the passages one question gets, in characters.
+        :param ask: False: only what was recalled before is; a replay leaves no trace.
         """
-        self._id, self._image, self._memory, self._chars = id, image, memory, chars
+        self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
         self._found: dict[str, tuple[Passage, ...]] = {}
+        self._nothing_on: frozenset[bytes] = frozenset()
         self._changes: list[tuple[Segment | None, list[int]]] = []
 
     @property
@@ -109,8 +113,8 @@ class Evidence:
 
     def load(self) -> None:
         """Take over what earlier attempts recalled."""
-        recorded = self._image.read(journal.recalled_of, self._id)
-        self._found = {question: self._passages(numbers) for question, numbers in recorded.items()}
+        self._found = self._image.read(_recorded, self._id, self._chars)
+        self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
     async def about(self, question: str, *, gated: bool = False) -> tuple[Passage, ...]:
         """The passages that speak to a question.
@@ -118,26 +122,31 @@ class Evidence:
         :raises NeedEvidence: under the gate, where memory would have to be asked.
         """
         if question not in self._found:
-            if self._memory is None:
+            if self._memory is None or not self._ask or journal.mark_of(question) in self._nothing_on:
                 return ()
             if gated:
                 raise NeedEvidence(question)
-            self._found[question] = self._passages(await self._asked(question))
+            self._found[question] = await self._asked(self._memory, question)
         return self._found[question]
 
-    async def _asked(self, question: str) -> Sequence[int]:
-        assert self._memory is not None
+    async def _asked(self, memory: Memory, question: str) -> tuple[Passage, ...]:
         try:
-            numbers = tuple(await self._memory.recall(question))
+            numbers = tuple(await memory.recall(question))
         except BatosError as e:
             log.warning("nothing_recalled", mission=self._id, error=e.message)
-            return ()  # the mission is thought through without; when it is taken up again, memory is asked again
-        if numbers:
-            self._image.committer.defer(journal.add_recalled, self._id, question, numbers)
-        return numbers
+            numbers = ()  # the mission is thought through without, also when it is taken up again: what was paid for fits no other prompt
+        found = self._image.read(passages, numbers, self._chars)
+        self._image.committer.defer(journal.add_recalled, self._id, question, numbers, tuple(map(tuple, found)))
+        return found  # type: ignore[no-any-return]
 
-    def _passages(self, numbers: Iterable[int]) -> tuple[Passage, ...]:
-        return self._image.read(passages, tuple(numbers), self._chars)  # type: ignore[no-any-return]
+
+def _recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ...]]:
+    """What a mission recalled, by question, without what is forgotten since."""
+    documents, found = library_of(root).documents, {}
+    for question, one in journal.recalled_of(root, mission).items():
+        shown = (Passage(*fields) for fields in one.shown)
+        found[question] = tuple(p for p in shown if p.document in documents) if one.shown else passages(root, one.chunks, chars)
+    return found
 
 
 def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ...]:
@@ -152,7 +161,8 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
         text = " ".join((f"{chunk.speaker}: {said}" if chunk.speaker else said).split())
         text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
         chars -= len(text)
-        found.append(Passage(number, history.oid_of(chunk) or "", document.title or document.source, document.source, text))
+        title = document.title or document.source
+        found.append(Passage(number, history.oid_of(chunk) or "", title, document.source, text, document.number))
     return tuple(found)
 
 
