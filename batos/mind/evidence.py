@@ -30,6 +30,7 @@ log = structlog.get_logger("batos.mind")
 _HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # but for one that stands alone
 _QUOTED = 3  # sentences of one passage, where they hold as many of the brief's words
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
+_FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
 
 
 class Passage(NamedTuple):
@@ -159,6 +160,8 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
         document = chunk.document
         said = _HEADING.sub("", chunk.text) if document.kind == "markdown" else chunk.text
         text = " ".join((f"{chunk.speaker}: {said}" if chunk.speaker else said).split())
+        if document.kind != "code":
+            text = _MARK.sub(r" (\1)", text)  # a document's own footnotes are no marks of ours
         text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
         chars -= len(text)
         title = document.title or document.source
@@ -177,7 +180,12 @@ def without_false_marks(text: str, found: Sequence[Passage]) -> str:
     """An answer without the marks `[n]` that name no passage; as it is where nothing was recalled: then `[1]` is no mark."""
     if not found:
         return text
-    return _MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
+    return _FALSE_MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
+
+
+def unmarked(text: str) -> str:
+    """An answer without its marks, for who sees other passages under their numbers."""
+    return _MARK.sub("", text)
 
 
 def cited(text: str, found: Sequence[Passage], brief: str = "") -> list[tuple[int, str]]:

@@ -75,7 +75,12 @@ def test_marks_and_shared_words_lay_a_sentence_to_its_passage() -> None:
 
 @pytest.mark.parametrize(
     ("text", "left"),
-    [("So it was [3].", "So it was."), ("So it was [2].", "So it was [2]."), ("[0] a [12]b", " a [12]b".replace(" [12]", ""))],
+    [
+        ("So it was [3].", "So it was."),
+        ("Take rows[0] of it [1][9].", "Take rows[0] of it [1]."),
+        ("So it was [2].", "So it was [2]."),
+        ("[0] a [12]b", " a [12]b".replace(" [12]", "")),
+    ],
 )
 def test_marks_that_name_no_passage_are_taken_out(text: str, left: str) -> None:
     assert evidence.without_false_marks(text, FOUND) == left
@@ -170,6 +175,34 @@ async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothin
         assert recalls.asked == []
         assert [request.user for request in again.asked] == [asked[-1]]
         assert result["usage"]["replayed"] == len(asked) - 1
+
+
+async def test_marks_of_others_are_no_marks_of_this_answer(tmp_path: Path) -> None:
+    """An inner cycle's, an earlier mission's, a document's own: each numbers what others do not see under that number."""
+
+    def say(request: ChatRequest) -> str:
+        if "Notes to use" not in request.user:
+            return answer(request)
+        return "It ground maize until 1975 [2]." if "robin:" not in request.user else "Be gentle with yourself, and cook soup for four."
+
+    def footnotes(root: Any) -> None:
+        library_of(root).chunks[1].text = TIDE.replace("1840", "1840 [2]")
+
+    inference = FakeInference()
+    inference.say = say
+    async with mind(tmp_path, inference) as kernel:
+        await kernel_with(kernel, Recalls([1, 2]))
+        await kernel.image.system(footnotes)
+        two = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."
+        assert (await think(kernel, "m1", two))["plan"] == "personas"
+        outer = next(request.user for request in inference.asked if "Notes to use" in request.user and "robin:" in request.user)
+        assert "It ground maize until 1975." in outer
+        assert "built in 1840 (2) and" in outer
+        first = await think(kernel, "m2", "Plan a visit to the mill")
+        assert first["citations"][0]["n"] == 2
+        heard = await submit(kernel, "m3", "And then plan a second visit", context="m2")
+        await heard.end()
+        assert "Answer: It ground maize until 1975.\n" in inference.asked[-1].user
 
 
 async def test_a_document_that_is_cut_otherwise_or_forgotten_meanwhile(tmp_path: Path) -> None:
