@@ -7,6 +7,7 @@ on, afterwards the numbers of the chunks; a document that was forgotten in the m
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -87,6 +88,7 @@ class Evidence:
         self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
         self._found: dict[str, tuple[Passage, ...]] = {}
         self._nothing_on: frozenset[bytes] = frozenset()
+        self._asking = asyncio.Lock()
         self._changes: list[tuple[Segment | None, list[int]]] = []
 
     @property
@@ -127,7 +129,9 @@ class Evidence:
                 return ()
             if gated:
                 raise NeedEvidence(question)
-            self._found[question] = await self._asked(self._memory, question)
+            async with self._asking:  # facets ask at once, and are to see the same
+                if question not in self._found:
+                    self._found[question] = await self._asked(self._memory, question)
         return self._found[question]
 
     async def _asked(self, memory: Memory, question: str) -> tuple[Passage, ...]:
