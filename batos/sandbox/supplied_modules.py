@@ -118,8 +118,7 @@ _b_calendar_day_abbr = ['Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat', 'Sun']
 _b_calendar_month_name = ['', 'January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September',
     'October', 'November', 'December']
 # calendar.month_abbr
-_b_calendar_month_abbr = ['', 'Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov',
-    'Dec']
+_b_calendar_month_abbr = [name[:3] for name in _b_calendar_month_name]
 # string.ascii_lowercase
 _b_string_ascii_lowercase = 'abcdefghijklmnopqrstuvwxyz'
 # string.ascii_uppercase
