@@ -41,7 +41,7 @@ class Desk:
         info: Callable[[], Reply],
         models: Models,
         experts: Callable[[bool, str | None, str | None], Awaitable[Reply]],
-        personas: Callable[[], Reply],
+        personas: Callable[[schemas.Accepting | None], Awaitable[Reply]],
         upkeep: Upkeep,
         replays: Replays,
         memory: Recollection,
@@ -52,7 +52,7 @@ class Desk:
         """
         :param info: facts about the daemon.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
-        :param personas: facts about its personas.
+        :param personas: facts about its personas, after the codex's values were accepted where that is asked for.
         :param assessed: what is known of the entropy of the mission of a number; takes the image's root and that.
         :param rate: keeps what a user thinks of a mission: its id, 1 or -1, why.
         """
@@ -129,7 +129,7 @@ class Desk:
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
             case schemas.Personas():
-                client.send({"type": "personas", **self._personas()})
+                client.send({"type": "personas", **await self._personas(request.accept)})
             case schemas.Models():
                 await self._tell_of_models(request, client)
             case schemas.Experts():

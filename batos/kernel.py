@@ -50,6 +50,7 @@ from batos.recollection import Recollection
 from batos.substrate import Substrate
 from batos.wire import endpoints
 from batos.wire.listener import Listener
+from batos.wire.schemas import Accepting
 
 if TYPE_CHECKING:
     from batos.autotelic.metrics import Metrics
@@ -144,7 +145,7 @@ class Kernel:
                 info=self.info,
                 models=self.substrate.models,
                 experts=self._experts,
-                personas=self.personas,
+                personas=self._personas,
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 memory=self.memory,
@@ -196,6 +197,14 @@ class Kernel:
         """What there is to say of the personas, as the wire's `personas` gives it."""
         told = self.image.read(personas.describe, self.codex, self.profile.model_of)
         return {"personas": told, "embedder": {"model": self.likeness.model, "state": self.likeness.state}}
+
+    async def _personas(self, accept: Accepting | None) -> dict[str, Any]:
+        """Answers the op `personas`."""
+        if accept is not None:
+            name = accept.persona.strip().lower()
+            done = await self.image.system(incarnation.accept, self.codex, name, accept.slot, mission="operator")
+            log.info("codex_accepted", persona=name, slots=done)
+        return self.personas()
 
     def _count(self, inference: Inference) -> Inference:
         from batos.autotelic.metrics import Metrics  # late: only who asks for metrics pays for their library

@@ -23,6 +23,7 @@ from batos.config import Settings
 from batos.errors import BatosError
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox
+from batos.sandbox.membrane import Handles
 
 PURE = "def twice(self, n):\n    return n * 2\n"
 READ_WRITE = "def bump(self, by):\n    self.count = self.count + by\n    self._p_changed = True\n    return self.count\n"
@@ -107,16 +108,24 @@ async def floors(sandbox: Sandbox, rounds: int) -> dict[str, float]:
     return {**found, "floor_host_call_ms": round(statistics.median(times) * 1e3, 4)}
 
 
-async def warm_feed(sandbox: Sandbox, method: Method, rounds: int) -> float:
-    """A feed of `1` to a worker that waits with a method loaded: what of "warm" is the client's."""
-    loaded, times = await sandbox.programs.get(method.source), []
-    for _ in range(rounds):
-        await sandbox.workers.idle()
-        async with sandbox.workers.lease(loaded.key, loaded.image) as session:
-            begun = time.perf_counter()
-            await session.monty.feed_start("1")
-            times.append(time.perf_counter() - begun)
-    return round(statistics.median(times) * 1e3, 4)
+async def warm_feeds(sandbox: Sandbox, method: Method, rounds: int) -> dict[str, float]:
+    """Feeds to a worker that waits with a method loaded, of `1`, and of a plain call with the handle of an object: what of "warm" is
+    the client's."""
+    loaded, obj = await sandbox.programs.get(method.source), UvmObject()
+
+    async def feed(code: str, given: bool) -> float:
+        times = []
+        for _ in range(rounds):
+            await sandbox.workers.idle()
+            async with sandbox.workers.lease(loaded.key, loaded.image) as session:
+                inputs = {"_b_given": [Handles(bytes(32)).give(obj), 2]} if given else {}
+                begun = time.perf_counter()
+                await session.monty.feed_start(code, inputs=inputs)
+                times.append(time.perf_counter() - begun)
+        return round(statistics.median(times) * 1e3, 4)
+
+    call = f"{method.selector}(*_b_given)"
+    return {"floor_warm_feed_ms": await feed("1", False), "floor_warm_call_ms": await feed(call, True)}
 
 
 async def stall(settings: Settings) -> dict[str, float]:
@@ -174,7 +183,8 @@ async def measured(rounds: int) -> dict[str, Any]:
                 return await sandbox.run(obj, method, [2], activity=sends.activity)
 
             await timed(20, run, sandbox.workers.idle)
-            line.setdefault("floor_warm_feed_ms", await warm_feed(sandbox, slots["twice"], rounds))
+            if name == "no_host_call":
+                line |= await warm_feeds(sandbox, slots["twice"], rounds)
             line[f"{name}_warm_ms"] = await timed(rounds, run, sandbox.workers.idle)
             line[f"{name}_at_once_ms"] = await timed(rounds, run, None)
     line |= await stall(Settings())

@@ -74,6 +74,17 @@ def m(self, xs): g = (x * 2 for x in xs); return [next(g), list(g), list(g)] | [
 def m(self, x): return [x == 1, x != 1, x <= 1, x in (1, 2), x not in [1]] | [1] | {}
 def m(self, d): return {**d, "z": 1}, [*d, 1], dict(d, q=2), d | {"w": 3} | [{"a": 1}] | {}
 def m(self, xs): return list(map(lambda a, b: a + b, xs, xs)), list(map(int, ["1", "2"])) | [[1, 2]] | {}
+def m(self, s): x = set(s); x.difference_update([1]); y = set(s); y.intersection_update([1, 2], (2, 3)); z = set(s); z.symmetric_difference_update([1, 9]); return sorted(x), sorted(y), sorted(z) | [[1, 2, 3]] | {}
+def m(self, n): return n.bit_count(), (2.0).is_integer(), (2.5).is_integer(), float("inf").is_integer(), float.is_integer(3.0), (0.75).as_integer_ratio() | [7] | {}
+def m(self): import datetime; return [list(datetime.date(y, k, 28).isocalendar()) for y in range(2015, 2030) for k in (1, 12)] | [] | {}
+def m(self, s): import datetime; d = datetime.date.fromisoformat(s); return d.toordinal(), datetime.date.fromordinal(d.toordinal()) == d, list(datetime.datetime(2024, 12, 30, 5).isocalendar()) | ["2026-01-30"] | {}
+def m(self): import datetime; return datetime.datetime.fromtimestamp(90061, datetime.timezone.utc).isoformat() | [] | {}
+def m(self, y): import calendar; return calendar.isleap(y), calendar.monthrange(y, 2), calendar.leapdays(2000, y), calendar.day_name[0], calendar.month_abbr[12] | [2024] | {}
+def m(self, t): import re; p = re.compile(r"(\w)=(\w)"); return p.sub(lambda k: k.group(2) + "=" + k.group(1), t), p.sub(lambda k: "", t, count=1), p.sub(r"\2", t), re.subn("a", "b", t), re.subn("a", "b", t, 1) | ["a=b a=d"] | {}
+def m(self, d): from collections import OrderedDict; o = OrderedDict(d); o.move_to_end("a"); p = OrderedDict(d); p.move_to_end("c", last=False); return list(o), list(p), o.popitem(last=False), o.popitem() | [{"a": 1, "b": 2, "c": 3}] | {}
+def m(self, xs): from functools import cmp_to_key; k = cmp_to_key(lambda a, b: a[0] - b[0]); return sorted(xs, key=k), sorted(xs, key=k, reverse=True), max(xs, key=k), min(xs, key=k) | [[[2, "a"], [1, "b"], [2, "c"], [1, "d"]]] | {}
+def m(self, xs): import statistics; return statistics.quantiles(xs), statistics.quantiles(xs, n=10, method="inclusive"), statistics.geometric_mean(xs), round(statistics.harmonic_mean(xs), 9) | [[1, 2, 4, 7, 11]] | {}
+def m(self, xs): import operator, heapq; return operator.pow(2, 3), operator.indexOf(xs, 3), operator.countOf(xs, 1), operator.truth(xs), list(heapq.merge([1, 4], xs)) | [[1, 3]] | {}
 def m(self, xs): return "a" "b", r"\d", b"x", 0x1f, 1_000, 1e3, ... is None | [[1]] | {}
 """
 

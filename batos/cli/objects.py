@@ -61,9 +61,17 @@ def info(connect: Connect = None, as_json: Json = False) -> None:
 
 
 @app.command()
-def personas(connect: Connect = None, as_json: Json = False) -> None:
+def personas(
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="PERSONA[.SLOT]", help="Take what the codex says, in one slot or wherever the image differs."),
+    ] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
     """List the personas: mission, model, ways of thinking, exemplars, and where the image does not follow the codex."""
-    reply = ask(endpoint(connect), lambda client: client.personas())
+    name, _, slot = (accept or "").partition(".")
+    reply = ask(endpoint(connect), lambda client: client.personas(accept=name or None, slot=slot or None))
     output = Output(as_json)
     if as_json:
         output.document(reply)

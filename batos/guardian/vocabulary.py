@@ -102,12 +102,16 @@ MODULES: dict[str, frozenset[str]] = {
 SUPPLIED: dict[str, frozenset[str]] = {
     name: words(members)
     for name, members in {
+        "calendar": "day_abbr day_name isleap leapdays month_abbr month_name monthrange weekday",
         "collections": "OrderedDict",
         "functools": "cmp_to_key",
-        "heapq": "heapify heappop heappush heappushpop heapreplace nlargest nsmallest",
+        "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
         "html": "escape",
-        "operator": "add and_ contains eq floordiv ge getitem gt itemgetter le lt mod mul ne neg not_ or_ sub truediv xor",
-        "statistics": "fmean mean median median_high median_low mode multimode pstdev pvariance stdev variance",
+        "operator": "abs add and_ concat contains countOf eq floordiv ge getitem gt indexOf is_ is_not itemgetter le lt mod mul ne neg "
+        "not_ or_ pos pow sub truediv truth xor",
+        "re": "subn",
+        "statistics": "fmean geometric_mean harmonic_mean mean median median_high median_low mode multimode pstdev pvariance "
+        "quantiles stdev variance",
         "string": "ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation whitespace",
         "textwrap": "dedent fill indent shorten wrap",
         "uuid": "uuid4",

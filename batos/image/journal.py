@@ -105,9 +105,11 @@ class Recalled(Persistent):
     """What a mission recalled from memory about a question: the numbers of chunks, the best first."""
 
     __module__ = "batos.image"
+    shown: tuple[tuple[Any, ...], ...] = ()
+    """The passages as the prompts show them, while the mission goes on: a document may be cut otherwise meanwhile."""
 
-    def __init__(self, question: str, chunks: tuple[int, ...]) -> None:
-        self.question, self.chunks = question, chunks
+    def __init__(self, question: str, chunks: tuple[int, ...], shown: tuple[tuple[Any, ...], ...] = ()) -> None:
+        self.question, self.chunks, self.shown = question, chunks, shown
 
 
 class Journal(Persistent):
@@ -120,6 +122,10 @@ class Journal(Persistent):
     """Who thinks the mission through: decided once, and durable no later than the first of the entries."""
     recalled: tuple[Recalled, ...] = ()
     """What was recalled for it, durable no later than the first inference that was asked with it."""
+    nothing_on: tuple[bytes, ...] = ()
+    """Marks of the questions to which memory had nothing to say, when it was asked."""
+    shared: tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...] = ()
+    """By the mark of a brief: the personas that it was shared out to, each with its part."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -170,17 +176,52 @@ def route_of(root: Any, mission: str) -> str | None:
     return None if found is None or found.journal.decided is None else found.journal.decided.route
 
 
-def add_recalled(root: Any, mission: str, question: str, chunks: tuple[int, ...]) -> None:
-    """System transaction: record what was recalled about a question; the first time stays."""
-    journal = root["ledger"].missions[mission].journal
-    if all(known.question != question for known in journal.recalled):
-        journal.recalled += (Recalled(question, chunks),)
+def mark_of(text: str) -> bytes:
+    """Eight bytes that stand for a question or a brief."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8]
 
 
-def recalled_of(root: Any, mission: str) -> dict[str, tuple[int, ...]]:
-    """By question: the chunks that a mission recalled about it."""
+def add_recalled(root: Any, mission: str, question: str, chunks: tuple[int, ...], shown: tuple[tuple[Any, ...], ...] = ()) -> None:
+    """System transaction: record what was recalled about a question, nothing included; the first time stays."""
+    journal, mark = root["ledger"].missions[mission].journal, mark_of(question)
+    if mark in journal.nothing_on or any(known.question == question for known in journal.recalled):
+        return
+    if chunks:
+        journal.recalled += (Recalled(question, chunks, shown),)
+    else:
+        journal.nothing_on += (mark,)
+
+
+def recalled_of(root: Any, mission: str) -> dict[str, Recalled]:
+    """By question: what a mission recalled about it."""
     found = root["ledger"].missions.get(mission)
-    return {} if found is None else {one.question: one.chunks for one in found.journal.recalled}
+    return {} if found is None else {one.question: one for one in found.journal.recalled}
+
+
+def nothing_on(root: Any, mission: str) -> frozenset[bytes]:
+    """The marks of the questions of a mission to which memory had nothing to say."""
+    found = root["ledger"].missions.get(mission)
+    return frozenset() if found is None else frozenset(found.journal.nothing_on)
+
+
+def forget_shown(journal: Journal) -> None:
+    """System transaction's part: the mission has ended; of what it was shown the numbers stay."""
+    for one in journal.recalled:
+        if one.shown:
+            one.shown = ()
+
+
+def add_shared(root: Any, mission: str, mark: bytes, parts: tuple[tuple[str, str], ...]) -> None:
+    """System transaction: record how a brief was shared out; the first time stays."""
+    journal = root["ledger"].missions[mission].journal
+    if mark not in dict(journal.shared):
+        journal.shared += ((mark, parts),)
+
+
+def shared_of(root: Any, mission: str) -> dict[bytes, tuple[tuple[str, str], ...]]:
+    """By the marks of briefs: how they were shared out."""
+    found = root["ledger"].missions.get(mission)
+    return {} if found is None else dict(found.journal.shared)
 
 
 def load(root: Any, mission: str) -> list[Inference]:
@@ -226,10 +267,10 @@ def merged(rows: Iterable[Spent]) -> list[Spent]:
 
 def drop_texts(journal: Journal) -> bool:
     """System transaction's part: keep what the inferences cost, let go of the rest; whether there was anything to drop."""
-    if not (journal.entries or journal.partials or journal.recalled):
+    if not (journal.entries or journal.partials or journal.recalled or journal.shared):
         return False
     journal.spent = tuple(tuple(row) for row in spent_on(journal))
-    journal.entries, journal.partials, journal.recalled = (), (), ()
+    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared = (), (), (), (), ()
     return True
 
 

@@ -21,7 +21,7 @@ from persistent import Persistent
 
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionIdTaken, UnknownMission
 from batos.image import failed
-from batos.image.journal import Journal
+from batos.image.journal import Journal, forget_shown
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.image")
@@ -282,9 +282,10 @@ def _is(one: dict[str, Any], question: str, occurrence: int) -> bool:
 
 def settle(root: Any, id: str) -> None:
     """Take a final mission off the list of pending ones."""
-    pending = ledger_of(root).pending
-    if id in pending:
-        pending.remove(id)
+    ledger = ledger_of(root)
+    if id in ledger.pending:
+        ledger.pending.remove(id)
+        forget_shown(ledger.missions[id].journal)
 
 
 def recover(root: Any) -> list[dict[str, Any]]:
@@ -298,7 +299,7 @@ def recover(root: Any) -> list[dict[str, Any]]:
             log.error("mission_damaged", mission=id, error=e.message, hint="it waits; the others go on")
     for record in records:
         if record["state"] in FINAL:
-            ledger.pending.remove(record["id"])
+            settle(root, record["id"])
     return sorted((record for record in records if record["state"] not in FINAL), key=lambda record: record["number"])
 
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from batos.image import ledger
+from batos.mind.evidence import unmarked
 
 _HEAD = "Earlier in this conversation:"
 _CUT = "…"
@@ -39,4 +40,6 @@ def with_brief(conversation: str, brief: str) -> str:
 def _answer(mission: Any) -> str:
     if mission.state != ledger.COMPLETE or not mission.result:
         return "(none)"
-    return str(json.loads(mission.result).get("text", ""))
+    result = json.loads(mission.result)
+    text = str(result.get("text", ""))
+    return unmarked(text) if result.get("citations") else text

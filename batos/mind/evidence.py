@@ -1,12 +1,13 @@
 """What a mission recalls from memory: passages for its prompts, and which of them its answer comes from.
 
-What was recalled about a question stays what it was: it is recorded in the journal by the numbers of the chunks, so that a
-mission that is taken up again, or replayed, asks its models the same and finds what was paid for. The texts are looked up: one
-that was forgotten in the meantime is gone from here, too.
+What was recalled about a question, nothing included, stays what it was: it is recorded in the journal, so that a mission that is
+taken up again, or replayed, asks its models the same and finds what was paid for. The texts are recorded only while the mission goes
+on, afterwards the numbers of the chunks; a document that was forgotten in the meantime is gone from here, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,7 @@ log = structlog.get_logger("batos.mind")
 _HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # but for one that stands alone
 _QUOTED = 3  # sentences of one passage, where they hold as many of the brief's words
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
+_FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
 
 
 class Passage(NamedTuple):
@@ -42,6 +44,8 @@ class Passage(NamedTuple):
     title: str
     source: str
     text: str
+    document: int = 0
+    """The number of its document."""
 
 
 class Memory(Protocol):
@@ -75,13 +79,16 @@ class NeedEvidence(BatosSignal):
 class Evidence:
     """What one mission recalled so far, by question, and what it does to the memory."""
 
-    def __init__(self, id: str, image: LivingImage, memory: Memory | None, *, chars: int) -> None:
+    def __init__(self, id: str, image: LivingImage, memory: Memory | None, *, chars: int, ask: bool = True) -> None:
         """
         :param memory: None: nothing is ever recalled.
         :param chars: how much of the passages one question gets, in characters.
+        :param ask: False: only what was recalled before is; a replay leaves no trace.
         """
-        self._id, self._image, self._memory, self._chars = id, image, memory, chars
+        self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
         self._found: dict[str, tuple[Passage, ...]] = {}
+        self._nothing_on: frozenset[bytes] = frozenset()
+        self._asking = asyncio.Lock()
         self._changes: list[tuple[Segment | None, list[int]]] = []
 
     @property
@@ -109,8 +116,8 @@ class Evidence:
 
     def load(self) -> None:
         """Take over what earlier attempts recalled."""
-        recorded = self._image.read(journal.recalled_of, self._id)
-        self._found = {question: self._passages(numbers) for question, numbers in recorded.items()}
+        self._found = self._image.read(_recorded, self._id, self._chars)
+        self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
     async def about(self, question: str, *, gated: bool = False) -> tuple[Passage, ...]:
         """The passages that speak to a question.
@@ -118,26 +125,33 @@ class Evidence:
         :raises NeedEvidence: under the gate, where memory would have to be asked.
         """
         if question not in self._found:
-            if self._memory is None:
+            if self._memory is None or not self._ask or journal.mark_of(question) in self._nothing_on:
                 return ()
             if gated:
                 raise NeedEvidence(question)
-            self._found[question] = self._passages(await self._asked(question))
+            async with self._asking:  # facets ask at once, and are to see the same
+                if question not in self._found:
+                    self._found[question] = await self._asked(self._memory, question)
         return self._found[question]
 
-    async def _asked(self, question: str) -> Sequence[int]:
-        assert self._memory is not None
+    async def _asked(self, memory: Memory, question: str) -> tuple[Passage, ...]:
         try:
-            numbers = tuple(await self._memory.recall(question))
+            numbers = tuple(await memory.recall(question))
         except BatosError as e:
             log.warning("nothing_recalled", mission=self._id, error=e.message)
-            return ()  # the mission is thought through without; when it is taken up again, memory is asked again
-        if numbers:
-            self._image.committer.defer(journal.add_recalled, self._id, question, numbers)
-        return numbers
+            numbers = ()  # the mission is thought through without, also when it is taken up again: what was paid for fits no other prompt
+        found = self._image.read(passages, numbers, self._chars)
+        self._image.committer.defer(journal.add_recalled, self._id, question, numbers, tuple(map(tuple, found)))
+        return found  # type: ignore[no-any-return]
 
-    def _passages(self, numbers: Iterable[int]) -> tuple[Passage, ...]:
-        return self._image.read(passages, tuple(numbers), self._chars)  # type: ignore[no-any-return]
+
+def _recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ...]]:
+    """What a mission recalled, by question, without what is forgotten since."""
+    documents, found = library_of(root).documents, {}
+    for question, one in journal.recalled_of(root, mission).items():
+        shown = (Passage(*fields) for fields in one.shown)
+        found[question] = tuple(p for p in shown if p.document in documents) if one.shown else passages(root, one.chunks, chars)
+    return found
 
 
 def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ...]:
@@ -150,9 +164,12 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
         document = chunk.document
         said = _HEADING.sub("", chunk.text) if document.kind == "markdown" else chunk.text
         text = " ".join((f"{chunk.speaker}: {said}" if chunk.speaker else said).split())
+        if document.kind != "code":
+            text = _MARK.sub(r" (\1)", text)  # a document's own footnotes are no marks of ours
         text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
         chars -= len(text)
-        found.append(Passage(number, history.oid_of(chunk) or "", document.title or document.source, document.source, text))
+        title = document.title or document.source
+        found.append(Passage(number, history.oid_of(chunk) or "", title, document.source, text, document.number))
     return tuple(found)
 
 
@@ -167,7 +184,12 @@ def without_false_marks(text: str, found: Sequence[Passage]) -> str:
     """An answer without the marks `[n]` that name no passage; as it is where nothing was recalled: then `[1]` is no mark."""
     if not found:
         return text
-    return _MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
+    return _FALSE_MARK.sub(lambda mark: mark.group() if 1 <= int(mark.group(1)) <= len(found) else "", text)
+
+
+def unmarked(text: str) -> str:
+    """An answer without its marks, for who sees other passages under their numbers."""
+    return _MARK.sub("", text)
 
 
 def cited(text: str, found: Sequence[Passage], brief: str = "") -> list[tuple[int, str]]:

@@ -1,19 +1,21 @@
 """The Incarnation Protocol: the codex becomes personas, clones of the genesis object, in the image.
 
-It runs at every start. A codex that has changed meanwhile changes what the image has not changed itself (`merging`).
+It runs at every start. A codex that has changed meanwhile changes what the image has not changed itself (`merging`); where the
+image goes its own way, an operator can accept what the codex says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from BTrees.OOBTree import OOBTree
 
-from batos.errors import ConfigError
+from batos.errors import ConfigError, InvalidInput, UnknownPersona
 from batos.image.genesis import add_missing
 from batos.mind.codex import Codex, PersonaCodex
 from batos.mind.learning import SLOT, forget_exemplar_
-from batos.mind.merging import DELETED, Merged, merge
+from batos.mind.merging import DELETED, Merged, digest, merge
 from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
 
 PLAIN_FACET = "Answer the request directly and concretely, in plain words, in a few sentences."
@@ -64,7 +66,7 @@ class Incarnation:
                 continue  # the image put something else in its place
             said[name] = self._merge(name, lobby._slots[name], merge(said.get(name, {}), lobby._slots[name]._slots, slots_of(persona)))
             add_missing(lobby._slots[name], **{SLOT: OOBTree})
-        _set(lobby.incarnation, "said", tuple((name, tuple(sorted(slots.items()))) for name, slots in sorted(said.items())))
+        _set(lobby.incarnation, "said", _told(said))
         _set(lobby, "personas", known + tuple(name for name in self._codex.personas if name not in known))
 
     def _merge(self, name: str, persona: UvmObject, merged: Merged) -> dict[str, str]:
@@ -122,6 +124,50 @@ def kept(lobby: UvmObject, codex: Codex) -> Kept:
         if why:
             found[name] = why
     return found
+
+
+def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[str, str]:
+    """System transaction: let the codex have its way where the image went its own: in one slot of a persona, or in all of
+    them. What was there stays in the image's history.
+
+    :param slot: None: whatever `kept` names of the persona; one that was deleted comes back.
+    :return: by slot, what it was kept for; the slot "" is the whole persona.
+    :raises UnknownPersona: for a persona that is not in the codex.
+    :raises InvalidInput: where the image follows the codex already.
+    """
+    if name not in codex.personas:
+        raise UnknownPersona(f"the codex has no persona {name!r}; it has: {', '.join(codex.personas)}")
+    lobby: UvmObject = root["lobby"]
+    left = kept(lobby, codex).get(name, {})
+    wanted = left if slot is None else {slot: left[slot]} if slot in left else {}
+    if not wanted:
+        others = ", ".join(repr(one) if one else "the whole persona" for one in left)
+        instead = f"it differs in: {others}" if left else "so it does everywhere"
+        where = "" if slot is None else f" in its slot {slot!r}"
+        raise InvalidInput(f"the persona {name!r} follows the codex{where} already; {instead}")
+    said = said_of(lobby)
+    if "" in wanted:
+        said.pop(name, None)
+        lobby._slots.pop(name, None)
+    else:
+        _take_over(lobby._slots[name], slots_of(codex.personas[name]), wanted, said[name])
+    _set(lobby.incarnation, "said", _told(said))
+    Incarnation(codex)(lobby)  # makes the persona that is missing
+    return wanted
+
+
+def _take_over(persona: UvmObject, codex: Mapping[str, object], wanted: Mapping[str, str], said: dict[str, str]) -> None:
+    for slot in wanted:
+        agreed = digest(codex[slot]) if slot in codex else None
+        if agreed is None:
+            del persona._slots[slot]
+            said.pop(slot, None)
+        else:
+            persona._slots[slot], said[slot] = codex[slot], agreed
+
+
+def _told(said: Said) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    return tuple((name, tuple(sorted(slots.items()))) for name, slots in sorted(said.items()))
 
 
 def present(lobby: UvmObject, codex: Codex) -> Mapping[str, UvmObject]:

@@ -17,7 +17,6 @@ from batos.image import journal, ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
-from batos.mind.router import Route
 from batos.mind.thinking import NeedAnswer, Place, Thinking
 
 _SHOWN = 400  # characters of each text where two differ
@@ -54,7 +53,7 @@ class Replaying(Thinking):
         except NeedAnswer:
             raise InvalidInput(f"the question {question[:60]!r} was not answered") from None
 
-    def _keep(self, route: Route) -> None:
+    def _keep(self, record: Callable[..., None], *what: Any) -> None:
         """A replay leaves no trace."""
 
     async def pay(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None = None) -> journal.Inference:

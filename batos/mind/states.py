@@ -111,7 +111,8 @@ async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
 
 async def _other(persona: UvmObject, part: str) -> str:
     """What another persona answers to its part of the brief: a cycle inside this one."""
-    return str(await send(persona, "synthesize_response_for_", part))
+    answer = str(await send(persona, "synthesize_response_for_", part))
+    return evidence.unmarked(answer) if await current().evidence.about(part, gated=current().gated) else answer
 
 
 @Primitive.register

@@ -74,7 +74,7 @@ class NeedAnswer(BatosSignal):
 class Thinking:
     """One attempt at one mission, as the states and primitives see it."""
 
-    compare = True  # whether the router may ask the embedder
+    compare = True  # whether router and memory may be asked anew
 
     def __init__(
         self,
@@ -107,7 +107,8 @@ class Thinking:
         self.settings, self.model_of, self.router = settings, models, router
         self.routed: Route | None = None
         alone = mission["persona"] is not None or mission["origin"] == "system"
-        self.share_out: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
+        self._shares: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
+        self._shared: dict[bytes, Shares] = {}
         self.conversation = ""  # what was said before, where the mission follows another
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage = on_paid, outage
@@ -117,7 +118,7 @@ class Thinking:
         self._asked: dict[bytes, int] = {}
         self._voices: dict[str, str] = {}
         self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
-        self.evidence = Evidence(self.id, image, memory, chars=settings.evidence_chars)
+        self.evidence = Evidence(self.id, image, memory, chars=settings.evidence_chars, ask=self.compare)
         self.begun = time.monotonic()
         self.gated = False
         self.state, self.persona, self.why = "IDLE", "", ""
@@ -133,6 +134,7 @@ class Thinking:
         """Load what earlier attempts decided and paid for."""
         self._begun.recall()
         self.evidence.load()
+        self._shared = self._image.read(journal.shared_of, self.id)
         record = self._image.read(journal.route_of, self.id)
         self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
@@ -145,11 +147,19 @@ class Thinking:
         if self.routed is None:
             self.routed = await self.router.decide(self.mission, compare=self.compare)
             self.persona, self.why = self.routed.persona.upper(), self.routed.why
-            self._keep(self.routed)
+            self._keep(journal.set_route, self.routed.to_record())
         return self.routed
 
-    def _keep(self, route: Route) -> None:
-        self._image.committer.defer(journal.set_route, self.id, route.to_record())
+    def share_out(self, brief: str) -> Shares:
+        """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""
+        mark = journal.mark_of(brief)
+        if mark not in self._shared:
+            self._shared[mark] = self._shares(brief)
+            self._keep(journal.add_shared, mark, self._shared[mark])
+        return self._shared[mark]
+
+    def _keep(self, record: Callable[..., None], *what: Any) -> None:
+        self._image.committer.defer(record, self.id, *what)
 
     @property
     def live_state(self) -> str:

@@ -25,7 +25,7 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _calling(name: str, parameters: str, inner: str, sent: str, sorts: bool) -> str:
-    """The text of a helper: it sends to an object, and calls anything else; what the interpreter lacks, it takes from the prelude."""
+    """The text of a helper: it sends to an object, and calls anything else; what the interpreter lacks is supplied."""
     send = f"_b_send(o, {name!r}, {sent})"
     if name.startswith("_"):
         local = send  # only objects have such names
@@ -209,6 +209,8 @@ class Expressions(Names):
 
     def _through_helper(self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], sorts: bool) -> ast.expr:
         """`value.name(…)` where the value may be an object: a send then, a plain call else."""
+        if name in supply.METHODS:
+            self.supplied.add(f"x.{name}")
         if any(isinstance(arg, ast.Starred) for arg in args) or any(keyword.arg is None for keyword in keywords):
             helper = self.helper(f"call {name} *", _calling(name, "*a, **k", "*a, **k", "a, k", sorts))
             return ast.Call(helper, [value, *args], keywords)

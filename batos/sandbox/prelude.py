@@ -191,6 +191,8 @@ def _b_sorted(it, *, key=None, reverse=False):
     if key is None:
         xs.sort(reverse=reverse)
         return xs
+    if type(key) is tuple:
+        return key[1](xs[::-1], key[0])[::-1] if reverse else key[1](xs, key[0])
     ks = [key(x) for x in xs]
     ix = list(range(len(xs)))
     ix.sort(key=lambda i: ks[i], reverse=reverse)
@@ -201,6 +203,8 @@ def _b_best(name, a, key, kw, better):
         if 'default' in kw:
             return kw['default']
         raise ValueError(name + '() iterable argument is empty')
+    if type(key) is tuple:
+        return key[1](xs, key[0])[0] if name == 'min' else key[1](xs[::-1], key[0])[-1]
     found, at = xs[0], key(xs[0]) if key else xs[0]
     for x in xs[1:]:
         k = key(x) if key else x
@@ -232,42 +236,6 @@ def _b_bytes(*a):
     if len(a) == 1 and type(a[0]) not in (str, int, bytes):
         return bytes.fromhex(''.join(['%02x' % x for x in a[0]]))
     return bytes(*a)
-def _b_x_bit_length(o):
-    return len(bin(abs(o))) - 2 if o else 0
-def _b_x_translate(o, table):
-    parts = []
-    for c in o:
-        x = table.get(ord(c), c) if type(table) is dict else c
-        if x is not None:
-            parts.append(chr(x) if type(x) is int else x)
-    return ''.join(parts)
-def _b_x_maketrans(o, a, b=None, drop=''):
-    if b is None:
-        return {(ord(k) if type(k) is str else k): a[k] for k in a}
-    table = {ord(x): ord(y) for x, y in zip(a, b)}
-    table.update({ord(c): None for c in drop})
-    return table
-def _b_x_to_bytes(o, length=1, byteorder='big', signed=False):
-    if length > 100000:
-        raise OverflowError('too many bytes')
-    if signed and o < 0:
-        o += 1 << (8 * length)
-    if o < 0 or o >> (8 * length):
-        raise OverflowError('int too big to convert')
-    found = bytes.fromhex(('%0' + str(2 * length) + 'x') % o) if length else b''
-    return found if byteorder == 'big' else found[::-1]
-def _b_x_from_bytes(o, data, byteorder='big', signed=False):
-    data = _b_bytes(data)
-    if byteorder != 'big':
-        data = data[::-1]
-    n = int(data.hex() or '0', 16)
-    return n - (1 << (8 * len(data))) if signed and data and data[0] > 127 else n
-def _b_x_format_map(o, values):
-    return o.format(**values)
-def _b_x_utcnow(o):
-    return o.now()
-def _b_x_isidentifier(o):
-    return o.replace('_', 'a').isalnum() and not o[:1].isdigit() and o != ''
 def _b_iadd(a, b):
     if type(a) is list and type(b) is not list:
         a.extend(b)

@@ -136,6 +136,7 @@ def _certain(text: str, source: str) -> list[tuple[int, int, str]]:
     found = []
     for line, column, rule, what in _DIAGNOSTIC.findall(text):
         supplied = any(f"`{name}`" in what for name in supply.METHODS)
+        supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in supply.FUNCTIONS  # Module `m` has no member `f`
         supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)
         if rule in _CERTAIN and "None" not in what and not supplied:
             first = int(line) == 1 and int(column) > source.find("self")

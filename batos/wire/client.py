@@ -319,9 +319,15 @@ class Client(Connection):
         fields: dict[str, Any] = {"kind": kind, "source": source, "speaker": speaker, "since": since, "until": until}
         return await self._ask("search", question=question, k=k, explain=explain or None, **fields)
 
-    async def personas(self) -> dict[str, Any]:
-        """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone."""
-        return await self._ask("personas")
+    async def personas(self, *, accept: str | None = None, slot: str | None = None) -> dict[str, Any]:
+        """The personas there are: mission, facets and protocols, model, exemplars, and what a new codex left alone.
+
+        :param accept: a persona in which the codex's values take the place of the image's own first.
+        :param slot: only in this slot; left out: wherever they differ, and a persona that was deleted comes back.
+        :raises InvalidInput: where they do not differ.
+        """
+        wanted = None if accept is None else {"persona": accept, **({} if slot is None else {"slot": slot})}
+        return await self._ask("personas", accept=wanted)
 
     async def _accept(self, op: str, **fields: Any) -> Accepted:
         reply = await self._ask(op, **fields)

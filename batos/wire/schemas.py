@@ -330,8 +330,19 @@ class Models(Request):
         return self.ensure or self.watch
 
 
+class Accepting(BaseModel):
+    """Where the codex is to have its way: in one slot of a persona; without a slot in all that the image holds otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    persona: Persona
+    slot: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+
+
 class Personas(Request):
+    """The personas, as they are, or after the codex's value was accepted."""
+
     op: Literal["personas"]
+    accept: Accepting | None = None
 
 
 OPS: dict[str, type[Request]] = {

@@ -159,8 +159,8 @@ class SyncClient:
     def search(self, question: str, k: int = 10, **wanted: Any) -> dict[str, Any]:
         return self._run(self._client.search(question, k, **wanted))
 
-    def personas(self) -> dict[str, Any]:
-        return self._run(self._client.personas())
+    def personas(self, *, accept: str | None = None, slot: str | None = None) -> dict[str, Any]:
+        return self._run(self._client.personas(accept=accept, slot=slot))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:

@@ -195,7 +195,7 @@ def _piece(source: str, other: str, chance: random.Random) -> str:
 def parsed(source: str) -> bool:
     try:
         ast.parse(source)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
 

@@ -435,8 +435,12 @@ def test_personas(capsys: pytest.CaptureFixture[str]) -> None:
     ):  # fmt: skip
         assert part in told.out
     assert "embedder minilm:x: away" in told.err
-    batos({"personas": reply}, "personas", "--json")
+    _, asked = batos({"personas": reply}, "personas", "--json")
     assert json.loads(capsys.readouterr().out) == reply
+    assert asked[0].accept is None
+    for given, accept in (("robin.core_mission", {"persona": "robin", "slot": "core_mission"}), ("babs", {"persona": "babs"})):
+        _, asked = batos({"personas": reply}, "personas", "--accept", given)
+        assert asked[0].accept.model_dump(exclude_unset=True) == accept
 
 
 def test_show_history_info_models(capsys: pytest.CaptureFixture[str]) -> None:

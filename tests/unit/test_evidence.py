@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pytest
 
 from batos.bridge.types import ChatRequest
 from batos.errors import InferenceFailed
-from batos.image import history, journal
+from batos.image import history, journal, ledger
 from batos.kernel import Kernel
 from batos.memory.library import Passage as Stored
 from batos.memory.library import Section, Shelf, library_of
@@ -44,6 +45,7 @@ class Recalls:
 
     async def recall(self, question: str) -> Sequence[int]:
         self.asked.append(question)
+        await asyncio.sleep(0)  # as a search in a thread does, it lets others run
         if self.failure is not None:
             raise self.failure
         return self.numbers
@@ -75,7 +77,12 @@ def test_marks_and_shared_words_lay_a_sentence_to_its_passage() -> None:
 
 @pytest.mark.parametrize(
     ("text", "left"),
-    [("So it was [3].", "So it was."), ("So it was [2].", "So it was [2]."), ("[0] a [12]b", " a [12]b".replace(" [12]", ""))],
+    [
+        ("So it was [3].", "So it was."),
+        ("Take rows[0] of it [1][9].", "Take rows[0] of it [1]."),
+        ("So it was [2].", "So it was [2]."),
+        ("[0] a [12]b", " a [12]b".replace(" [12]", "")),
+    ],
 )
 def test_marks_that_name_no_passage_are_taken_out(text: str, left: str) -> None:
     assert evidence.without_false_marks(text, FOUND) == left
@@ -116,7 +123,9 @@ async def test_prompts_hold_the_passages_and_the_result_names_those_that_were_us
         (cited,) = result["citations"]
         assert (cited["n"], cited["source"], cited["sentences"]) == (1, "mills.md", [result["text"]])
         assert cited["chunk"] == kernel.image.read(lambda root: history.oid_of(library_of(root).chunks[1]))
-        assert kernel.image.read(journal.recalled_of, "m1") == {"Look up when the mill stopped": (1, 77, 2)}
+        await kernel.image.system(lambda root: None)  # with it comes what was deferred
+        (recorded,) = kernel.image.read(journal.recalled_of, "m1").values()
+        assert (recorded.question, recorded.chunks, recorded.shown) == ("Look up when the mill stopped", (1, 77, 2), ())
 
 
 async def test_who_keeps_to_memory_quotes_it_where_the_model_does_not(tmp_path: Path) -> None:
@@ -155,7 +164,7 @@ async def test_headings_are_no_part_of_what_a_passage_says(tmp_path: Path) -> No
 async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothing_twice(tmp_path: Path) -> None:
     inference = FakeInference()
     inference.fail_when = lambda request: InferenceFailed("gone", cause="unreachable") if "Notes to use" in request.user else None
-    async with mind(tmp_path, inference, retry_backoff_s=600) as kernel:
+    async with mind(tmp_path, inference, retry_backoff_s=600, shutdown_s=0.1) as kernel:
         await kernel_with(kernel, Recalls([2, 1]))
         await submit(kernel, "m1", "Plan a visit to the mill")
         await inference.came(5)
@@ -168,6 +177,93 @@ async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothin
         assert recalls.asked == []
         assert [request.user for request in again.asked] == [asked[-1]]
         assert result["usage"]["replayed"] == len(asked) - 1
+
+
+async def test_marks_of_others_are_no_marks_of_this_answer(tmp_path: Path) -> None:
+    """An inner cycle's, an earlier mission's, a document's own: each numbers what others do not see under that number."""
+
+    def say(request: ChatRequest) -> str:
+        if "Notes to use" not in request.user:
+            return answer(request)
+        return "It ground maize until 1975 [2]." if "robin:" not in request.user else "Be gentle with yourself, and cook soup for four."
+
+    def footnotes(root: Any) -> None:
+        library_of(root).chunks[1].text = TIDE.replace("1840", "1840 [2]")
+
+    inference = FakeInference()
+    inference.say = say
+    async with mind(tmp_path, inference) as kernel:
+        await kernel_with(kernel, Recalls([1, 2]))
+        await kernel.image.system(footnotes)
+        two = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."
+        assert (await think(kernel, "m1", two))["plan"] == "personas"
+        outer = next(request.user for request in inference.asked if "Notes to use" in request.user and "robin:" in request.user)
+        assert "It ground maize until 1975." in outer
+        assert "built in 1840 (2) and" in outer
+        first = await think(kernel, "m2", "Plan a visit to the mill")
+        assert first["citations"][0]["n"] == 2
+        heard = await submit(kernel, "m3", "And then plan a second visit", context="m2")
+        await heard.end()
+        assert "Answer: It ground maize until 1975.\n" in inference.asked[-1].user
+
+
+async def test_a_document_that_is_cut_otherwise_or_forgotten_meanwhile(tmp_path: Path) -> None:
+    def recut(root: Any) -> None:
+        library_of(root).chunks[2].text = "Its last miller was somebody else."
+
+    def forget(root: Any) -> None:
+        library = library_of(root)
+        library.forget(library.documents[1])
+
+    for name, change, fresh in (("recut", recut, 1), ("forget", forget, None)):
+        inference = FakeInference()
+        inference.fail_when = lambda request: InferenceFailed("gone", cause="unreachable") if "Notes to use" in request.user else None
+        async with mind(tmp_path / name, inference, retry_backoff_s=600, shutdown_s=0.1) as kernel:
+            await kernel_with(kernel, Recalls([2, 1]))
+            await submit(kernel, "m1", "Plan a visit to the mill")
+            await inference.came(5)
+            await kernel.image.system(change)
+        again = FakeInference()
+        async with mind(tmp_path / name, again) as kernel:
+            kernel.memory = Recalls([1])
+            await Listened(kernel, "m1").end()
+            assert fresh is None or len(again.asked) == fresh, "what was paid for is found"
+            assert all((MILLER in request.user) is (fresh is not None) for request in again.asked), name
+            assert "somebody else" not in str([request.user for request in again.asked])
+            await kernel.image.system(lambda root: None)  # with it comes what was deferred
+            (recorded,) = kernel.image.read(journal.recalled_of, "m1").values()
+            assert recorded.shown == (), "no text stays behind"
+
+
+async def test_a_mission_that_recalled_nothing_recalls_nothing_later(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.fail_when = lambda request: InferenceFailed("gone", cause="unreachable") if "Notes to use" in request.user else None
+    for name, failure in (("a", None), ("b", InferenceFailed("no embedder", cause="unreachable"))):
+        async with mind(tmp_path / name, inference, retry_backoff_s=600, shutdown_s=0.1) as kernel:
+            recalls = Recalls([])
+            recalls.failure = failure
+            await kernel_with(kernel, recalls)
+            await submit(kernel, "m1", "Plan a visit to the mill")
+            await inference.came(5)
+        again, inference.asked = FakeInference(), []
+        async with mind(tmp_path / name, again) as kernel:
+            kernel.memory = recalls = Recalls([1])  # by now memory would know something
+            result = (await Listened(kernel, "m1").end())["result"]
+            assert (recalls.asked, len(again.asked)) == ([], 1)
+            assert "citations" not in result
+
+
+async def test_a_replay_asks_no_memory_and_leaves_no_trace(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await kernel_with(kernel, Recalls([]))
+        await think(kernel, "m1", "Plan a visit to the mill")
+        kernel.memory = recalls = Recalls([1])
+        await kernel.image.system(lambda root: setattr(ledger.mission_of(root, "m1").journal, "nothing_on", ()))  # as older missions are
+        told = await kernel._replays(inference).replay("m1")
+        assert (told["outcome"], recalls.asked) == ("same", [])
+        await kernel.image.system(lambda root: None)  # with it comes what was deferred
+        assert kernel.image.read(journal.recalled_of, "m1") == {}
 
 
 async def test_a_memory_that_cannot_be_asked_does_not_fail_the_mission(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from batos.bridge.types import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.mind.fractal import shares
-from tests.unit.mind_support import FakeInference, answer, mind, submit
+from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
 
 TWO = "I feel so lonely and sad since she left. Then plan a small dinner for four friends."
 
@@ -84,6 +85,23 @@ async def test_a_brief_for_two_personas_is_a_cycle_of_cycles(tmp_path: Path) -> 
 
         kernel.image.read(check)
         assert (await kernel.image.system(lambda root: ledger.describe(ledger.mission_of(root, "m1"))))["state"] == "COMPLETE"
+
+
+async def test_a_brief_stays_shared_out_as_it_was(tmp_path: Path) -> None:
+    """What would share it out otherwise may change between a kill and the restart; what was paid for is found all the same."""
+    for first, then in ((3, 1), (1, 3)):
+        inference = FakeInference()
+        inference.fail_when = lambda request: InferenceFailed("gone", cause="unreachable") if "Notes to use" in request.user else None
+        async with mind(tmp_path / str(first), inference, retry_backoff_s=600, shutdown_s=0.1, voices_limit=first) as kernel:
+            await submit(kernel, "m1", TWO)
+            async with asyncio.timeout(20):
+                while not kernel.image.read(lambda root: ledger.failures(root, limit=1)):
+                    await asyncio.sleep(0.01)
+        again = FakeInference()
+        async with mind(tmp_path / str(first), again, voices_limit=then) as kernel:
+            result = (await Listened(kernel, "m1").end())["result"]
+            assert (result["plan"] == "personas") is (first == 3)
+            assert result["usage"]["replayed"] == inference.answered
 
 
 async def test_an_explicit_choice_and_a_depth_of_one_keep_one_persona(tmp_path: Path) -> None:

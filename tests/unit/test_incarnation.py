@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 import structlog
 
-from batos.errors import ConfigError
+from batos.errors import ConfigError, InvalidInput, UnknownPersona
 from batos.mind import psm
 from batos.mind.codex import load_codex
-from batos.mind.incarnation import PLAIN_FACET, REMOVED, facets, system_message
-from batos.mind.merging import CHANGED, DELETED
+from batos.mind.incarnation import PLAIN_FACET, REMOVED, accept, facets, system_message
+from batos.mind.merging import CHANGED, DELETED, DROPPED
 from batos.objects import Intent, Method, Primitive, UvmObject
+from batos.wire.schemas import Accepting
 from tests.unit.mind_support import FakeInference, mind, submit
 
 SHIPPED = Path(psm.__file__).with_name("codex.toml").read_text("utf-8")
@@ -142,6 +144,55 @@ async def test_a_persona_that_was_deleted_in_the_image_does_not_come_back(tmp_pa
         assert babs == {"name": "babs", "routed": False, "kept": [{"slot": None, "why": DELETED}]}
         end = await (await submit(kernel, "m1", "Look up the population of Iceland.")).end()
         assert end["result"]["persona"] != "BABS"
+
+
+async def test_an_operator_takes_what_the_codex_says(tmp_path: Path) -> None:
+    path = tmp_path / "codex.toml"
+    path.write_text(SHIPPED + PENGUIN, "utf-8")
+
+    def change(root: Any) -> None:
+        lobby = root["lobby"]
+        lobby.penguin.pillars, lobby.penguin.core_mission = ("Fish",), "To dive."
+        lobby.penguin._slots["waddle_facet_"] = Method("waddle_facet_", "def waddle_facet_(self, query):\n    return query\n")
+        lobby.penguin._slots["learned_exemplars"][b"k"] = ("Swim", "m0", 1.0)
+        del lobby._slots["babs"]
+
+    async with mind(tmp_path, FakeInference(), codex=str(path)) as kernel:
+        await kernel.image.system(change)
+    path.write_text(SHIPPED + PENGUIN.replace("waddle_facet_", "dive_facet_"), "utf-8")
+    async with mind(tmp_path, FakeInference(), codex=str(path)) as kernel:
+        told = kernel.personas()["personas"]
+        assert {p["name"]: {k["slot"]: k["why"] for k in p["kept"]} for p in told if p["kept"]} == {
+            "babs": {None: DELETED},
+            "penguin": {"pillars": CHANGED, "core_mission": CHANGED, "waddle_facet_": DROPPED},
+        }
+        end = functools.partial(kernel.image.system, mission="operator")
+        codex = kernel.codex
+        await end(accept, codex, "penguin", "pillars")
+        assert kernel.image.read(lambda root: (root["lobby"].penguin.pillars, root["lobby"].penguin.core_mission)) == (
+            ("Patience", "Ice"),
+            "To dive.",
+        )
+        for name, slot, error, words in (
+            ("penguin", "pillars", InvalidInput, "'core_mission', 'waddle_facet_'"),
+            ("robin", None, InvalidInput, "everywhere"),
+            ("babs", "model", InvalidInput, "the whole persona"),
+            ("nobody", None, UnknownPersona, "robin"),
+        ):
+            with pytest.raises(error, match=words):
+                await end(accept, codex, name, slot)
+        await end(accept, codex, "penguin")
+        told = await kernel._personas(Accepting(persona=" Babs"))
+        assert [p["name"] for p in told["personas"] if p["kept"]] == []
+        assert "babs" in kernel.router.personas
+        answered = await (await submit(kernel, "m1", "Look up the population of Norway.")).end()
+        assert answered["result"]["persona"] == "BABS"
+    # from here on the codex is followed again, and what was learned is there
+    path.write_text(SHIPPED + PENGUIN.replace("To stand still.", "To swim.").replace("waddle_facet_", "dive_facet_"), "utf-8")
+    async with mind(tmp_path, FakeInference(), codex=str(path)) as kernel:
+        penguin = kernel.personas()["personas"][-1]
+        assert (penguin["core_mission"], penguin["kept"], penguin["learned"]) == ("To swim.", [], 1)
+        assert [b["selector"] for b in penguin["behaviour"] if b["facet"]] == ["dive_facet_", "plain_facet_"]
 
 
 async def test_a_name_that_the_image_needs_is_refused(tmp_path: Path) -> None:

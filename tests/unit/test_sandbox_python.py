@@ -16,6 +16,7 @@ from sandbox_cases import CASES
 from sandbox_support import Sends, corpus, method, obj, settings, slots, stored
 
 from batos.errors import MethodError, MethodFailed, MethodUnsupported
+from batos.guardian.vocabulary import SUPPLIED
 from batos.objects import Method, UvmObject
 from batos.sandbox import Sandbox, unsupported
 
@@ -137,6 +138,13 @@ def built(value: Any) -> Any:
     return (
         UvmObject(**{name: built(held) for name, held in value["$uvm"].items()}) if isinstance(value, dict) and "$uvm" in value else value
     )
+
+
+@pytest.mark.parametrize(("module", "members"), sorted((module, sorted(members)) for module, members in SUPPLIED.items()))
+async def test_the_type_check_knows_what_is_supplied(sandbox: Sandbox, module: str, members: list[str]) -> None:
+    used = ", ".join(f"{module}.{member}" for member in members)
+    await sandbox.compile(f"def m(self):\n    import {module}\n    return str([{used}])\n")
+    await sandbox.compile(f"def m(self):\n    from {module} import {', '.join(members)}\n    return str([{', '.join(members)}])\n")
 
 
 @pytest.mark.skipif(not corpus(), reason="no corpus: CORPUS names its methods.jsonl")

@@ -89,6 +89,8 @@ class Assignments(Calls):
             before = self.heap.inside(self.evaluate(target.value))
         objects = self.evaluate(node.value)
         self.may_raise()
+        if isinstance(node.op, _IN_PLACE) and (isinstance(node.value, _CONTAINERS) or objects & self.heap.known):
+            self.change(node, before, self.heap.inside(objects))  # `rows[0] += [x]`: what the item holds grows in place
         self.assign(target, before | objects | self.heap.inside(objects))
         return True
 

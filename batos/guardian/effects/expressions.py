@@ -192,6 +192,13 @@ class Expressions(Base):
                 self.state.env[key] = self.state.env.get(key, 0) | objects
         return bit
 
+    def yielded(self, node: ast.Yield | ast.YieldFrom) -> int:
+        """The sandbox makes a list of what a generator yields, when the generator is called."""
+        objects = self.evaluate(node.value) if node.value else 0
+        items = self.heap.inside(objects) if isinstance(node, ast.YieldFrom) else objects
+        self.function.result |= self.container((self.function.node, "items"), items)
+        return 0
+
     def inner(self, node: ast.Await | ast.Starred) -> int:
         return self.evaluate(node.value)
 
@@ -216,6 +223,8 @@ Base.EVALUATORS.update(
         ast.GeneratorExp: Expressions.comprehension,
         ast.Lambda: Expressions.definition,
         ast.Await: Expressions.inner,
+        ast.Yield: Expressions.yielded,
+        ast.YieldFrom: Expressions.yielded,
         ast.Starred: Expressions.inner,
         ast.UnaryOp: Expressions.children,
         ast.JoinedStr: Expressions.children,

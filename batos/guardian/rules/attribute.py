@@ -37,6 +37,8 @@ def check_attribute(subject: Subject, node: ast.Attribute) -> None:
             subject.refuse(ID, node, f"the attribute {name!r} is reserved: it begins with _", _hint(name))
     elif _MACHINERY.match(name):
         subject.refuse(ID, node, f"the attribute {name!r} leads into the interpreter", "Leave it out.")
+    elif isinstance(node.value, ast.Call) and subject.is_builtin(node.value.func, "type"):
+        subject.refuse(ID, node, "a type is asked for more than its name", f"Call it on the value: value.{name}(...).")
     elif not name.isascii() or len(name) > subject.limits.name:
         subject.refuse(ID, node, "an attribute's name is too long or not ASCII", "Use a short ASCII name.")
     elif isinstance(node.value, ast.Name) and node.value.id not in subject.bound:
@@ -69,7 +71,8 @@ RULE = Rule(
     ID,
     asks="Attributes do not begin with `_` and do not lead into frames, code or classes. Exceptions: the statement `self._p_changed = "
     "True`, the "
-    "message `_clone_persistent_`, and `type(value).__name__`. Of builtin types only harmless methods are taken (`str.lower`).",
+    "message `_clone_persistent_`, and `type(value).__name__`. Of builtin types only harmless methods are taken "
+    "(`str.lower`), of `type(value)` none.",
     why="Underscore names hold the machinery of persistence and of the interpreter: `_p_jar`, `__class__`, `__globals__`.",
     accepted="def kind(self, value):\n    return type(value).__name__",
     refused="def kind(self, value):\n    return value.__class__",

@@ -24,6 +24,8 @@ def check_call(subject: Subject, node: ast.Call) -> None:
         _check_name(subject, node)
     elif function.id == "type" and (len(node.args) != 1 or node.keywords or isinstance(node.args[0], ast.Starred)):
         subject.refuse(ID, node, "type is called to make a type", "Use a dict, or collections.namedtuple.")
+    elif function.id == "type" and isinstance(node.args[0], ast.Call) and subject.is_builtin(node.args[0].func, "type"):
+        subject.refuse(ID, node, "the type of a type is asked for", "Use type(value).__name__, or isinstance(value, kind).")
     elif function.id == "super" and (node.args or node.keywords or id(node) not in subject.cleared):
         subject.refuse(ID, node, "super is used other than super().selector(...)", "Write super().selector(arguments) as a whole.")
 

@@ -18,7 +18,7 @@ def check_handler(subject: Subject, node: ast.ExceptHandler) -> None:
     for kind in kinds:
         if kind is None or (isinstance(kind, ast.Name) and kind.id == "BaseException"):
             subject.refuse(ID, node, "a handler catches everything", "Name what it catches: except ValueError, or except Exception.")
-        elif not isinstance(kind, (ast.Name, ast.Attribute)):
+        elif not (isinstance(kind, ast.Name) or (isinstance(kind, ast.Attribute) and subject.module_of(kind.value))):
             subject.refuse(ID, kind, "a handler's kind of error is computed", "Name the kinds: except (KeyError, ValueError).")
     if len(node.body) == 1 and isinstance(node.body[0], ast.Pass) and isinstance(node.type, ast.Name) and node.type.id == "Exception":
         subject.warn(ID, node, "every error is silently dropped", "Name the error that is expected.")

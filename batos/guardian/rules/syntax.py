@@ -59,6 +59,8 @@ CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {
     ast.GeneratorExp: ("generators", "elt"),
     ast.comprehension: ("target", "iter", "ifs"),
     ast.Await: ("value",),
+    ast.Yield: ("value",),
+    ast.YieldFrom: ("value",),
     ast.Compare: ("left", "comparators"),
     ast.Call: ("func", "args", "keywords"),
     ast.keyword: ("value",),
@@ -84,8 +86,6 @@ _OPERATORS = (
 OPERATORS = frozenset(_OPERATORS)
 
 _HINTS = {
-    "Yield": "Collect the values in a list and return it.",
-    "YieldFrom": "Collect the values in a list and return it.",
     "ClassDef": "Use a dict, or collections.namedtuple; objects of the image are made by sending _clone_persistent_.",
     "Global": "Keep what must last in a slot: self.name = value.",
     "AsyncFor": "Use a plain for loop.",
@@ -93,7 +93,7 @@ _HINTS = {
     "TryStar": "Use a plain except.",
     "TypeAlias": "Leave it out.",
 }
-_NAMES = {"Yield": "yield", "YieldFrom": "yield from", "ClassDef": "a class", "Global": "global", "AsyncFor": "async for",
+_NAMES = {"ClassDef": "a class", "Global": "global", "AsyncFor": "async for",
           "AsyncWith": "async with", "TryStar": "except*", "TypeAlias": "a type alias"}  # fmt: skip
 
 
@@ -101,6 +101,31 @@ def refuse_node(subject: Subject, node: ast.AST) -> None:
     """A node that is not on the list."""
     name = type(node).__name__
     subject.refuse(ID, node, f"{_NAMES.get(name, name)} is not supported in methods", _HINTS.get(name, "Write it with simpler statements."))
+
+
+def check_statement(subject: Subject, node: ast.Expr) -> None:
+    """`yield` may stand as a statement."""
+    subject.cleared.add(id(node.value))
+
+
+def check_yield(subject: Subject, node: ast.Yield | ast.YieldFrom) -> None:
+    """`yield`, in whatever function."""
+    if id(node) not in subject.cleared:
+        subject.refuse(
+            ID, node, "the value of yield is used", "Nothing can be sent into a generator: write yield as a statement of its own."
+        )
+
+
+def check_whole(subject: Subject) -> None:
+    """The method itself is no generator: its answer could not leave the sandbox, nor be part of a transaction."""
+    assert subject.method is not None
+    pending: list[ast.AST] = list(subject.method.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            subject.refuse(ID, node, "the method itself yields", "Collect the values in a list and return it.")
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            pending += ast.iter_child_nodes(node)
 
 
 def check_operator(subject: Subject, node: ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.AugAssign) -> None:
@@ -124,7 +149,8 @@ def check_comprehension(subject: Subject, node: ast.comprehension) -> None:
 
 RULE = Rule(
     ID,
-    asks="A method is made of the syntax on the guardian's list; no yield, class, global, async for, async with, except*.",
+    asks="A method is made of the syntax on the guardian's list; no class, global, async for, async with, except*; `yield` only "
+    "in functions inside it.",
     why="What has no rule has not been thought about: a new version of Python adds nothing by itself. The sandbox runs no more than "
     "this list.",
     accepted="def evens(self, numbers):\n    return [n for n in numbers if n % 2 == 0]",
@@ -136,5 +162,9 @@ RULE = Rule(
         ast.AugAssign: check_operator,
         ast.Compare: check_comparison,
         ast.comprehension: check_comprehension,
+        ast.Expr: check_statement,
+        ast.Yield: check_yield,
+        ast.YieldFrom: check_yield,
     },
+    method=check_whole,
 )
