@@ -7,6 +7,7 @@ of them then by all signals. Nothing is learned at run time, and nothing knows o
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,17 +110,32 @@ class Weighing:
 
     def best(self, count: int = FINALISTS) -> Fused:
         """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
-        rough = _added(self._wide, self.view.n)
-        if self._barred.any():
-            rough[self._barred] = -np.inf
-        rows = _best(rough, max(CANDIDATES, count))
+        rows = _best(self._rough, max(CANDIDATES, count))
         signals = self._of_facts(rows)
         return self._weighed(*_chosen(rows, signals, _best(_added(signals, len(rows)), count)))
+
+    def best_of(self, document: int) -> int | None:
+        """The row of a document that is best by what costs little; None if it has none that may be returned."""
+        rows = np.flatnonzero(self._documents == document)
+        best = int(rows[np.argmax(self._rough[rows])]) if len(rows) else 0
+        return best if len(rows) and np.isfinite(self._rough[best]) else None
 
     def of(self, rows: Array) -> Fused:
         """These rows weighed by everything; those that may not be returned are left out."""
         rows = rows[~self._barred[rows]]
         return self._weighed(rows, self._of_facts(rows))
+
+    @functools.cached_property
+    def _rough(self) -> Array:
+        """float32[n]: what costs little, added; minus infinity for rows that may not be returned."""
+        rough = _added(self._wide, self.view.n)
+        if self._barred.any():
+            rough[self._barred] = -np.inf
+        return rough
+
+    @functools.cached_property
+    def _documents(self) -> Array:
+        return np.ascontiguousarray(self.view.facts["document"])
 
     def _of_facts(self, rows: Array) -> dict[str, Array]:
         wide = {name: found[rows] for name, found in self._wide.items()}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from BTrees.LLBTree import LLBTree, LLTreeSet
 from BTrees.LOBTree import LOBTree
-from BTrees.OOBTree import OOBTree
+from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.errors import ImageDamaged, UnknownSource
@@ -26,6 +26,8 @@ from batos.objects import UvmObject
 
 CATALOGUED = ("kind", "mission", "day", "sources", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
+MISSION, FAILURE = "mission", "failure"
+"""Kinds of documents that are made of missions: what was answered, and what went wrong."""
 _SHOWN = 100  # refusals that are told of at a time
 _EPOCH = 1 << 32  # numbers that one run of the process may hand out
 
@@ -127,6 +129,8 @@ class Library(Persistent):
         """Identity of the embedder whose vectors searches use; empty before the first."""
         self.waiting = LLTreeSet()
         """Sections that lack vectors of the present embedder."""
+        self.unlinked = OOTreeSet([""])
+        """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
         """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
         were looked at; folders that are watched."""
@@ -234,8 +238,10 @@ class Library(Persistent):
             self.by_source[source] = document.number
         if document.complete:
             self.by_content.setdefault(document.digest, document.number)
-            if document.title:
-                self.by_title.setdefault(document.title.casefold(), document.number)
+            if document.title and document.kind not in (MISSION, FAILURE):  # those are named by briefs
+                key = document.title.casefold()
+                if self.by_title.setdefault(key, document.number) == document.number:
+                    self.unlinked.add(key)
             self.catalogue.put(document.number, {name: getattr(document, name) for name in CATALOGUED})
 
     def _unlist(self, document: UvmObject) -> None:
@@ -259,8 +265,28 @@ class Library(Persistent):
             if passage.mentioned:
                 slots["mentioned"] = passage.mentioned
             self.chunks[number] = UvmObject(**slots)
-            for key in passage.mentioned:
-                self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
+            self._mentions(root, number, passage)
+
+    def mention(self, root: Any, shelf: Shelf) -> None:
+        """Let a section's chunks, which stay as they are, mention what these passages do."""
+        for number, passage in zip(shelf.section.numbers, shelf.passages, strict=True):
+            chunk = self.chunks[number]
+            if chunk.mentioned != passage.mentioned:
+                self._mentions_no(number, set(chunk.mentioned) - set(passage.mentioned))
+                chunk.mentioned = passage.mentioned
+                self._mentions(root, number, passage)
+
+    def _mentions(self, root: Any, number: int, passage: Passage) -> None:
+        for key in passage.mentioned:
+            self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
+
+    def _mentions_no(self, number: int, keys: Iterable[str]) -> None:
+        for key in keys:
+            entity = self.entities.get(key)
+            if entity is not None:
+                entity.chunks.pop(number, None)
+                if not entity.chunks:
+                    del self.entities[key]
 
     def _claim(self, number: int) -> None:
         """Nobody else shall hand out numbers of this one's epoch."""
@@ -290,12 +316,7 @@ class Library(Persistent):
     def _clear(self, section: Section) -> list[int]:
         """Take a section's chunks away; their numbers."""
         for number in section.numbers:
-            for key in self.chunks[number].mentioned:
-                entity = self.entities.get(key)
-                if entity is not None:
-                    entity.chunks.pop(number, None)
-                    if not entity.chunks:
-                        del self.entities[key]
+            self._mentions_no(number, self.chunks[number].mentioned)
             del self.chunks[number]
         del self.starts[section.first]
         return list(section.numbers)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
-from batos.memory.library import Numbers, Passage, Section, Shelf
+from batos.memory.library import FAILURE, MISSION, Numbers, Passage, Section, Shelf
 from batos.memory.naming import Names
 from batos.memory.segments import Entry, Facts, speaker_key
-from batos.memory.traits import FAILURE, LIVED, MISSION, traits
+from batos.memory.traits import LIVED, traits
 from batos.memory.words import words
 
 

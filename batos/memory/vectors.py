@@ -18,7 +18,7 @@ from batos.config import Settings
 from batos.errors import BatosError
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
-from batos.memory import meaning
+from batos.memory import linking, meaning
 from batos.memory.chunking import Limits
 from batos.memory.collection import Collection
 from batos.memory.embedders import Embedder
@@ -38,6 +38,7 @@ class Hearer(Protocol):
 
     def count(self) -> int: ...
     def stored(self, segment: Any, dropped: list[int]) -> None: ...
+    def relinked(self, segment: Any) -> None: ...
     def embedded(self, ids: list[int], rows: Array) -> None: ...
     async def reload(self) -> None: ...
 
@@ -66,6 +67,11 @@ class Vectors:
         """Work until cancelled."""
         while True:
             self._more.clear()
+            try:
+                await self._linked()
+            except OSError as e:  # of a full disk; the titles wait
+                await self._away(e)
+                continue
             work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_sections)
             try:
                 await self._known()
@@ -111,6 +117,21 @@ class Vectors:
             if len(work) == 1:
                 log.error("section_without_vectors", section=work[0].section.number, trace=traceback.format_exc(limit=-4))
                 await self._image.system(meaning.give_up, work[0].section, mission="ingest")
+
+    async def _linked(self) -> None:
+        """Let texts point at documents that came after them, by their titles."""
+        settings = self._settings
+        while names := await in_helper(self._image.read, linking.unlinked, settings.embed_sections):
+            self._shelver.names.add(name for name in names if name.document)
+            view = self._hearer.collection.view()
+            works = await in_helper(self._image.read, linking.naming, view, names, settings.link_chunks)
+            made = await in_helper(linking.relinked, works, self._shelver)
+            for begin in range(0, max(1, len(made)), settings.embed_sections):
+                some = made[begin : begin + settings.embed_sections]
+                done = names if begin + settings.embed_sections >= len(made) else []
+                segment = await self._image.system(linking.keep, done, some, mission="ingest")
+                if segment is not None:
+                    self._hearer.relinked(segment)
 
     async def _known(self) -> None:
         """Ask who the embedder is; if it is another than the vectors are from, all are made anew."""

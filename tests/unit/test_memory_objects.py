@@ -11,9 +11,11 @@ import pytest
 
 from batos.errors import InvalidInput, UnknownSource
 from batos.image import history
+from batos.memory import linking
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.library import library_of
 from batos.memory.remembering import remember
+from batos.memory.retrieval import Wanted
 from batos.mind.messages import send
 from tests.unit.memory_support import Memory, memory
 from tests.unit.mind_support import FakeInference, mind, submit
@@ -45,7 +47,7 @@ async def test_chunks_lead_to_neighbours_sources_and_entities(tmp_path: Path) ->
             assert await told(held, chat, 0, "source_") == ["chat"]
             assert await told(held, chat, 1, "mentions_") == ["Ben", "Anna"]
             assert await told(held, chat, 2, "mentions_") == ["Anna", "Garden Book"]
-            assert held.look(links) == [(held.numbers(chat)[2], held.numbers(book)[0])]
+            assert held.look(links) == [(held.numbers(chat)[2], number_of(held, book))]
             await held.embedded()
         with held.image.snapshot() as root:
             library = library_of(root)
@@ -62,6 +64,10 @@ def held_line(number: int) -> str:
     return CHAT.splitlines(keepends=True)[number + 1]
 
 
+def number_of(held: Memory, source: Path) -> int:
+    return held.look(lambda library: library.document(str(source)).number)  # type: ignore[no-any-return]
+
+
 def links(library: Any) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for segment in library.text.segments() for a, b in segment.links]
 
@@ -75,7 +81,63 @@ async def test_what_is_named_before_it_is_there_is_pointed_at_with_the_vectors(t
         assert held.look(links) == []
         held.embedder.away = False
         await held.embedded()
-        assert held.look(links) == [(held.numbers(tmp_path / "a.md")[0], held.numbers(tmp_path / "b.md")[0])]
+        assert held.look(links) == [(held.numbers(tmp_path / "a.md")[0], number_of(held, tmp_path / "b.md"))]
+        await held.whole()
+
+
+async def test_a_title_that_comes_later_is_pointed_at_by_what_was_there_and_nothing_is_embedded_again(tmp_path: Path) -> None:
+    early, late = tmp_path / "a.md", tmp_path / "b.md"
+    early.write_text("# A\n\nSee the Garden Book.\n\n# More\n\nOf nothing.\n")
+    late.write_text("# Garden Book\n\nTomatoes.\n")
+    async with memory(tmp_path) as held:
+        await held.read(early)
+        await held.embedded()
+        numbers, count = held.numbers(early), len(held.embedder.texts)
+        await held.read(late)
+        await held.until(lambda: held.look(links) == [(numbers[0], number_of(held, late))])
+        await held.whole()
+        assert held.numbers(early) == numbers
+        assert not any("See the" in text for text in held.embedder.texts[count:])
+        assert await told(held, early, 0, "mentions_") == ["Garden Book"]
+        view = held.recollection.collection.view()
+        assert view.links[:, 1].tolist() == [number_of(held, late)]
+        await held.recollection.tell(forget=str(late))
+        early.write_text("# A\n\nSee the Garden Book again.\n")
+        await held.read(early)
+        assert held.look(links) == []  # it is no title any more
+        await held.whole()
+
+
+async def test_titles_that_are_new_are_looked_for_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    early, late = tmp_path / "a.md", tmp_path / "b.md"
+    early.write_text("# A\n\nSee the Garden Book.\n")
+    late.write_text("# Garden Book\n\nTomatoes.\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(linking, "unlinked", lambda root, most: [])  # it dies before
+        async with memory(tmp_path) as held:
+            await held.read(early)
+            await held.embedded()
+            await held.read(late)
+            assert held.look(links) == []
+    async with memory(tmp_path) as held:
+        await held.until(lambda: held.look(links) == [(held.numbers(early)[0], number_of(held, late))])
+        assert held.look(lambda library: list(library.unlinked)) == [""]
+        await held.whole()
+
+
+async def test_a_document_that_changes_from_its_beginning_is_pointed_at_all_the_same(tmp_path: Path) -> None:
+    maker, thing = tmp_path / "aldous.md", tmp_path / "zephyr.md"
+    maker.write_text("# Aldous Works\n\nIt began as a smithy.\n\n# History\n\nThe founding was in Leeds.\n")
+    thing.write_text("# Zephyr\n\nThe Zephyr is a car that was made by Aldous Works.\n")
+    async with memory(tmp_path) as held:
+        await held.read(maker, thing)
+        await held.embedded()
+        maker.write_text("# Aldous Works\n\nIt was a forge at first.\n\n# History\n\nThe founding was in Leeds.\n")
+        await held.read(maker)
+        await held.embedded()
+        found = await held.recollection.retrieval.search(Wanted("Where was the company founded that made the Zephyr?"), explain=True)
+        led = {hit["text"]: hit["signals"].get("link", 0) for hit in found["hits"] if len(hit["path"]) == 2}
+        assert list(led) == ["# History\n\nThe founding was in Leeds."]
         await held.whole()
 
 
