@@ -169,7 +169,7 @@ def _for_all(view: View, question: Question, vectors: Vectors | None, weights: W
             within += (day >= span.first) & (day <= span.last)
         signals["days"] = within * np.float32(weights.days)
     if question.speakers:
-        signals["speaker"] = _by_speaker(view, question.speakers, weights)
+        signals["speaker"] = _by_speaker(view, question, weights)
     return signals
 
 
@@ -179,13 +179,13 @@ def _of_sections(view: View, scores: Array, weight: float) -> Array:
     return np.repeat(standard(np.maximum.reduceat(scores, view.starts), weight, sizes), sizes)
 
 
-def _by_speaker(view: View, named: tuple[int, ...], weights: Weights) -> Array:
+def _by_speaker(view: View, question: Question, weights: Weights) -> Array:
     speaker = np.ascontiguousarray(view.facts["speaker"])
-    theirs, starts = np.isin(speaker, named), view.starts
+    theirs, starts = np.isin(speaker, question.speakers), view.starts
     talk = np.maximum.reduceat(speaker, starts) > 0
     strange = talk & ~np.logical_or.reduceat(theirs, starts)
     found = np.repeat(np.where(strange, np.float32(-weights.stranger), np.float32(0)), np.diff(starts, append=view.n))
-    if len(named) == 1:
+    if question.people == 1:
         found += np.where(theirs, np.float32(weights.speaker), np.where(speaker > 0, np.float32(-weights.speaker), np.float32(0)))
     return found
 

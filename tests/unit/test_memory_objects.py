@@ -108,6 +108,24 @@ async def test_a_title_that_comes_later_is_pointed_at_by_what_was_there_and_noth
         await held.whole()
 
 
+async def test_a_first_name_finds_who_has_it(tmp_path: Path) -> None:
+    (tmp_path / "chat.txt").write_text(
+        "# 8 May 2023\nCaroline Smith: I painted the harbour at dawn.\nBen Lee: I painted a fence, in green.\n"
+        "Caroline Smith: It took me a week.\nBen Lee: Mine took an hour.\n"
+    )
+    async with memory(tmp_path) as held:
+        await held.read(tmp_path / "chat.txt")
+        asked = held.recollection.retrieval
+        found = await asked.search(Wanted("What did Caroline paint?"), explain=True)
+        assert found["understood"]["names_speakers"] == 1
+        assert found["hits"][0]["speaker"] == "Caroline Smith"
+        assert {hit["speaker"]: hit["signals"]["speaker"] > 0 for hit in found["hits"]} == {"Caroline Smith": True, "Ben Lee": False}
+        for name, speakers in (("caroline", {"Caroline Smith"}), ("Ben  Lee", {"Ben Lee"}), ("Lee", set()), ("Carol", set())):
+            assert {hit["speaker"] for hit in (await asked.search(Wanted("painted", speaker=name)))["hits"]} == speakers
+        numbers = await held.recollection.recall("What did Caroline Smith paint in the harbour?")
+        assert numbers[0] == held.numbers(tmp_path / "chat.txt")[0]
+
+
 async def test_titles_that_are_new_are_looked_for_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     early, late = tmp_path / "a.md", tmp_path / "b.md"
     early.write_text("# A\n\nSee the Garden Book.\n")
