@@ -85,6 +85,11 @@ class View:
         return np.flatnonzero(np.diff(self._runs, prepend=-1)) if self.n else np.empty(0, np.int64)
 
     @functools.cached_property
+    def talk(self) -> float:
+        """Share of the rows that somebody says; 0 to 1."""
+        return float((self.facts["speaker"] > 0).mean()) if self.n else 0.0
+
+    @functools.cached_property
     def links(self) -> Array:
         """int64[m, 2]: (row, number of a document that it points at), ascending; the document need not be there any more."""
         if not self._pairs:

@@ -26,6 +26,9 @@ class Weights(NamedTuple):
 
     words: float = 0.4
     """BM25 of the chunk with its window: what it says, said where such things are said."""
+    document_words: float = 0.2
+    """So much more, where all is documents; less, as more of the catalogue is said by somebody: what people say they scatter over several
+    turns, a document's chunk says it in its words. The same for all rows, so that neither kind outdoes the other."""
     meaning: float = 0.2
     """Its own vector with the cleaned question: names and stop words would draw a small model's vectors to greetings."""
     around: float = 0.4
@@ -42,7 +45,7 @@ class Weights(NamedTuple):
     """Characters beyond which telling more counts no more: chunks of documents are all longer."""
     says_when: float = 0.3
     wanted_when: float = 2.1
-    """It says when: a little for any question, much for one that asks when."""
+    """It says when: a little in a conversation for any question, much for one that asks when. In a document anything says so somewhere."""
     says_number: float = 0.2
     wanted_number: float = 1.3
     """The same of how many."""
@@ -154,7 +157,10 @@ class Weighing:
 
 def _for_all(view: View, question: Question, vectors: Vectors | None, weights: Weights) -> dict[str, Array]:
     said = view.bm25(question.words)
-    signals = {"words": standard(said, weights.words), "section_words": _of_sections(view, said, weights.section_words)}
+    signals = {
+        "words": standard(said, weights.words + weights.document_words * (1 - view.talk)),
+        "section_words": _of_sections(view, said, weights.section_words),
+    }
     if vectors is not None:
         meant = likeness(view.matrix, vectors.cleaned)
         known = view.has & ~view.gone
@@ -194,18 +200,19 @@ def _by_speaker(view: View, question: Question, weights: Weights) -> Array:
 
 
 def _by_facts(facts: Array, question: Question, weights: Weights) -> dict[str, Array]:
-    flags = facts["flags"]
+    flags, speaks = facts["flags"], facts["speaker"] > 0
     told = np.log1p(np.minimum(facts["length"], weights.enough).astype(np.float32))
     return {
         "told": told * np.float32(weights.told),
-        "when": _flagged(flags, WHEN, weights.wanted_when + weights.says_when if question.wants & WHEN else weights.says_when),
-        "number": _flagged(flags, NUMBER, weights.wanted_number + weights.says_number if question.wants & NUMBER else weights.says_number),
-        "personal": _flagged(np.where(facts["speaker"] > 0, flags, 0), FIRST_PERSON, weights.personal),
+        "when": _flagged(flags, WHEN, question.wants & WHEN, weights.wanted_when) + _flagged(flags, WHEN, speaks, weights.says_when),
+        "number": _flagged(flags, NUMBER, question.wants & NUMBER, weights.wanted_number)
+        + _flagged(flags, NUMBER, speaks, weights.says_number),
+        "personal": _flagged(flags, FIRST_PERSON, speaks, weights.personal),
     }
 
 
-def _flagged(flags: Array, flag: int, weight: float) -> Array:
-    return (flags & flag > 0) * np.float32(weight)
+def _flagged(flags: Array, flag: int, where: Array | int, weight: float) -> Array:
+    return ((flags & flag > 0) & (np.asarray(where) > 0)) * np.float32(weight)
 
 
 def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[str, Array]:
