@@ -12,6 +12,7 @@ import contextlib
 import traceback
 from typing import Any, Protocol
 
+import numpy as np
 import structlog
 
 from batos.config import Settings
@@ -23,6 +24,7 @@ from batos.memory.chunking import Limits
 from batos.memory.collection import Collection
 from batos.memory.embedders import Embedder
 from batos.memory.library import library_of
+from batos.memory.partlog import BEGIN, Drops
 from batos.memory.segments import Array
 from batos.memory.shelving import Shelver
 
@@ -167,12 +169,19 @@ class Vectors:
     async def purge(self) -> None:
         """Take what was dropped out of the index and the vectors for good."""
         for name in await in_helper(self._image.read, _logs):
-            await self._image.system(_purge, name, mission="ingest")
+            drops = await in_helper(self._image.read, _drops, name)
+            if len(drops[0]) < 2:  # one entry is none
+                continue
+            after: int | None = BEGIN
+            while after is not None:
+                after = await self._image.system(_purge, name, drops, after, self._settings.purge_rows, mission="ingest")
 
     async def _tidied(self) -> None:
         for name in await in_helper(self._image.read, _logs):
-            while not self._more.is_set() and await self._image.system(_tidy, name, self._settings.dropped_rows, mission="ingest"):
+            while not self._more.is_set() and await self._image.system(_tidy, name, mission="ingest"):
                 pass
+        if max(await in_helper(self._image.read, _most_dropped)) > self._settings.dropped_rows:
+            await self.purge()
         if self._hearer.collection.dropped > max(self._settings.dropped_rows, self._hearer.collection.size // 4):
             await self._hearer.reload()
 
@@ -193,17 +202,21 @@ def _log(root: Any, name: str) -> Any:
     return library.vectors.get(name) if name else library.text
 
 
-def _purge(root: Any, name: str) -> None:
+def _most_dropped(root: Any) -> list[int]:
+    return [log.dropped() for name in _logs(root) if (log := _log(root, name)) is not None]
+
+
+def _drops(root: Any, name: str) -> Drops:
     held = _log(root, name)
-    if held is not None and held.dropped():
-        held.purge()
+    return held.drops() if held is not None else (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _tidy(root: Any, name: str, most: int) -> bool:
+def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | None:
+    held = _log(root, name)
+    return held.purge_some(drops, after, rows) if held is not None else None
+
+
+def _tidy(root: Any, name: str) -> bool:
     """One merge, if one is due; whether there may be more."""
     held = _log(root, name)
-    if held is None:
-        return False
-    if held.dropped() > most:
-        held.purge()
-    return bool(held.tidy())
+    return held is not None and bool(held.tidy())
