@@ -28,6 +28,8 @@ CATALOGUED = ("kind", "mission", "day", "sources", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
 MISSION, FAILURE = "mission", "failure"
 """Kinds of documents that are made of missions: what was answered, and what went wrong."""
+SUMMARY = "summary"
+"""Kind of documents that say what others hold; `of` is what."""
 _SHOWN = 100  # refusals that are told of at a time
 _EPOCH = 1 << 32  # numbers that one run of the process may hand out
 
@@ -99,6 +101,11 @@ class Numbers:
             self._next += count
         assert self._next <= self._end, "a run of the process hands out at most 2**32 numbers"
         return first
+
+
+def summary_source(number: int) -> str:
+    """What the summary of the document or chunk of that number is from: documents and chunks share their numbers."""
+    return f"summary:{number}"
 
 
 def epoch_of(root: Any) -> int:
@@ -195,6 +202,7 @@ class Library(Persistent):
             document = self.documents[number] = UvmObject(**{"parent*": root["lobby"].traits.document, "number": number})
         now = tuple(sections)
         gone = set(document.sections) - set(now)
+        dropped = self._forget_summaries([number])  # of what it said before
         self._unlist(document)
         for name, value in {**facts, "sections": now}.items():
             if getattr(document, name) != value:
@@ -204,7 +212,7 @@ class Library(Persistent):
             self._place(root, document, shelf)
         if segment is not None:
             self.text.add(segment)
-        return self._drop(gone)
+        return dropped + self._drop(gone)
 
     def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
         """Put other chunks in the place of a section's, which is as it was; the numbers of those that are gone.
@@ -212,9 +220,10 @@ class Library(Persistent):
         Their index entries are the caller's business; those of the old ones are dropped.
         """
         dropped = self._clear(was)
+        summaries = self._forget_summaries(dropped)
         self._place(root, self.documents[was.document], shelf)
         self._unindex(dropped)
-        return dropped
+        return dropped + summaries
 
     def rename(self, document: UvmObject, sources: tuple[str, ...]) -> None:
         """Say where a document is found from now on: one place at least."""
@@ -228,8 +237,21 @@ class Library(Persistent):
         Its words and vectors are out of the index and the logs with the next `purge`, its bytes out of the file with the next pack.
         """
         self._unlist(document)
-        dropped = self._drop(document.sections)
+        dropped = self._forget_summaries([document.number]) + self._drop(document.sections)
         del self.documents[document.number]
+        return dropped
+
+    def summary_of(self, number: int) -> UvmObject | None:
+        """The document that is the summary of the document or chunk of that number, if there is one."""
+        return self.documents[self.by_source[source]] if (source := summary_source(number)) in self.by_source else None
+
+    def _forget_summaries(self, numbers: Iterable[int]) -> list[int]:
+        """Forget what says in fewer words what is no more, or no more so; the numbers of the chunks."""
+        dropped = []
+        for summary in filter(None, map(self.summary_of, numbers)):
+            for one in summary.of:
+                one._slots.pop("summary", None)
+            dropped += self.forget(summary)
         return dropped
 
     def _list(self, document: UvmObject) -> None:
@@ -238,7 +260,7 @@ class Library(Persistent):
             self.by_source[source] = document.number
         if document.complete:
             self.by_content.setdefault(document.digest, document.number)
-            if document.title and document.kind not in (MISSION, FAILURE):  # those are named by briefs
+            if document.title and document.kind not in (MISSION, FAILURE, SUMMARY):  # those are named by briefs, and by what they are of
                 key = document.title.casefold()
                 if self.by_title.setdefault(key, document.number) == document.number:
                     self.unlinked.add(key)
@@ -311,7 +333,7 @@ class Library(Persistent):
             del self.sections[number]
             self.waiting.discard(number)
         self._unindex(dropped)
-        return dropped
+        return dropped + self._forget_summaries(dropped)
 
     def _clear(self, section: Section) -> list[int]:
         """Take a section's chunks away; their numbers."""

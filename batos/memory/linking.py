@@ -66,7 +66,10 @@ def _with_words(view: View, name: Name, most: int) -> list[int]:
 
 def relinked(works: Iterable[meaning.Work], shelver: Shelver) -> list[Relinked]:
     """The sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
-    made = [Relinked(work, shelver.filled(work.section, list(zip(work.texts, work.speakers, strict=True)), work.kind)) for work in works]
+    made = []
+    for work in works:
+        cuts = list(zip(work.texts, work.speakers, strict=True))
+        made.append(Relinked(work, shelver.filled(work.section, cuts, work.kind, work.about)))
     return [one for one in made if tuple(passage.mentioned for passage in one.shelved.shelf.passages) != one.was.mentioned]
 
 

@@ -13,7 +13,7 @@ from batos.errors import InvalidInput, UnknownSource
 from batos.image import history
 from batos.memory import linking
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import library_of
+from batos.memory.library import library_of, summary_source
 from batos.memory.remembering import remember
 from batos.memory.retrieval import Wanted
 from batos.mind.messages import send
@@ -240,3 +240,57 @@ async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:
             return document.summary.text, document.summary.mission, document.summary.of == (document,)
 
         assert kernel.image.read(kept) == ("Cats sleep, dogs bark.", "s1", True)
+
+        # it is found beside what it is of, and points at that
+        assert kernel.memory is not None
+        search = kernel.memory.retrieval.search
+
+        async def summaries(question: str) -> list[str]:
+            hits = (await search(Wanted(question)))["hits"]
+            assert "markdown" in {hit["kind"] for hit in hits}
+            return [hit["text"] for hit in hits if hit["kind"] == "summary"]
+
+        def pointed(root: Any) -> list[bool]:
+            library = library_of(root)
+            number = library.document(str(tmp_path / "notes.md")).number
+            return [int(to) == number for segment in library.text.segments() for _, to in segment.links]
+
+        assert await summaries("Do cats sleep?") == ["Cats sleep, dogs bark."]
+        assert kernel.image.read(pointed) == [True]
+        inference.say = lambda request: "Two animals."
+        assert (await (await submit(kernel, "s2", message=message)).end())["state"] == "COMPLETE"
+        assert await summaries("Which animals?") == ["Two animals."]
+        assert kernel.image.read(kept)[:2] == ("Two animals.", "s2")
+
+        # and goes when that changes
+        (tmp_path / "notes.md").write_text("# Cats\n\nThe cat sleeps.\n\n# Hens\n\nThe hen lays.\n")
+        asked = await kernel.memory.ask([str(tmp_path / "notes.md")], [])
+        await asked.done(lambda event: None)
+        assert await summaries("Which animals?") == []
+        assert kernel.image.read(pointed) == []
+        assert not kernel.image.read(lambda root: "summary" in library_of(root).document(str(tmp_path / "notes.md"))._slots)
+
+
+async def test_what_is_forgotten_takes_its_summaries_with_it(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Cats\n\nThe cat sleeps.\n")
+    async with memory(tmp_path) as held:
+        await held.read(tmp_path / "notes.md")
+        await held.embedded()
+        for of in ("document", "chunk"):
+
+            def summarise(root: Any, of: str = of) -> Any:
+                library = library_of(root)
+                document = library.document(str(tmp_path / "notes.md"))
+                one = document if of == "document" else next(library.chunks_of(document))
+                draft = Draft("summary", f"Of a {of}", [DraftPart(f"What the {of} says.")])
+                source = summary_source(one.number)
+                return remember(root, draft, held.recollection.shelver, source=source, mission="m", section_chars=1000, of=(one,))
+
+            held.recollection.stored(await held.image.system(summarise), [])
+        await held.embedded()
+        await held.whole()
+        assert set(held.found("document chunk says")) == {"What the document says.", "What the chunk says."}
+        await held.recollection.tell(forget=str(tmp_path / "notes.md"))
+        assert held.found("document chunk says") == []
+        await held.whole()
+        assert held.look(lambda library: (len(library.documents), len(library.chunks))) == (0, 0)
