@@ -136,11 +136,16 @@ class Library(Persistent):
         """Identity of the embedder whose vectors searches use; empty before the first."""
         self.waiting = LLTreeSet()
         """Sections that lack vectors of the present embedder."""
-        self.unlinked = OOTreeSet([""])
-        """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
+        self.complete()
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
         """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
         were looked at; folders that are watched."""
+
+    def complete(self) -> None:
+        """Make what an earlier BAT OS did not have."""
+        if "unlinked" not in self.__dict__:
+            self.unlinked = OOTreeSet([""])
+            """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
 
     # --- reading
 

@@ -46,6 +46,7 @@ def install(lobby: UvmObject) -> None:
         memory=lambda: derive(name="memory", comment="I am the memory: what was read and what was lived through, to be found again."),
     )
     add_missing(lobby.memory, library=Library)
+    lobby.memory.library.complete()
 
 
 # --- what they answer

@@ -143,6 +143,16 @@ async def test_titles_that_are_new_are_looked_for_after_a_restart(tmp_path: Path
         await held.whole()
 
 
+async def test_a_library_of_an_earlier_version_is_completed(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.image.system(lambda root: delattr(library_of(root), "unlinked"))
+    (tmp_path / "a.md").write_text("# A\n\nSee the Garden Book.\n")
+    async with memory(tmp_path) as held:
+        await held.read(tmp_path / "a.md")
+        await held.embedded()
+        await held.whole()
+
+
 async def test_a_document_that_changes_from_its_beginning_is_pointed_at_all_the_same(tmp_path: Path) -> None:
     maker, thing = tmp_path / "aldous.md", tmp_path / "zephyr.md"
     maker.write_text("# Aldous Works\n\nIt began as a smithy.\n\n# History\n\nThe founding was in Leeds.\n")
