@@ -279,5 +279,6 @@ def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> 
 
 def _best(scores: Array, count: int) -> Array:
     """The rows of the best scores, in no order; those of minus infinity never."""
-    rows = np.argpartition(scores, len(scores) - count)[len(scores) - count :] if len(scores) > count else np.arange(len(scores))
+    # of the negative: among many that are alike, as where no word occurs, the other way round is 40 times slower
+    rows = np.argpartition(-scores, count - 1)[:count] if len(scores) > count else np.arange(len(scores))
     return rows[np.isfinite(scores[rows])]
