@@ -156,6 +156,8 @@ class Settings(BaseModel):
     chunk_smallest: int = Field(160, ge=20, le=100_000, description="characters of a chunk, where the text lets it")
     chunk_largest: int = Field(1200, ge=100, le=100_000, description="characters of a chunk past which it is cut")
     embed_sections: int = Field(8, ge=1, le=1024, description="sections that get their vectors in one transaction")
+    purge_rows: int = Field(4096, ge=1, le=1_000_000, description="rows of the index that one transaction of a purge writes anew, about")
+    link_chunks: int = Field(1000, ge=0, le=1_000_000, description="chunks that are looked at for a new title which they may name")
     embed_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which an embedder that was away is asked again")
     search_s: float = Field(5, gt=0, le=600, description="time for the embedder to read a question; past it, the words alone decide")
     embed_check_s: float = Field(60, ge=0.05, le=86400, description="time after which an embedder with nothing to do is asked who it is")

@@ -84,7 +84,7 @@ class Recollection:
         self.numbers, self._load = Numbers(image.read(epoch_of)), loaded
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
-        self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known))))
+        self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known), self._holds)))
         self.embedder = embedder_of(settings, inference, model)
         stack.push_async_callback(self.embedder.close)
         self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
@@ -133,6 +133,10 @@ class Recollection:
             self._apply(lambda collection: collection.drop(gone))
         self.vectors.wake()
 
+    def relinked(self, segment: Segment) -> None:
+        """Other entries of chunks that are what they were, of a transaction that is durable."""
+        self._apply(lambda collection: collection.replace(segment))
+
     def embedded(self, ids: list[int], rows: Any) -> None:
         """Vectors of chunks, of a transaction that is durable."""
         self._apply(lambda collection: collection.vectors(_array(ids), rows))
@@ -152,6 +156,9 @@ class Recollection:
             self.collection = fresh
         finally:
             self._since = None
+
+    def _holds(self, document: int) -> bool:
+        return bool(self._image.read(_has_document, document))
 
     def count(self) -> int:
         """Chunks that have a vector."""
@@ -245,6 +252,12 @@ class Asked:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
+
+
+def _has_document(root: Any, number: int) -> bool:
+    from batos.memory.library import library_of
+
+    return number in library_of(root).documents
 
 
 def _described(root: Any, documents: int | None, away: dict[str, str]) -> Reply:

@@ -25,7 +25,7 @@ def search(
     source: Annotated[
         str | None, typer.Option("--source", metavar="SOURCE", help="Only from this file, or from below this folder.")
     ] = None,
-    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Only what they say.")] = None,
+    speaker: Annotated[str | None, typer.Option("--speaker", metavar="NAME", help="Only what they say; a first name will do.")] = None,
     since: Annotated[str | None, typer.Option("--since", metavar="DAY", help="Only from this day on: 2026-05-31.")] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="DAY", help="Only up to this day.")] = None,
     connect: Connect = None,

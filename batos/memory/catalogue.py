@@ -69,6 +69,15 @@ class Catalogue(Persistent):
             found = fits if found is None else found & fits
         return found
 
+    def called(self, name: str) -> list[int]:
+        """Keys (`speaker_key`) of the speakers whose names begin with a name: their first ones, for example.
+
+        :param name: its words, casefolded.
+        """
+        from batos.memory.segments import speaker_key
+
+        return [speaker_key(known) for known in self.keywords["speakers"]._fwd_index.keys(f"{name} ", f"{name} \U0010ffff")]
+
     def values(self, name: str) -> list[Any]:
         """The values that there are of a keyword, in order."""
         return list(self.keywords[name]._fwd_index)

@@ -85,12 +85,18 @@ class View:
         return np.flatnonzero(np.diff(self._runs, prepend=-1)) if self.n else np.empty(0, np.int64)
 
     @functools.cached_property
+    def talk(self) -> float:
+        """Share of the rows that somebody says; 0 to 1."""
+        return float((self.facts["speaker"] > 0).mean()) if self.n else 0.0
+
+    @functools.cached_property
     def links(self) -> Array:
-        """int64[m, 2]: (row, row it points at), ascending; only where both are there."""
+        """int64[m, 2]: (row, number of a document that it points at), ascending; the document need not be there any more."""
         if not self._pairs:
             return np.empty((0, 2), np.int64)
-        pairs = self.rows_of(np.concatenate(self._pairs).ravel()).reshape(-1, 2)
-        return np.unique(pairs[(pairs >= 0).all(1)], axis=0)
+        pairs = np.concatenate(self._pairs)
+        pairs[:, 0] = self.rows_of(pairs[:, 0])
+        return np.unique(pairs[pairs[:, 0] >= 0], axis=0)
 
 
 class Collection:
@@ -151,6 +157,15 @@ class Collection:
         self._rows.add(segment.ids, base)
         self._join(Part.of(segment, np.arange(base, self.size, dtype=np.int32)))
         self._tidy()
+
+    @_whole
+    def replace(self, segment: Segment) -> None:
+        """Other entries of chunks whose texts are what they were: they keep their vectors."""
+        rows = self._alive(segment.ids)
+        known = np.flatnonzero(rows >= 0)[self._has[rows[rows >= 0]]]
+        kept = self._matrix[rows[known]]
+        self.append(segment)
+        self.vectors(segment.ids[known], kept)
 
     @_whole
     def vectors(self, ids: Array, matrix: Array) -> None:

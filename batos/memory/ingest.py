@@ -96,7 +96,7 @@ class Ingest:
         """
         async with self._alone:
             told, dropped = await self._image.system(_forget, source, mission="forget")
-            self._changed(None, dropped)
+            self._stored(None, dropped)
         self._tell(path=source, state=FORGOTTEN, chunks=len(dropped))
         return {**told, "chunks": len(dropped)}
 
@@ -104,7 +104,7 @@ class Ingest:
         """Forget what was read from a file that is no more."""
         async with self._alone:
             dropped = await self._image.system(_vanished, path, mission="ingest")
-            self._changed(None, dropped)
+            self._stored(None, dropped)
         log.info("forgotten", path=path, chunks=len(dropped))
         self._tell(path=path, state=FORGOTTEN, chunks=len(dropped))
 
@@ -194,27 +194,22 @@ class Ingest:
         file, known, batches, batch = prepared
         if batches is None or batch is None:
             change = (_alias, known.elsewhere, file.path, file.stamp) if known.elsewhere else (_done, file.path, file.stamp)
-            self._changed(None, await self._image.system(*change, mission="ingest") or [])
+            self._stored(None, await self._image.system(*change, mission="ingest") or [])
             return {"path": file.path, "state": UNCHANGED, "chunks": 0}
         chunks = gone = 0
         while True:
             facts = batches.facts(file) if batch.last else {"sources": (file.path,), "source": file.path}
             shelves = [shelved.shelf for shelved in batch.shelved]
             stored = (_put, file[:2], batches.number, facts, shelves, batch.segment, batch.sections, batch.last)
-            dropped, first = await self._image.system(*stored, mission="ingest")
-            self._changed(batch.segment, dropped)
+            dropped = await self._image.system(*stored, mission="ingest")
+            self._stored(batch.segment, dropped)
             chunks, gone = chunks + sum(len(shelf.passages) for shelf in shelves), gone + len(dropped)
             if batch.last:
                 break
             self._tell(path=file.path, state="reading", chunks=chunks)
             batch = await in_helper(batches.next)
-        self._shelver.names.add([Name(batches.draft.title, batches.number, first)])
         told = {"path": file.path, "state": UPDATED if known.complete else ADDED, "kind": batches.draft.kind}
         return {**told, "chunks": chunks, "dropped": gone, "document": batches.number}
-
-    def _changed(self, segment: Segment | None, dropped: list[int]) -> None:
-        self._shelver.names.drop(dropped)
-        self._stored(segment, dropped)
 
     def _tell(self, **facts: Any) -> None:
         for listener in tuple(self._listeners):
@@ -285,14 +280,14 @@ def _put(
     segment: Segment | None,
     sections: list[int],
     last: bool,
-) -> tuple[list[int], int]:
+) -> list[int]:
     path, stamp = file
     library = library_of(root)
     dropped = _leave(library, path) if library.by_source.get(path, number) != number else []
     dropped += library.put(root, number, facts, shelves, segment, sections)
     if last:
         _done(root, path, stamp)
-    return dropped, library.section(sections[0]).first
+    return dropped
 
 
 def _leave(library: Any, path: str) -> list[int]:

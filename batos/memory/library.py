@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from BTrees.LLBTree import LLBTree, LLTreeSet
 from BTrees.LOBTree import LOBTree
-from BTrees.OOBTree import OOBTree
+from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.errors import ImageDamaged, UnknownSource
@@ -26,6 +26,10 @@ from batos.objects import UvmObject
 
 CATALOGUED = ("kind", "mission", "day", "sources", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
+MISSION, FAILURE = "mission", "failure"
+"""Kinds of documents that are made of missions: what was answered, and what went wrong."""
+SUMMARY = "summary"
+"""Kind of documents that say what others hold; `of` is what."""
 _SHOWN = 100  # refusals that are told of at a time
 _EPOCH = 1 << 32  # numbers that one run of the process may hand out
 
@@ -99,6 +103,11 @@ class Numbers:
         return first
 
 
+def summary_source(number: int) -> str:
+    """What the summary of the document or chunk of that number is from: documents and chunks share their numbers."""
+    return f"summary:{number}"
+
+
 def epoch_of(root: Any) -> int:
     """The epoch of a new run of the process: what it stores first says so in the image, and with that in the same transaction."""
     return int(library_of(root).epoch.value)
@@ -127,9 +136,16 @@ class Library(Persistent):
         """Identity of the embedder whose vectors searches use; empty before the first."""
         self.waiting = LLTreeSet()
         """Sections that lack vectors of the present embedder."""
+        self.complete()
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
         """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
         were looked at; folders that are watched."""
+
+    def complete(self) -> None:
+        """Make what an earlier BAT OS did not have."""
+        if "unlinked" not in self.__dict__:
+            self.unlinked = OOTreeSet([""])
+            """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
 
     # --- reading
 
@@ -191,6 +207,7 @@ class Library(Persistent):
             document = self.documents[number] = UvmObject(**{"parent*": root["lobby"].traits.document, "number": number})
         now = tuple(sections)
         gone = set(document.sections) - set(now)
+        dropped = self._forget_summaries([number])  # of what it said before
         self._unlist(document)
         for name, value in {**facts, "sections": now}.items():
             if getattr(document, name) != value:
@@ -200,7 +217,7 @@ class Library(Persistent):
             self._place(root, document, shelf)
         if segment is not None:
             self.text.add(segment)
-        return self._drop(gone)
+        return dropped + self._drop(gone)
 
     def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
         """Put other chunks in the place of a section's, which is as it was; the numbers of those that are gone.
@@ -208,9 +225,10 @@ class Library(Persistent):
         Their index entries are the caller's business; those of the old ones are dropped.
         """
         dropped = self._clear(was)
+        summaries = self._forget_summaries(dropped)
         self._place(root, self.documents[was.document], shelf)
         self._unindex(dropped)
-        return dropped
+        return dropped + summaries
 
     def rename(self, document: UvmObject, sources: tuple[str, ...]) -> None:
         """Say where a document is found from now on: one place at least."""
@@ -224,8 +242,21 @@ class Library(Persistent):
         Its words and vectors are out of the index and the logs with the next `purge`, its bytes out of the file with the next pack.
         """
         self._unlist(document)
-        dropped = self._drop(document.sections)
+        dropped = self._forget_summaries([document.number]) + self._drop(document.sections)
         del self.documents[document.number]
+        return dropped
+
+    def summary_of(self, number: int) -> UvmObject | None:
+        """The document that is the summary of the document or chunk of that number, if there is one."""
+        return self.documents[self.by_source[source]] if (source := summary_source(number)) in self.by_source else None
+
+    def _forget_summaries(self, numbers: Iterable[int]) -> list[int]:
+        """Forget what says in fewer words what is no more, or no more so; the numbers of the chunks."""
+        dropped = []
+        for summary in filter(None, map(self.summary_of, numbers)):
+            for one in summary.of:
+                one._slots.pop("summary", None)
+            dropped += self.forget(summary)
         return dropped
 
     def _list(self, document: UvmObject) -> None:
@@ -234,8 +265,10 @@ class Library(Persistent):
             self.by_source[source] = document.number
         if document.complete:
             self.by_content.setdefault(document.digest, document.number)
-            if document.title:
-                self.by_title.setdefault(document.title.casefold(), document.number)
+            if document.title and document.kind not in (MISSION, FAILURE, SUMMARY):  # those are named by briefs, and by what they are of
+                key = document.title.casefold()
+                if self.by_title.setdefault(key, document.number) == document.number:
+                    self.unlinked.add(key)
             self.catalogue.put(document.number, {name: getattr(document, name) for name in CATALOGUED})
 
     def _unlist(self, document: UvmObject) -> None:
@@ -259,8 +292,28 @@ class Library(Persistent):
             if passage.mentioned:
                 slots["mentioned"] = passage.mentioned
             self.chunks[number] = UvmObject(**slots)
-            for key in passage.mentioned:
-                self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
+            self._mentions(root, number, passage)
+
+    def mention(self, root: Any, shelf: Shelf) -> None:
+        """Let a section's chunks, which stay as they are, mention what these passages do."""
+        for number, passage in zip(shelf.section.numbers, shelf.passages, strict=True):
+            chunk = self.chunks[number]
+            if chunk.mentioned != passage.mentioned:
+                self._mentions_no(number, set(chunk.mentioned) - set(passage.mentioned))
+                chunk.mentioned = passage.mentioned
+                self._mentions(root, number, passage)
+
+    def _mentions(self, root: Any, number: int, passage: Passage) -> None:
+        for key in passage.mentioned:
+            self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
+
+    def _mentions_no(self, number: int, keys: Iterable[str]) -> None:
+        for key in keys:
+            entity = self.entities.get(key)
+            if entity is not None:
+                entity.chunks.pop(number, None)
+                if not entity.chunks:
+                    del self.entities[key]
 
     def _claim(self, number: int) -> None:
         """Nobody else shall hand out numbers of this one's epoch."""
@@ -285,17 +338,12 @@ class Library(Persistent):
             del self.sections[number]
             self.waiting.discard(number)
         self._unindex(dropped)
-        return dropped
+        return dropped + self._forget_summaries(dropped)
 
     def _clear(self, section: Section) -> list[int]:
         """Take a section's chunks away; their numbers."""
         for number in section.numbers:
-            for key in self.chunks[number].mentioned:
-                entity = self.entities.get(key)
-                if entity is not None:
-                    entity.chunks.pop(number, None)
-                    if not entity.chunks:
-                        del self.entities[key]
+            self._mentions_no(number, self.chunks[number].mentioned)
             del self.chunks[number]
         del self.starts[section.first]
         return list(section.numbers)

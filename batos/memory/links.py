@@ -1,7 +1,7 @@
 """Explicit links: a chunk that names another document points at it; and one step along them, for questions that go by way of something.
 
 "In which year was the company founded that made X?" has its answer in a text that says nothing of X. The text about X is found
-and names the company; from there the text about the company gets a part of what the first one earned.
+and names the company; from there the best chunk of the text about the company gets a part of what the first one earned.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def _words(name: str) -> list[str]:
 
 
 def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float = SHARE) -> tuple[Fused, dict[int, Step]]:
-    """One step along the links of the best rows: each row that one of them points at gets a share of what that one earned.
+    """One step along the links of the best rows: of each document that one of them points at, the best row gets a share of what that
+    one earned.
 
     Answers the rows weighed anew, and how those were come by that got something. What a row gets is that of its best seed.
     """
@@ -87,9 +88,9 @@ def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float
     middle = float(np.median(fused.scores))
     steps: dict[int, Step] = {}
     for seed, score in zip(fused.rows[:seeds].tolist(), fused.scores[:seeds].tolist(), strict=True):
-        for target in _targets(links, seed):
-            added = share * max(0.0, score - middle)
-            if target != seed and added > (steps[target].added if target in steps else 0.0):
+        for document in _targets(links, seed):
+            target, added = weighing.best_of(document), share * max(0.0, score - middle)
+            if target is not None and target != seed and added > (steps[target].added if target in steps else 0.0):
                 steps[target] = Step(seed, added)
     if not steps:
         return fused, {}

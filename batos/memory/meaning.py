@@ -16,7 +16,7 @@ from batos.memory.chunking import Limits, by_meaning
 from batos.memory.library import Library, Section, library_of
 from batos.memory.segments import Array, Segment, build
 from batos.memory.sentences import Span, sentences
-from batos.memory.shelving import Shelved, Shelver, parted
+from batos.memory.shelving import Shelved, Shelver, about_of, parted
 from batos.memory.vectorlog import VectorLog
 
 
@@ -28,6 +28,8 @@ class Work(NamedTuple):
     texts: tuple[str, ...]
     speakers: tuple[str, ...]
     mentioned: tuple[tuple[str, ...], ...]
+    about: tuple[int, ...]
+    """Numbers of the documents that it is a summary of, or of parts of them."""
 
 
 class Plan(NamedTuple):
@@ -65,8 +67,9 @@ def work_of(library: Library, number: int) -> Work:
     """A section as there is to work on it."""
     section = library.section(number)
     chunks = [library.chunks[n] for n in section.numbers]
-    said = ([c.text for c in chunks], [c.speaker for c in chunks], [c.mentioned for c in chunks])
-    return Work(section, library.documents[section.document].kind, *map(tuple, said))
+    document = library.documents[section.document]
+    texts, speakers, mentioned = (tuple(getattr(chunk, name) for chunk in chunks) for name in ("text", "speaker", "mentioned"))
+    return Work(section, document.kind, texts, speakers, mentioned, about_of(document.of))
 
 
 def plan(work: Work, limits: Limits) -> Plan:
@@ -94,7 +97,7 @@ def make(planned: Plan, vectors: Array, shelver: Shelver, limits: Limits) -> Mad
         cuts = tuple(parted(text, [(piece.start, piece.end) for piece in found]))
         rows = np.stack([piece.vector for piece in found])
     speakers = work.speakers if cuts == work.texts else ("",) * len(cuts)
-    shelved = shelver.filled(work.section._replace(cut=True), list(zip(cuts, speakers, strict=True)), work.kind)
+    shelved = shelver.filled(work.section._replace(cut=True), list(zip(cuts, speakers, strict=True)), work.kind, work.about)
     # the same cuts and the same names: all that there is new are the vectors
     same = cuts == work.texts and tuple(passage.mentioned for passage in shelved.shelf.passages) == work.mentioned
     return Made(work.section, None if same else shelved, rows)

@@ -16,11 +16,11 @@ from batos.objects import Primitive, UvmObject
 
 DOCUMENT: dict[str, Any] = {
     "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "sections": (),
-    "speakers": (), "days": (),
+    "speakers": (), "days": (), "of": (),
     "digest": b"", "complete": False,
 }  # fmt: skip
 """Slots of the prototype of documents. `day` counts as `datetime.date.toordinal` does, 0 is none; `sections` are numbers;
-`complete` says that all of it is there, also of a file that takes several transactions."""
+`of` is what a summary is of; `complete` says that all of it is there, also of a file that takes several transactions."""
 CHUNK: dict[str, Any] = {"text": "", "speaker": "", "mentioned": ()}
 """Slots of the prototype of chunks. `mentioned` are keys of entities."""
 
@@ -46,6 +46,7 @@ def install(lobby: UvmObject) -> None:
         memory=lambda: derive(name="memory", comment="I am the memory: what was read and what was lived through, to be found again."),
     )
     add_missing(lobby.memory, library=Library)
+    lobby.memory.library.complete()
 
 
 # --- what they answer

@@ -19,7 +19,7 @@ from persistent import Persistent
 
 from batos.memory.segments import Array
 
-_Drops = tuple[Array, Array]
+Drops = tuple[Array, Array]
 """Ids that were dropped, ascending, and the age up to which each was."""
 
 
@@ -60,16 +60,30 @@ class PartLog(Persistent):
 
     def purge(self) -> int:
         """Take out what was dropped, so that nothing of it is left once the image is packed; how many rows that were."""
-        lost = 0
-        drops = self._drops()
-        for key, _, part in self._entries():
-            mask = _mask(key, part, drops)
-            if mask is not None:
-                lost += int(mask.sum())
-                self._merge([key])
-        for id in list(self._gone)[1:]:
-            del self._gone[id]
-        return lost
+        held = self._rows()
+        self.purge_some(self.drops(), _FIRST)
+        return held - self._rows()
+
+    def purge_some(self, drops: Drops, after: int, rows: int | None = None) -> int | None:
+        """Take a part of that out: what a transaction costs others is bounded by it.
+
+        :param drops: what `drops` said at first. What is dropped meanwhile waits for the next purge.
+        :param after: `BEGIN` at first, then what was answered.
+        :param rows: after so many rows in parts that were written anew it answers; None: never.
+        :returns: where to go on; None when all of it is out and no longer noted.
+        """
+        written = 0
+        for key, size, part in self._entries():
+            if key <= after or _mask(key, part, drops) is None:
+                continue
+            self._merge([key])
+            written += size
+            if rows is not None and written >= rows:
+                return key
+        for id, age in zip(*(column.tolist() for column in drops), strict=True):
+            if id != _FIRST and self._gone.get(id) == age:  # not one that was dropped again
+                del self._gone[id]
+        return None
 
     def dropped(self) -> int:
         """How many ids are noted as dropped since the last `purge`."""
@@ -90,7 +104,7 @@ class PartLog(Persistent):
 
     def _each(self) -> Iterator[tuple[Any, Array | None]]:
         """Each part, with the mask of its rows that were dropped, or None. Its memory is let go afterwards."""
-        drops = self._drops()
+        drops = self.drops()
         for key, _, part in self._entries():
             yield part, _mask(key, part, drops)
             part._p_deactivate()
@@ -107,7 +121,7 @@ class PartLog(Persistent):
 
     def _merge(self, keys: Sequence[int]) -> None:
         parts = [self._parts[key][1] for key in keys]
-        drops = self._drops()
+        drops = self.drops()
         made = self._merged(parts, [_mask(key, part, drops) for key, part in zip(keys, parts, strict=True)])
         for key in keys:
             del self._parts[key]
@@ -117,9 +131,13 @@ class PartLog(Persistent):
             newest = keys[-1]
             self._parts[newest >> _TURNS << _TURNS | (newest + 1) % (1 << _TURNS)] = (len(made), made)
 
-    def _drops(self) -> _Drops:
+    def drops(self) -> Drops:
+        """What is noted as dropped, for `purge_some`."""
         size = len(self._gone)
         return np.fromiter(self._gone.keys(), np.int64, size), np.fromiter(self._gone.values(), np.int64, size)
+
+    def _rows(self) -> int:
+        return sum(size for _, size, _ in self._entries())
 
     def _fitting(self, keys: Sequence[int]) -> list[int]:
         """The oldest of these parts, as many as go into the largest part."""
@@ -141,7 +159,7 @@ class PartLog(Persistent):
             return _last << _TURNS
 
 
-_FIRST = -(2**63)
+_FIRST = BEGIN = -(2**63)
 """The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
 _TURNS = 10
 """Bits of a key that change when a part is written anew. The others are microseconds: that fits 64 bits for 280 years."""
@@ -149,7 +167,7 @@ _lock = threading.Lock()
 _last = 0
 
 
-def _mask(key: int, part: Any, drops: _Drops) -> Array | None:
+def _mask(key: int, part: Any, drops: Drops) -> Array | None:
     """Which rows of a part were dropped; None for none."""
     ids, ages = drops
     if len(ids) == 1:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import NamedTuple
 
 from batos.memory.segments import speaker_key
 from batos.memory.traits import NUMBER, WHEN
-from batos.memory.words import content_words, words
+from batos.memory.words import STOP, content_words, words
 
 _NAME_WORDS = 3
 """Words of the longest name that is looked for."""
@@ -62,7 +62,9 @@ class Question(NamedTuple):
     cleaned: str
     """For the dense channel: without stop words and without the names that are facets; the text itself if nothing is left."""
     speakers: tuple[int, ...]
-    """Keys of the speakers that it names."""
+    """Keys of the speakers that it names; several for one name that several have."""
+    people: int
+    """How many names of speakers it has."""
     spans: tuple[Span, ...]
     """Days that it names; a day lies in that day, in its month and in its year, so that nearer misses count too."""
     wants: int
@@ -72,34 +74,51 @@ class Question(NamedTuple):
 
 
 def understood(
-    text: str, speakers: Container[int] = frozenset(), *, days: Callable[[], Span | None] = lambda: None, today: date | None = None
+    text: str,
+    speakers: Container[int] = frozenset(),
+    *,
+    called: Callable[[str], Iterable[int]] = lambda name: (),
+    days: Callable[[], Span | None] = lambda: None,
+    today: date | None = None,
 ) -> Question:
     """What a question says.
 
     :param speakers: keys (`speaker_key`) of those who speak in the catalogue.
+    :param called: keys of those whose names begin with a name, of its casefolded words: "caroline" is Caroline Smith, too.
     :param days: the first and last day that anything in the catalogue is from; asked where a month is named without its year.
     :param today: what "yesterday" and "last week" count from; without it they say nothing.
     """
     low = text.lower()
-    named, parts = _names(text, speakers)
+    named, parts, people = _names(text, speakers, called)
     cleaned = " ".join(word for word in content_words(text) if word not in parts)
     wants = (WHEN if _ASKS_WHEN.search(low) else 0) | (NUMBER if _ASKS_NUMBER.search(low) else 0)
     spans = (*_dates(low, days), *(_relative(low, today) if today is not None else ()))
-    return Question(text, words(text), cleaned or text, named, spans, wants, bool(_BRIDGES.search(low)))
+    return Question(text, words(text), cleaned or text, named, people, spans, wants, bool(_BRIDGES.search(low)))
 
 
-def _names(text: str, speakers: Container[int]) -> tuple[tuple[int, ...], set[str]]:
-    """Keys of the speakers named, in order, and the words of their names."""
+def _names(text: str, speakers: Container[int], called: Callable[[str], Iterable[int]]) -> tuple[tuple[int, ...], set[str], int]:
+    """Keys of the speakers named, the longest names first, the words of their names, and how many names there are."""
     said = [_POSSESSIVE.sub("", word) for word in _WORD.findall(text)]
-    found: dict[int, None] = {}
-    parts: set[str] = set()
+    written = text[1:] != text[1:].lower()
+    keys: dict[int, None] = {}
+    names: set[str] = set()
+    taken: set[int] = set()
     for size in range(_NAME_WORDS, 0, -1):
         for at in range(len(said) - size + 1):
             name = " ".join(said[at : at + size])
-            if (key := speaker_key(name)) in speakers:
-                found[key] = None
-                parts |= set(content_words(name))
-    return tuple(found), parts
+            if not taken.isdisjoint(range(at, at + size)) or (size == 1 and _only_a_word(name, at, written)):
+                continue
+            if found := [key for key in (speaker_key(name), *called(name.casefold())) if key in speakers]:
+                keys |= dict.fromkeys(found)
+                names.add(name.casefold())
+                taken |= set(range(at, at + size))
+    return tuple(keys), {part for name in names for part in content_words(name)}, len(names)
+
+
+def _only_a_word(name: str, at: int, written: bool) -> bool:
+    """Whether a word that may be a name is none: "will" and "may" at the beginning or in lower case, "mark" in lower case where others
+    have capitals."""
+    return (name.islower() and (written or name in STOP)) or (at == 0 and name.casefold() in STOP)
 
 
 def _dates(low: str, days: Callable[[], Span | None]) -> list[Span]:

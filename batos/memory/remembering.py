@@ -14,7 +14,8 @@ from batos.errors import InvalidInput
 from batos.memory.drafts import Draft, bounded
 from batos.memory.library import library_of
 from batos.memory.segments import Entry, Segment, build
-from batos.memory.shelving import Shelved, Shelver
+from batos.memory.shelving import Shelved, Shelver, about_of
+from batos.objects import UvmObject
 
 
 class Prepared(NamedTuple):
@@ -25,6 +26,7 @@ class Prepared(NamedTuple):
     mission: str
     number: int
     shelved: list[Shelved]
+    of: tuple[UvmObject, ...] = ()
 
     @property
     def entries(self) -> list[Entry]:
@@ -32,20 +34,21 @@ class Prepared(NamedTuple):
         return [entry for each in self.shelved for entry in each.entries]
 
 
-def prepare(draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int) -> Prepared:
+def prepare(draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, of: tuple[UvmObject, ...] = ()) -> Prepared:
     """Cut a draft into sections and chunks. Needs no image; any thread.
 
     :param source: where it is from, such as `mission:ID`.
     :param mission: the id of the mission that remembers it.
     :param section_chars: its longest section.
+    :param of: what it is a summary of: documents and chunks.
     :raises InvalidInput: for a draft without a word in it.
     """
     number = shelver.numbers.take()
     parts = list(bounded(draft.parts, section_chars))
     if not parts:
         raise InvalidInput(f"there is nothing to remember of {source!r}: it has no words")
-    shelved = [shelver.shelve(part, document=number, kind=draft.kind, day=draft.day) for part in parts]
-    return Prepared(draft, source, mission, number, shelved)
+    shelved = [shelver.shelve(part, document=number, kind=draft.kind, day=draft.day, about=about_of(of)) for part in parts]
+    return Prepared(draft, source, mission, number, shelved, of)
 
 
 def keep(root: Any, prepared: Prepared, segment: Segment | None) -> None:
@@ -54,7 +57,7 @@ def keep(root: Any, prepared: Prepared, segment: Segment | None) -> None:
     :param segment: of its entries; None if they come with those of another document.
     :raises InvalidInput: for a source that is known.
     """
-    library, (draft, source, mission, number, shelved) = library_of(root), prepared
+    library, (draft, source, mission, number, shelved, of) = library_of(root), prepared
     if source in library.by_source:
         raise InvalidInput(f"something from {source!r} is in the memory already; forget it first, or give this another source")
     texts = [passage.text for each in shelved for passage in each.shelf.passages]
@@ -62,17 +65,19 @@ def keep(root: Any, prepared: Prepared, segment: Segment | None) -> None:
     days = tuple(sorted({each.shelf.section.day for each in shelved} - {0}))
     facts = {
         "title": draft.title, "kind": draft.kind, "source": source, "sources": (source,), "tags": draft.tags, "mission": mission,
-        "day": draft.day, "days": days, "digest": digest, "complete": True,
+        "day": draft.day, "days": days, "digest": digest, "of": of, "complete": True,
     }  # fmt: skip
     library.put(root, number, facts, [each.shelf for each in shelved], segment, [each.shelf.section.number for each in shelved])
 
 
-def remember(root: Any, draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int) -> Segment:
+def remember(
+    root: Any, draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, of: tuple[UvmObject, ...] = ()
+) -> Segment:
     """Prepare a document and put it into the memory; see `prepare` and `keep`.
 
     :returns: the index entries of its chunks, for `Recollection.stored` after the commit.
     """
-    prepared = prepare(draft, shelver, source=source, mission=mission, section_chars=section_chars)
+    prepared = prepare(draft, shelver, source=source, mission=mission, section_chars=section_chars, of=of)
     segment = build(prepared.entries)
     keep(root, prepared, segment)
     return segment

@@ -11,7 +11,7 @@ import importlib
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,6 +39,7 @@ class Wanted(NamedTuple):
     source: str | None = None
     """A file or whatever a document is from, or a folder of such."""
     speaker: str | None = None
+    """Their name, or what it begins with: "Caroline" is Caroline Smith, too."""
     since: date | None = None
     until: date | None = None
     """Days that passages are from, both included."""
@@ -96,10 +97,15 @@ class Retrieval:
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
     def _understand(self, view: View, wanted: Wanted, today: date) -> tuple[Filters | None, Any, str]:
+        from batos.memory.library import library_of
         from batos.memory.search import read
 
-        documents, served = self._image.read(_documents, wanted)
-        return _filters(wanted, documents), read(view, wanted.question, today=today), served
+        def understand(root: Any) -> tuple[Filters | None, Any, str]:
+            documents, served = _documents(root, wanted)
+            called = library_of(root).catalogue.called
+            return _filters(wanted, documents, called), read(view, wanted.question, today=today, called=called), served
+
+        return self._image.read(understand)  # type: ignore[no-any-return]
 
     def _find(
         self, view: View, question: Any, vectors: Vectors | None, k: int, filters: Filters | None
@@ -137,12 +143,14 @@ class Retrieval:
         return Vectors(rows[0], rows[1]), ""
 
 
-def _filters(wanted: Wanted, documents: set[int] | None) -> Filters | None:
+def _filters(wanted: Wanted, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:
     from batos.memory.search import Filters
+    from batos.memory.segments import speaker_key
 
     since = wanted.since.toordinal() if wanted.since is not None else 0
     until = wanted.until.toordinal() if wanted.until is not None else 0
-    filters = Filters(documents, since, until, wanted.speaker or "")
+    name = " ".join((wanted.speaker or "").split())
+    filters = Filters(documents, since, until, (speaker_key(name), *called(name.casefold())) if name else ())
     return filters if filters != Filters() else None
 
 
@@ -200,7 +208,7 @@ def _told(found: Found) -> dict[str, Any]:
     return {
         "words": question.words,
         "cleaned": question.cleaned,
-        "names_speakers": len(question.speakers),
+        "names_speakers": question.people,
         "days": [[date.fromordinal(day).isoformat() for day in span] for span in question.spans],
         "wants": wants,
         "bridges": question.bridges,

@@ -5,6 +5,7 @@ Pure: it reads arrays that nobody changes, so that any thread may search while m
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from collections.abc import Collection as Set
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from batos.memory.fusion import FINALISTS, Fused, Speakers, Vectors, Weighing, likeness
 from batos.memory.links import Step, spread
 from batos.memory.question import Question, Span, understood
-from batos.memory.segments import Array, speaker_key
+from batos.memory.segments import Array
 
 if TYPE_CHECKING:
     from batos.memory.collection import View
@@ -33,8 +34,8 @@ class Filters(NamedTuple):
     since: int = 0
     until: int = 0
     """Days, `date.toordinal()`, both included; a chunk of no day is never within."""
-    speaker: str = ""
-    """Name of who says it."""
+    speakers: tuple[int, ...] = ()
+    """Keys of who says it, one of these."""
 
     def mask(self, view: View) -> Array | None:
         """bool[n]: the rows that fit; None if all do."""
@@ -45,8 +46,8 @@ class Filters(NamedTuple):
             masks.append(facts["day"] >= self.since)
         if self.until:
             masks.append((facts["day"] > 0) & (facts["day"] <= self.until))
-        if self.speaker:
-            masks.append(facts["speaker"] == speaker_key(self.speaker))
+        if self.speakers:
+            masks.append(np.isin(facts["speaker"], self.speakers))
         return np.logical_and.reduce(masks) if masks else None
 
 
@@ -70,9 +71,12 @@ class Found(NamedTuple):
     """Whether meaning counted: False if there is no embedder at hand or no chunk has its vector yet."""
 
 
-def read(view: View, text: str, *, today: date | None = None) -> Question:
-    """What a question says, given who speaks in the view and from when it is."""
-    return understood(text, Speakers(view), days=lambda: _days(view), today=today)
+def read(view: View, text: str, *, today: date | None = None, called: Callable[[str], Iterable[int]] = lambda name: ()) -> Question:
+    """What a question says, given who speaks in the view and from when it is.
+
+    :param called: see `understood`; without it, speakers are known by their whole names only.
+    """
+    return understood(text, Speakers(view), called=called, days=lambda: _days(view), today=today)
 
 
 def search(view: View, question: Question, vectors: Vectors | None, k: int, *, filters: Filters | None = None) -> Found:

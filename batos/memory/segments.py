@@ -64,7 +64,7 @@ class Entry(NamedTuple):
     """Its own terms, `words(text)`; those of its neighbours are not the caller's business."""
     facts: Facts = Facts()
     links: Sequence[int] = ()
-    """Ids of the chunks that it points at."""
+    """Numbers of the documents that it points at."""
 
 
 def speaker_key(name: str) -> int:

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
-from batos.memory.library import Numbers, Passage, Section, Shelf
+from batos.memory.library import FAILURE, MISSION, SUMMARY, Numbers, Passage, Section, Shelf
 from batos.memory.naming import Names
+from batos.memory.segments import SUMMARY as TELLS_OTHERS
 from batos.memory.segments import Entry, Facts, speaker_key
-from batos.memory.traits import FAILURE, LIVED, MISSION, traits
+from batos.memory.traits import LIVED, traits
 from batos.memory.words import words
+from batos.objects import UvmObject
 
 
 class Shelved(NamedTuple):
@@ -29,18 +31,19 @@ class Shelver:
     def __init__(self, numbers: Numbers, limits: Limits, names: Names) -> None:
         self.numbers, self._limits, self.names = numbers, limits, names
 
-    def shelve(self, part: DraftPart, *, document: int, kind: str, day: int = 0) -> Shelved:
+    def shelve(self, part: DraftPart, *, document: int, kind: str, day: int = 0, about: tuple[int, ...] = ()) -> Shelved:
         """A new section of provisional chunks.
 
         :param document: the number of the document that it is of.
         :param day: of the document, where the part has none.
+        :param about: numbers of the documents that all its chunks point at.
         """
         cuts = list(self._turns(part) if part.turns else self._pieces(part.text, kind))
         # a conversation is cut by who speaks, and nothing else parts it
         section = Section(self.numbers.take(), document, 0, 0, 0, digest_of(part), part.title, part.day or day, bool(part.turns))
-        return self.filled(section, cuts, kind)
+        return self.filled(section, cuts, kind, about)
 
-    def filled(self, section: Section, cuts: Sequence[tuple[str, str]], kind: str) -> Shelved:
+    def filled(self, section: Section, cuts: Sequence[tuple[str, str]], kind: str, about: tuple[int, ...] = ()) -> Shelved:
         """The section of a document of that kind with these texts as its chunks, each with who says it.
 
         They take the numbers of the chunks that it has, if they are not more than it was given room for: what points at its beginning
@@ -50,8 +53,8 @@ class Shelver:
             room = max(len(cuts), sum(len(text) for text, _ in cuts) // self._limits.smallest + 1)
             section = section._replace(first=self.numbers.take(room), room=room)
         section = section._replace(size=len(cuts))
-        number, about, day = section_key(section.number), words(section.title), section.day
-        passages, entries, lived = [], [], LIVED if kind in (MISSION, FAILURE) else 0
+        number, heading, day = section_key(section.number), words(section.title), section.day
+        passages, entries, lived = [], [], LIVED if kind in (MISSION, FAILURE) else TELLS_OTHERS if kind == SUMMARY else 0
         for at, (text, speaker) in enumerate(cuts):
             named = self.names.of(text, section.document)
             keys = (speaker.casefold(), *named.keys) if speaker else named.keys
@@ -59,7 +62,8 @@ class Shelver:
             flags, told = traits(text)
             said = speaker_key(speaker) if speaker else 0
             facts = Facts(section.document, number, speaker=said, day=day, length=told, flags=flags | lived)
-            entries.append(Entry(section.first + at, (*about, *words(text)), facts, named.links))
+            links = tuple(dict.fromkeys((*about, *named.links)))
+            entries.append(Entry(section.first + at, (*heading, *words(text)), facts, links))
         return Shelved(Shelf(section, tuple(passages)), entries)
 
     def _pieces(self, text: str, kind: str) -> Iterator[tuple[str, str]]:
@@ -72,6 +76,11 @@ class Shelver:
                 yield text, turn.speaker
             else:
                 yield from ((piece, turn.speaker) for piece, _ in self._pieces(text, "text"))
+
+
+def about_of(objects: Iterable[UvmObject]) -> tuple[int, ...]:
+    """Numbers of these documents, and of those that these chunks are of."""
+    return tuple(dict.fromkeys((one if "sections" in one._slots else one.document).number for one in objects))
 
 
 def section_key(number: int) -> int:

@@ -36,7 +36,7 @@ class SegmentedText(PartLog):
     """
 
     __module__ = "batos.memory"
-    FAN, MOST = 8, 0xFFFF
+    FAN, MOST = 8, 0x3FFF
 
     def __init__(self, lexicon: ILexicon = None) -> None:
         super().__init__()

@@ -13,8 +13,6 @@ from batos.memory.segments import QUESTION
 WHEN, NUMBER, FIRST_PERSON, LIVED = 4, 8, 16, 32
 """Flags of a chunk beside QUESTION and SUMMARY: it says when something was or will be; it names a number; it tells of its speaker; it
 is of a mission, not of a document that was read."""
-MISSION, FAILURE = "mission", "failure"
-"""Kinds of documents that are made of missions: what was answered, and what went wrong."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _CLOSING = "\"'”’)]* "

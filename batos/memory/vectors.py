@@ -12,17 +12,19 @@ import contextlib
 import traceback
 from typing import Any, Protocol
 
+import numpy as np
 import structlog
 
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
-from batos.memory import meaning
+from batos.memory import linking, meaning
 from batos.memory.chunking import Limits
 from batos.memory.collection import Collection
 from batos.memory.embedders import Embedder
 from batos.memory.library import library_of
+from batos.memory.partlog import BEGIN, Drops
 from batos.memory.segments import Array
 from batos.memory.shelving import Shelver
 
@@ -38,6 +40,7 @@ class Hearer(Protocol):
 
     def count(self) -> int: ...
     def stored(self, segment: Any, dropped: list[int]) -> None: ...
+    def relinked(self, segment: Any) -> None: ...
     def embedded(self, ids: list[int], rows: Array) -> None: ...
     async def reload(self) -> None: ...
 
@@ -66,6 +69,11 @@ class Vectors:
         """Work until cancelled."""
         while True:
             self._more.clear()
+            try:
+                await self._linked()
+            except OSError as e:  # of a full disk; the titles wait
+                await self._away(e)
+                continue
             work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_sections)
             try:
                 await self._known()
@@ -112,6 +120,21 @@ class Vectors:
                 log.error("section_without_vectors", section=work[0].section.number, trace=traceback.format_exc(limit=-4))
                 await self._image.system(meaning.give_up, work[0].section, mission="ingest")
 
+    async def _linked(self) -> None:
+        """Let texts point at documents that came after them, by their titles."""
+        settings = self._settings
+        while names := await in_helper(self._image.read, linking.unlinked, settings.embed_sections):
+            self._shelver.names.add(name for name in names if name.document)
+            view = self._hearer.collection.view()
+            works = await in_helper(self._image.read, linking.naming, view, names, settings.link_chunks)
+            made = await in_helper(linking.relinked, works, self._shelver)
+            for begin in range(0, max(1, len(made)), settings.embed_sections):
+                some = made[begin : begin + settings.embed_sections]
+                done = names if begin + settings.embed_sections >= len(made) else []
+                segment = await self._image.system(linking.keep, done, some, mission="ingest")
+                if segment is not None:
+                    self._hearer.relinked(segment)
+
     async def _known(self) -> None:
         """Ask who the embedder is; if it is another than the vectors are from, all are made anew."""
         identity = await self._embedder.identity()
@@ -146,12 +169,19 @@ class Vectors:
     async def purge(self) -> None:
         """Take what was dropped out of the index and the vectors for good."""
         for name in await in_helper(self._image.read, _logs):
-            await self._image.system(_purge, name, mission="ingest")
+            drops = await in_helper(self._image.read, _drops, name)
+            if len(drops[0]) < 2:  # one entry is none
+                continue
+            after: int | None = BEGIN
+            while after is not None:
+                after = await self._image.system(_purge, name, drops, after, self._settings.purge_rows, mission="ingest")
 
     async def _tidied(self) -> None:
         for name in await in_helper(self._image.read, _logs):
-            while not self._more.is_set() and await self._image.system(_tidy, name, self._settings.dropped_rows, mission="ingest"):
+            while not self._more.is_set() and await self._image.system(_tidy, name, mission="ingest"):
                 pass
+        if max(await in_helper(self._image.read, _most_dropped)) > self._settings.dropped_rows:
+            await self.purge()
         if self._hearer.collection.dropped > max(self._settings.dropped_rows, self._hearer.collection.size // 4):
             await self._hearer.reload()
 
@@ -172,17 +202,21 @@ def _log(root: Any, name: str) -> Any:
     return library.vectors.get(name) if name else library.text
 
 
-def _purge(root: Any, name: str) -> None:
+def _most_dropped(root: Any) -> list[int]:
+    return [log.dropped() for name in _logs(root) if (log := _log(root, name)) is not None]
+
+
+def _drops(root: Any, name: str) -> Drops:
     held = _log(root, name)
-    if held is not None and held.dropped():
-        held.purge()
+    return held.drops() if held is not None else (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _tidy(root: Any, name: str, most: int) -> bool:
+def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | None:
+    held = _log(root, name)
+    return held.purge_some(drops, after, rows) if held is not None else None
+
+
+def _tidy(root: Any, name: str) -> bool:
     """One merge, if one is due; whether there may be more."""
     held = _log(root, name)
-    if held is None:
-        return False
-    if held.dropped() > most:
-        held.purge()
-    return bool(held.tidy())
+    return held is not None and bool(held.tidy())

@@ -101,6 +101,11 @@ class Evidence:
             raise InvalidInput("there is no memory here")
         return self._memory
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there is a memory that keeps and finds chunks."""
+        return self._memory is not None
+
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
         """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone."""
         self._changes.append((segment, dropped))

@@ -1,14 +1,18 @@
 """What a persona says of a part of the memory in fewer words: the message `summarise_` of chunks and documents.
 
-A summary is an object of its own that points at what it is of, and is kept with the mission that asked for it.
+A summary is an object of its own that points at what it is of, and is kept with the mission that asked for it. It is a document of the
+memory as well, which searches find beside what it is of, never instead, and whose chunks point at that; it goes when that goes or
+changes.
 """
 
 from __future__ import annotations
 
 from batos.errors import InvalidInput
 from batos.image.genesis import add_missing
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.library import SUMMARY, library_of, summary_source
 from batos.mind.incarnation import system_message
-from batos.mind.thinking import attempt_or_none
+from batos.mind.thinking import Thinking, attempt_or_none
 from batos.objects import Primitive, UvmObject, find
 
 PROMPT = "Say in at most $sentences sentences what this says. Use nothing but what is in it.\n\n$text"
@@ -51,7 +55,25 @@ async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
     summary = UvmObject(**{"parent*": prototype, "text": await told(texts[0]), "of": (obj,), "mission": attempt.id})
     obj._p_jar.add(summary)
     obj.summary = summary
+    if attempt.evidence.remembers:
+        _remember(obj, summary, attempt)
     return summary
+
+
+def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:
+    """Let searches find a summary, in the place of an earlier one of the same."""
+    from batos.memory.remembering import remember  # late: it brings numpy
+
+    root = obj._p_jar.root()
+    library, source = library_of(root), summary_source(obj.number)
+    earlier = library.summary_of(obj.number)
+    dropped = library.forget(earlier) if earlier is not None else []
+    document = obj if "sections" in obj._slots else obj.document
+    title = f"Summary of {document.title or document.source}"
+    draft = Draft(SUMMARY, title, [DraftPart(summary.text, title)], document.day)
+    longest = attempt.settings.ingest_section_chars
+    segment = remember(root, draft, attempt.evidence.memory.shelver, source=source, mission=attempt.id, section_chars=longest, of=(obj,))
+    attempt.evidence.changed(segment, dropped)
 
 
 def _texts(obj: UvmObject) -> list[str]:

@@ -251,7 +251,7 @@ def _view(pages: list[Page], rows: Array, *, links: bool) -> View:
     entries = []
     for row, page in enumerate(pages):
         flags, told = traits(page.text)
-        pointed = tuple(other for other in names.find(page.text) if other != row) if links else ()
+        pointed = tuple(other for other in names.find(page.text) if other != row) if links else ()  # its document's number is its row
         entries.append(Entry(row, [*words(page.title), *words(page.text)], Facts(row, row, length=told, flags=flags), pointed))
     collection = Collection()
     collection.append(build(entries))

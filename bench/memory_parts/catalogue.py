@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from BTrees.LOBTree import LOBTree
 
+from batos.memory.partlog import PartLog
 from batos.memory.segments import Entry, Facts, Segment, build
 from batos.memory.textindex import SegmentedText
 from batos.memory.vectorlog import VectorLog
@@ -95,7 +96,12 @@ def remember(root: Any, first: int, said: Sequence[str], vectors: Any) -> Segmen
 
 def tidy(root: Any) -> None:
     """System transaction: what upkeep does."""
-    for log in (root["text"], root["vectors"]):
+    tidy_logs(root["text"], root["vectors"])
+
+
+def tidy_logs(*logs: PartLog) -> None:
+    """Merge until nothing is due."""
+    for log in logs:
         while log.tidy():
             pass
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batos.memory.collection import Collection
+from batos.memory.partlog import BEGIN, Drops, PartLog
 from batos.memory.segments import Entry, build
 from batos.memory.textindex import SegmentedText
 from batos.memory.vectorlog import VectorLog
@@ -16,7 +17,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), IDS),
         st.tuples(st.just("drop"), IDS),
-        st.tuples(st.sampled_from(["tidy", "purge"]), st.just(set())),
+        st.tuples(st.sampled_from(["tidy", "purge", "some"]), st.just(set())),
     ),
     max_size=30,
 )
@@ -38,6 +39,7 @@ def vector(id: int, version: int) -> list[float]:
 def test_the_logs_hold_what_a_dict_would(steps: list[tuple[str, set[int]]]) -> None:
     text, vectors, live = SmallText(), SmallVectors("test", 2), Collection()
     expected: dict[int, int] = {}
+    under_way: dict[PartLog, tuple[Drops, int]] = {}  # purges in several transactions, with all the rest between them
     for version, (what, ids) in enumerate(steps):
         given = sorted(ids)
         if what in ("put", "drop"):
@@ -61,6 +63,12 @@ def test_the_logs_hold_what_a_dict_would(steps: list[tuple[str, set[int]]]) -> N
             for log in (text, vectors):
                 log.purge()
                 assert log.dropped() == 0
+        if what == "some":
+            for log in (text, vectors):
+                drops, after = under_way.pop(log, (log.drops(), BEGIN))
+                further = log.purge_some(drops, after, 1)
+                if further is not None:
+                    under_way[log] = (drops, further)
     for collection in (Collection.load(text, vectors), live):
         view = collection.view()
         there = {int(view.ids[row]): row for row in np.flatnonzero(~view.gone)}

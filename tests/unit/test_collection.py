@@ -39,7 +39,7 @@ def told(view: View) -> dict[int, Any]:
         id: (
             view.facts[row].tolist(),
             view.matrix[row].tolist() if view.has[row] else None,
-            sorted(ids[to] for to in linked.get(row, ())),
+            sorted(linked.get(row, ())),
             scores.get(id, 0.0),
         )
         for row, id in enumerate(ids)

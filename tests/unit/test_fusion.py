@@ -85,7 +85,7 @@ def test_a_note_without_speakers_is_no_strangers_talk() -> None:
     ],
 )
 def test_an_answer_has_what_is_asked_for(text: str, chunks: list[str]) -> None:
-    assert order([Said(chunk, section=at) for at, chunk in enumerate(chunks)], text)[0] == 1
+    assert order([Said(chunk, section=at, speaker="Ann") for at, chunk in enumerate(chunks)], text)[0] == 1
 
 
 def test_in_a_conversation_people_tell_of_themselves() -> None:
@@ -162,3 +162,23 @@ def test_the_best_of_many_are_those_of_all() -> None:
 @pytest.mark.parametrize("scores", [np.zeros(4, np.float32), np.full(3, 2.5, np.float32)])
 def test_a_signal_that_says_the_same_of_all_says_nothing(scores: Any) -> None:
     assert not standard(scores).any()
+
+
+def test_that_a_text_says_when_is_worth_something_unasked_in_a_conversation_only() -> None:
+    def signals(speaker: str) -> dict[str, float]:
+        view = collection([Said("The boat was painted yesterday, in two colours.", speaker=speaker)] * 2).view()
+        return {name: float(found[0]) for name, found in Weighing(view, read(view, "Which boat?"), None).best().signals.items()}
+
+    assert (signals("Ann")["when"] > 0, signals("Ann")["number"] > 0) == (True, True)
+    assert (signals("")["when"], signals("")["number"]) == (0, 0)
+
+
+def test_words_count_more_the_more_of_a_catalogue_is_documents() -> None:
+    def weight(speakers: list[str]) -> float:
+        texts = ["A boat.", "A dog.", "A cat.", "A hen."]
+        view = collection([Said(text, at, speaker) for at, (text, speaker) in enumerate(zip(texts, speakers, strict=True))]).view()
+        return float(Weighing(view, read(view, "Which boat?"), None).best().signals["words"].max())
+
+    talk, half, pages = weight(["Ann"] * 4), weight(["Ann", "Ann", "", ""]), weight([""] * 4)
+    assert half == pytest.approx((talk + pages) / 2)
+    assert pages == pytest.approx(1.5 * talk)

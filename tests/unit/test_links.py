@@ -41,7 +41,7 @@ def test_a_name_that_comes_later_is_found_from_then_on(gazetteer: Gazetteer) -> 
 
 FILLER = [Said(f"The firm of number {i} was founded in the year of the rain.", document=i + 10) for i in range(20)]
 CHUNKS = [
-    Said("The Zephyr is a car that was made by Aldous Works.", document=1, links=(1,)),
+    Said("The Zephyr is a car that was made by Aldous Works.", document=1, links=(2,)),
     Said("Aldous Works, in Leeds, began as a smithy.", document=2),
     *FILLER,
 ]

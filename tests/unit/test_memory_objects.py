@@ -11,9 +11,11 @@ import pytest
 
 from batos.errors import InvalidInput, UnknownSource
 from batos.image import history
+from batos.memory import linking
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import library_of
+from batos.memory.library import library_of, summary_source
 from batos.memory.remembering import remember
+from batos.memory.retrieval import Wanted
 from batos.mind.messages import send
 from tests.unit.memory_support import Memory, memory
 from tests.unit.mind_support import FakeInference, mind, submit
@@ -45,7 +47,7 @@ async def test_chunks_lead_to_neighbours_sources_and_entities(tmp_path: Path) ->
             assert await told(held, chat, 0, "source_") == ["chat"]
             assert await told(held, chat, 1, "mentions_") == ["Ben", "Anna"]
             assert await told(held, chat, 2, "mentions_") == ["Anna", "Garden Book"]
-            assert held.look(links) == [(held.numbers(chat)[2], held.numbers(book)[0])]
+            assert held.look(links) == [(held.numbers(chat)[2], number_of(held, book))]
             await held.embedded()
         with held.image.snapshot() as root:
             library = library_of(root)
@@ -62,6 +64,10 @@ def held_line(number: int) -> str:
     return CHAT.splitlines(keepends=True)[number + 1]
 
 
+def number_of(held: Memory, source: Path) -> int:
+    return held.look(lambda library: library.document(str(source)).number)  # type: ignore[no-any-return]
+
+
 def links(library: Any) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for segment in library.text.segments() for a, b in segment.links]
 
@@ -75,7 +81,91 @@ async def test_what_is_named_before_it_is_there_is_pointed_at_with_the_vectors(t
         assert held.look(links) == []
         held.embedder.away = False
         await held.embedded()
-        assert held.look(links) == [(held.numbers(tmp_path / "a.md")[0], held.numbers(tmp_path / "b.md")[0])]
+        assert held.look(links) == [(held.numbers(tmp_path / "a.md")[0], number_of(held, tmp_path / "b.md"))]
+        await held.whole()
+
+
+async def test_a_title_that_comes_later_is_pointed_at_by_what_was_there_and_nothing_is_embedded_again(tmp_path: Path) -> None:
+    early, late = tmp_path / "a.md", tmp_path / "b.md"
+    early.write_text("# A\n\nSee the Garden Book.\n\n# More\n\nOf nothing.\n")
+    late.write_text("# Garden Book\n\nTomatoes.\n")
+    async with memory(tmp_path) as held:
+        await held.read(early)
+        await held.embedded()
+        numbers, count = held.numbers(early), len(held.embedder.texts)
+        await held.read(late)
+        await held.until(lambda: held.look(links) == [(numbers[0], number_of(held, late))])
+        await held.whole()
+        assert held.numbers(early) == numbers
+        assert not any("See the" in text for text in held.embedder.texts[count:])
+        assert await told(held, early, 0, "mentions_") == ["Garden Book"]
+        view = held.recollection.collection.view()
+        assert view.links[:, 1].tolist() == [number_of(held, late)]
+        await held.recollection.tell(forget=str(late))
+        early.write_text("# A\n\nSee the Garden Book again.\n")
+        await held.read(early)
+        assert held.look(links) == []  # it is no title any more
+        await held.whole()
+
+
+async def test_a_first_name_finds_who_has_it(tmp_path: Path) -> None:
+    (tmp_path / "chat.txt").write_text(
+        "# 8 May 2023\nCaroline Smith: I painted the harbour at dawn.\nBen Lee: I painted a fence, in green.\n"
+        "Caroline Smith: It took me a week.\nBen Lee: Mine took an hour.\n"
+    )
+    async with memory(tmp_path) as held:
+        await held.read(tmp_path / "chat.txt")
+        asked = held.recollection.retrieval
+        found = await asked.search(Wanted("What did Caroline paint?"), explain=True)
+        assert found["understood"]["names_speakers"] == 1
+        assert found["hits"][0]["speaker"] == "Caroline Smith"
+        assert {hit["speaker"]: hit["signals"]["speaker"] > 0 for hit in found["hits"]} == {"Caroline Smith": True, "Ben Lee": False}
+        for name, speakers in (("caroline", {"Caroline Smith"}), ("Ben  Lee", {"Ben Lee"}), ("Lee", set()), ("Carol", set())):
+            assert {hit["speaker"] for hit in (await asked.search(Wanted("painted", speaker=name)))["hits"]} == speakers
+        numbers = await held.recollection.recall("What did Caroline Smith paint in the harbour?")
+        assert numbers[0] == held.numbers(tmp_path / "chat.txt")[0]
+
+
+async def test_titles_that_are_new_are_looked_for_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    early, late = tmp_path / "a.md", tmp_path / "b.md"
+    early.write_text("# A\n\nSee the Garden Book.\n")
+    late.write_text("# Garden Book\n\nTomatoes.\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(linking, "unlinked", lambda root, most: [])  # it dies before
+        async with memory(tmp_path) as held:
+            await held.read(early)
+            await held.embedded()
+            await held.read(late)
+            assert held.look(links) == []
+    async with memory(tmp_path) as held:
+        await held.until(lambda: held.look(links) == [(held.numbers(early)[0], number_of(held, late))])
+        assert held.look(lambda library: list(library.unlinked)) == [""]
+        await held.whole()
+
+
+async def test_a_library_of_an_earlier_version_is_completed(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.image.system(lambda root: delattr(library_of(root), "unlinked"))
+    (tmp_path / "a.md").write_text("# A\n\nSee the Garden Book.\n")
+    async with memory(tmp_path) as held:
+        await held.read(tmp_path / "a.md")
+        await held.embedded()
+        await held.whole()
+
+
+async def test_a_document_that_changes_from_its_beginning_is_pointed_at_all_the_same(tmp_path: Path) -> None:
+    maker, thing = tmp_path / "aldous.md", tmp_path / "zephyr.md"
+    maker.write_text("# Aldous Works\n\nIt began as a smithy.\n\n# History\n\nThe founding was in Leeds.\n")
+    thing.write_text("# Zephyr\n\nThe Zephyr is a car that was made by Aldous Works.\n")
+    async with memory(tmp_path) as held:
+        await held.read(maker, thing)
+        await held.embedded()
+        maker.write_text("# Aldous Works\n\nIt was a forge at first.\n\n# History\n\nThe founding was in Leeds.\n")
+        await held.read(maker)
+        await held.embedded()
+        found = await held.recollection.retrieval.search(Wanted("Where was the company founded that made the Zephyr?"), explain=True)
+        led = {hit["text"]: hit["signals"].get("link", 0) for hit in found["hits"] if len(hit["path"]) == 2}
+        assert list(led) == ["# History\n\nThe founding was in Leeds."]
         await held.whole()
 
 
@@ -160,3 +250,57 @@ async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:
             return document.summary.text, document.summary.mission, document.summary.of == (document,)
 
         assert kernel.image.read(kept) == ("Cats sleep, dogs bark.", "s1", True)
+
+        # it is found beside what it is of, and points at that
+        assert kernel.memory is not None
+        search = kernel.memory.retrieval.search
+
+        async def summaries(question: str) -> list[str]:
+            hits = (await search(Wanted(question)))["hits"]
+            assert "markdown" in {hit["kind"] for hit in hits}
+            return [hit["text"] for hit in hits if hit["kind"] == "summary"]
+
+        def pointed(root: Any) -> list[bool]:
+            library = library_of(root)
+            number = library.document(str(tmp_path / "notes.md")).number
+            return [int(to) == number for segment in library.text.segments() for _, to in segment.links]
+
+        assert await summaries("Do cats sleep?") == ["Cats sleep, dogs bark."]
+        assert kernel.image.read(pointed) == [True]
+        inference.say = lambda request: "Two animals."
+        assert (await (await submit(kernel, "s2", message=message)).end())["state"] == "COMPLETE"
+        assert await summaries("Which animals?") == ["Two animals."]
+        assert kernel.image.read(kept)[:2] == ("Two animals.", "s2")
+
+        # and goes when that changes
+        (tmp_path / "notes.md").write_text("# Cats\n\nThe cat sleeps.\n\n# Hens\n\nThe hen lays.\n")
+        asked = await kernel.memory.ask([str(tmp_path / "notes.md")], [])
+        await asked.done(lambda event: None)
+        assert await summaries("Which animals?") == []
+        assert kernel.image.read(pointed) == []
+        assert not kernel.image.read(lambda root: "summary" in library_of(root).document(str(tmp_path / "notes.md"))._slots)
+
+
+async def test_what_is_forgotten_takes_its_summaries_with_it(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("# Cats\n\nThe cat sleeps.\n")
+    async with memory(tmp_path) as held:
+        await held.read(tmp_path / "notes.md")
+        await held.embedded()
+        for of in ("document", "chunk"):
+
+            def summarise(root: Any, of: str = of) -> Any:
+                library = library_of(root)
+                document = library.document(str(tmp_path / "notes.md"))
+                one = document if of == "document" else next(library.chunks_of(document))
+                draft = Draft("summary", f"Of a {of}", [DraftPart(f"What the {of} says.")])
+                source = summary_source(one.number)
+                return remember(root, draft, held.recollection.shelver, source=source, mission="m", section_chars=1000, of=(one,))
+
+            held.recollection.stored(await held.image.system(summarise), [])
+        await held.embedded()
+        await held.whole()
+        assert set(held.found("document chunk says")) == {"What the document says.", "What the chunk says."}
+        await held.recollection.tell(forget=str(tmp_path / "notes.md"))
+        assert held.found("document chunk says") == []
+        await held.whole()
+        assert held.look(lambda library: (len(library.documents), len(library.chunks))) == (0, 0)

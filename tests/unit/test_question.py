@@ -87,6 +87,34 @@ def test_names_of_speakers_are_facets_and_not_words_of_the_dense_question() -> N
     assert {"ann", "mari", "sea"} <= set(question.words)
 
 
+@pytest.mark.parametrize(
+    ("text", "named", "people", "cleaned"),
+    [
+        ("What did Caroline paint?", {"Caroline Smith", "Caroline Jones"}, 1, "paint"),
+        ("What did caroline paint?", {"Caroline Smith", "Caroline Jones"}, 1, "paint"),
+        ("What did Caroline Smith paint?", {"Caroline Smith"}, 1, "paint"),
+        ("What did Caroline's friend Ann paint?", {"Caroline Smith", "Caroline Jones", "Ann"}, 2, "friend paint"),
+        ("What did Ann and Ann's cat eat?", {"Ann"}, 1, "cat eat"),
+        ("What did Smith paint?", set(), 0, "smith paint"),
+        ("Will it rain in May?", set(), 0, "rain may"),
+        ("will it rain?", set(), 0, "rain"),
+        ("What did Will say?", {"Will"}, 1, "say"),
+        ("Which mark did Ann get?", {"Ann"}, 1, "mark"),
+        ("what did mark get?", {"Mark"}, 1, "what did mark get?"),
+    ],
+)
+def test_who_is_named_by_a_part_of_a_name(text: str, named: set[str], people: int, cleaned: str) -> None:
+    speakers = {speaker_key(name): name for name in ("Caroline Smith", "Caroline Jones", "Ann", "Will", "Mark")}
+
+    def called(name: str) -> list[int]:
+        return [key for key, whole in speakers.items() if whole.casefold().startswith(name + " ")]
+
+    question = understood(text, speakers, called=called)
+    assert {speakers[key] for key in question.speakers} == named
+    assert question.people == people
+    assert question.cleaned == cleaned or people == 0
+
+
 def test_a_question_of_nothing_but_stop_words_and_names_is_embedded_as_it_is() -> None:
     assert understood("Who is Ann?", {ANN}).cleaned == "Who is Ann?"
 

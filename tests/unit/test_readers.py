@@ -13,6 +13,8 @@ from batos.memory import readers
 from batos.memory.drafts import Draft, DraftPart, bounded
 from batos.memory.readers import charset, dates
 
+DATA = Path(__file__).parents[1] / "data"
+
 
 def day(year: int, month: int, number: int) -> int:
     return datetime.date(year, month, number).toordinal()
@@ -68,6 +70,7 @@ def test_pdfs_that_cannot_be_read_say_why() -> None:
     for data, words in (
         (whole[: len(whole) // 2], "broken"),
         (locked.getvalue(), "encrypted"),
+        ((DATA / "locked_aes.pdf").read_bytes(), "encrypted"),
         (pdf(""), "only pictures"),
         (b"GIF89a", "not"),
     ):

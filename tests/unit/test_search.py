@@ -9,6 +9,7 @@ import pytest
 
 from batos.memory.fusion import Vectors
 from batos.memory.search import Filters, read, search
+from batos.memory.segments import speaker_key
 from tests.search_support import Said, axis, collection, noise
 
 TALK = [
@@ -33,8 +34,8 @@ def ids(filters: Filters | None = None, text: str = "Which boat?", k: int = 10) 
         (Filters(documents=set()), []),
         (Filters(since=date(2023, 6, 1).toordinal()), [1, 3]),
         (Filters(until=date(2023, 6, 1).toordinal()), [0, 1]),
-        (Filters(speaker="ann"), [0, 3]),
-        (Filters(speaker="Ann", documents={1}), [0]),
+        (Filters(speakers=(speaker_key("ann"),)), [0, 3]),
+        (Filters(speakers=(speaker_key("Ann"),), documents={1}), [0]),
     ],
 )
 def test_filters(filters: Filters | None, found: list[int]) -> None:

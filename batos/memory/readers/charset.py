@@ -10,7 +10,8 @@ from batos.errors import Unreadable
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
          (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))  # fmt: skip
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_HEAD = 65536  # bytes by which it is judged
+_HEAD = 65536  # bytes at its beginning, its middle and its end by which it is judged
+_STRETCH = 1 << 20
 _JUNK_SHARE = 0.01  # of control characters, past which it is no text
 WORD_CHARS = 100_000
 _WORD = re.compile(rf"[!-~]{{{WORD_CHARS},}}")
@@ -22,7 +23,8 @@ def decoded(data: bytes) -> str:
     :raises Unreadable: for what is no text: control characters, or a single word of 100,000 characters.
     """
     text = _decoded(data).replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
-    if _WORD.search(text):
+    # in stretches: others get their turn between them
+    if any(_WORD.search(text, begin, begin + _STRETCH + WORD_CHARS) for begin in range(0, len(text), _STRETCH)):
         raise Unreadable(f"it has a word of more than {WORD_CHARS} characters: this is data, not text")
     return text
 
@@ -36,7 +38,8 @@ def _decoded(data: bytes) -> str:
         even, odd = head[0::2].count(0), head[1::2].count(0)
         if max(even, odd) > len(head) // 5 and min(even, odd) <= len(head) // 100:  # Latin letters in two bytes each
             return _by(data, "utf-16-be" if even > odd else "utf-16-le")
-    if len(_CONTROL.findall(head)) > len(head) * _JUNK_SHARE:
+    middle = len(data) // 2
+    if any(len(_CONTROL.findall(part)) > len(part) * _JUNK_SHARE for part in (head, data[middle : middle + _HEAD], data[-_HEAD:])):
         raise Unreadable("it is no text but binary data; only text, Markdown, HTML, PDF and code are read")
     try:
         return data.decode("utf-8")

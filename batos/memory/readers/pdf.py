@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable
 
 from pypdf import PdfReader
-from pypdf.errors import PyPdfError
+from pypdf.errors import DependencyError, PyPdfError
 
 from batos.errors import Unreadable
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.readers import dates
 
+_LOCKED = "it is encrypted with a password; save it without one, for example with `qpdf --decrypt`"
 _HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every flaw that it mends
 
@@ -27,13 +28,15 @@ def read(path: pathlib.PurePath, data: bytes, going: Callable[[], object]) -> Dr
     try:
         pdf = PdfReader(io.BytesIO(data))
         if pdf.is_encrypted and not pdf.decrypt(""):
-            raise Unreadable("it is encrypted with a password; save it without one, for example with `qpdf --decrypt`")
+            raise Unreadable(_LOCKED)
         parts = []
         for number, page in enumerate(pdf.pages, 1):
             going()
             parts.append(DraftPart(_text(page.extract_text()), f"page {number}"))
         about = pdf.metadata
         title, when = (about.title if about else None), (about.creation_date_raw if about else None)
+    except DependencyError:  # AES needs the package cryptography, and with it a password all the same
+        raise Unreadable(_LOCKED) from None
     except PyPdfError as e:
         raise Unreadable(f"the PDF is broken ({e}); open it in a viewer and save it anew") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, AssertionError, NotImplementedError) as e:

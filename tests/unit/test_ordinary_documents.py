@@ -1,0 +1,78 @@
+"""Ordinary documents: what is asked about this repository's own pages is found at least as well as by plain BM25.
+
+tests/data/ordinary_questions.tsv: question, page, words of the page that answer it. A question whose words a page has lost does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from batos.memory import readers
+from batos.memory.chunking import Limits
+from batos.memory.collection import Collection, View
+from batos.memory.drafts import bounded
+from batos.memory.library import Numbers
+from batos.memory.naming import Names
+from batos.memory.search import read, search
+from batos.memory.segments import Entry, Facts, build
+from batos.memory.shelving import Shelver
+from batos.memory.words import words
+
+ROOT = Path(__file__).parents[2]
+ASKED = ROOT / "tests" / "data" / "ordinary_questions.tsv"
+K = 5
+
+
+class Pages(NamedTuple):
+    """The pages in a view, each chunk alone in another, and each question with the ids of the chunks that answer it."""
+
+    view: View
+    alone: View
+    asked: list[tuple[str, set[int]]]
+
+
+@pytest.fixture(scope="module")
+def pages() -> Pages:
+    shelver, entries = Shelver(Numbers(1), Limits(), Names()), []
+    said: dict[int, tuple[str, str]] = {}
+    for number, path in enumerate([ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], 1):
+        draft = readers.read(path.name, path.read_bytes())
+        for part in bounded(draft.parts, 20_000):
+            shelf, found = shelver.shelve(part, document=number, kind=draft.kind)
+            entries += found
+            texts = (str(path.relative_to(ROOT)), *(" ".join(passage.text.split()) for passage in shelf.passages))
+            said |= {entry.id: (texts[0], text) for entry, text in zip(found, texts[1:], strict=True)}
+    rows = [line.split("\t") for line in ASKED.read_text("utf-8").splitlines()]
+    asked = [
+        (text, {id for id, (page, own) in said.items() if page == where and " ".join(says.split()) in own}) for text, where, says in rows
+    ]
+    alone = [Entry(id, words(text), Facts(section=at)) for at, (id, (_, text)) in enumerate(said.items())]
+    return Pages(_view(entries), _view(alone), [(text, answers) for text, answers in asked if answers])
+
+
+def _view(entries: list[Entry]) -> View:
+    made = Collection()
+    made.append(build(entries))
+    return made.view()
+
+
+def recall(pages: Pages, ranking: Callable[[str], list[int]]) -> float:
+    """Share of the questions of which an answer is among the first."""
+    return sum(bool(answers & set(ranking(text)[:K])) for text, answers in pages.asked) / len(pages.asked)
+
+
+def test_ordinary_documents_are_found_as_well_as_by_plain_bm25(pages: Pages) -> None:
+    assert len(pages.asked) >= 50, "the pages have changed: give the questions in tests/data/ordinary_questions.tsv the words of today"
+
+    def plain(text: str) -> list[int]:
+        return pages.alone.ids[np.argsort(-pages.alone.bm25(words(text)), kind="stable")[:K]].tolist()  # type: ignore[no-any-return]
+
+    found = recall(pages, lambda text: [hit.id for hit in search(pages.view, read(pages.view, text), None, K).hits])
+    floor = recall(pages, plain)
+    assert 0.6 < floor < 0.9
+    assert found >= floor - 1 / len(pages.asked)  # without vectors; a question more or less is chance
