@@ -12,6 +12,7 @@
     │   ├── UnknownMission         no mission of that id
     │   ├── UnknownTarget          no object under that path or oid
     │   ├── UnknownSource          nothing in the memory is from there
+    │   ├── HistoryGone            a moment or revision that is not kept any more, or never was
     │   ├── Unreadable             a file that cannot be read into the memory: no text, broken, encrypted, too large
     │   ├── MissionIdTaken         the id names a mission with another brief
     │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
@@ -120,6 +121,10 @@ class UnknownTarget(InvalidInput):
 
 class UnknownSource(InvalidInput):
     code = "unknown_source"
+
+
+class HistoryGone(InvalidInput):
+    code = "history_gone"
 
 
 class Unreadable(InvalidInput):

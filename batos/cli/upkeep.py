@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, endpoint, settings_from
-from batos.cli.missions import ask
+from batos.cli.asking import ask
 from batos.cli.output import Output, size
 from batos.errors import ImageError
 

@@ -9,6 +9,7 @@ A mission is an object of the image. Nobody but `accept`, the counting of attemp
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
+from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionIdTaken, UnknownMission
 from batos.image import failed
 from batos.image.journal import Journal
@@ -30,6 +32,7 @@ ACCEPTED, COMPLETE, FAILED = "ACCEPTED", "COMPLETE", "FAILED"
 FINAL = (COMPLETE, FAILED)
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
+_NEAR = 50  # ids that are looked at for one that was meant
 MILESTONE = 256
 """Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
 
@@ -103,7 +106,15 @@ def mission_of(root: Any, id: str) -> UvmObject:
     try:
         return ledger_of(root).missions[id]  # type: ignore[no-any-return]
     except KeyError:
-        raise UnknownMission(f"no mission {id!r} in this image; `batos missions` lists them") from None
+        raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None
+
+
+def _near(root: Any, id: str) -> list[str]:
+    """Ids that somebody may have meant: those beside it in order, and the newest."""
+    missions = ledger_of(root).missions
+    after = list(itertools.islice(missions.keys(min=id), _NEAR))
+    newest = [mission.id for mission in itertools.islice(newest_first(root), _NEAR)]
+    return [*after, *newest, *([missions.maxKey(id)] if newest and missions.minKey() < id else [])]
 
 
 def add_missing_indexes(root: Any) -> None:

@@ -194,12 +194,22 @@ class Client(Connection):
         """
         return await self._ask("answer", id=id, text=text, number=number)
 
-    async def show(self, target: str) -> dict[str, Any]:
-        """The object `target` (path or oid) as it is now.
+    async def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
+        """The object `target` (path or oid) as it is now, or was at a moment.
 
+        :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`); what it wrote is seen.
         :raises UnknownTarget: if there is none.
+        :raises HistoryGone: for a moment that is not kept any more.
         """
-        return await self._ask("show", target=target)
+        return await self._ask("show", target=target, at=at)
+
+    async def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        """What the object `target` holds (left out: the lobby): name, kind, oid and a few words of each slot."""
+        return await self._ask("ls", target=target, at=at)
+
+    async def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
+        """The slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
+        return await self._ask("diff", target=target, a=a, b=b)
 
     async def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         """The revisions of the object `target`, the newest first."""

@@ -107,8 +107,14 @@ class SyncClient:
     def answer(self, id: str, text: str, number: int | None = None) -> dict[str, Any]:
         return self._run(self._client.answer(id, text, number))
 
-    def show(self, target: str) -> dict[str, Any]:
-        return self._run(self._client.show(target))
+    def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.show(target, at))
+
+    def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.ls(target, at))
+
+    def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.diff(target, a, b))
 
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         return self._run(self._client.history(target, limit))

@@ -26,6 +26,8 @@ FIELDS = {
     "progress": {"model", "status"},
     "model": {"name", "state", "detail", "remedy"},
     "personas": {"personas", "embedder"},
+    "ls": {"target", "oid", "entries"},
+    "diff": {"target", "oid", "a", "b", "changes"},
     "replay": {"id", "state", "outcome", "inferences", "journaled", "unused"},
     "pack": {"bytes_before", "bytes_after", "objects_before", "objects_after", "packed_to", "took_s"},
     "experts": {"staging", "experts", "voices", "refused"},
