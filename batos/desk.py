@@ -21,6 +21,7 @@ from batos.mind.replay import Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.recollection import Recollection
+from batos.undoing import Undoing
 from batos.wire import schemas
 from batos.wire.outbox import ClientHandle
 
@@ -46,6 +47,7 @@ class Desk:
         upkeep: Upkeep,
         replays: Replays,
         memory: Recollection,
+        undoing: Undoing,
         watches_per_client: int,
     ) -> None:
         """
@@ -56,6 +58,7 @@ class Desk:
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
         self._upkeep, self._replays, self._memory = upkeep, replays, memory
+        self._undoing = undoing
         self._looks = Looks(image.db, image.snapshot, self._state)
         self._ingests_watched: set[tuple[ClientHandle, str | int | None]] = set()
         self._models_watched: set[ClientHandle] = set()
@@ -126,6 +129,8 @@ class Desk:
                 client.send({"type": "pack", **await self._upkeep.pack(request.days)})
             case schemas.Backup():
                 client.send({"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)})
+            case schemas.Undo():
+                client.send({"type": "undo", **await self._undoing.undo(request)})
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
             case schemas.Personas():
@@ -245,7 +250,7 @@ class Desk:
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions") if known[name]}
+        facts |= {name: known[name] for name in ("context", "questions", "undone") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])

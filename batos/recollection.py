@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from batos.memory.retrieval import Retrieval
     from batos.memory.segments import Segment
     from batos.memory.shelving import Shelver
+    from batos.memory.undoing import Moved
     from batos.memory.vectors import Vectors
     from batos.memory.watching import Watcher
 
@@ -55,6 +56,7 @@ class Recollection:
 
     def __init__(self, image: LivingImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
+        self._look_back: Callable[[], object] = lambda: None
         self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
 
     async def open(
@@ -107,6 +109,7 @@ class Recollection:
                 section_chars=settings.ingest_section_chars,
                 pause_s=settings.remember_pause_s,
             )
+            self._look_back = work.wake
             self._background(work.run(events), "remembering")
 
     # --- for missions
@@ -127,6 +130,14 @@ class Recollection:
         if gone := list(dropped):
             self._apply(lambda collection: collection.drop(gone))
         self.vectors.wake()
+
+    def moved(self, moved: Iterable[Moved]) -> None:
+        """Documents that an undo, which is durable, took out or brought back."""
+        for one in moved:
+            self.shelver.names.drop(one.dropped)
+            self.stored(None, one.dropped)  # first: a chunk that an earlier one took out can come back
+            self.stored(one.segment, ())
+        self._look_back()  # a mission that is done again is remembered again
 
     def embedded(self, ids: list[int], rows: Any) -> None:
         """Vectors of chunks, of a transaction that is durable."""

@@ -5,6 +5,7 @@
     daemon.py     run, doctor, config: what needs no daemon
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
+    undo.py       undo
     audit.py      audit: the guardian's verdict on a file
     objects.py    show, ls, history, diff, info, personas
     looking.py    moments in words; the verbs that only read, on a file

@@ -4,7 +4,7 @@ Everything here is a short function of the root, run as a system transaction, or
 when its `accept` is durable. `pending` holds every mission that is not final and maybe some that are: a cycle sets
 COMPLETE in its own transaction and never writes a shared set, `settle` cleans up afterwards.
 
-A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle and `fail` writes it.
+A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle, `fail` and an undo writes it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MILESTONE = 256
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "paused": False, "questions": None,
-    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
+    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "undone": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
 
@@ -112,9 +112,11 @@ def mission_of(root: Any, id: str) -> UvmObject:
 def _near(root: Any, id: str) -> list[str]:
     """Ids that somebody may have meant: those beside it in order, and the newest."""
     missions = ledger_of(root).missions
-    after = list(itertools.islice(missions.keys(min=id), _NEAR))
-    newest = [mission.id for mission in itertools.islice(newest_first(root), _NEAR)]
-    return [*after, *newest, *([missions.maxKey(id)] if newest and missions.minKey() < id else [])]
+    after, newest = (
+        list(itertools.islice(missions.keys(min=id), _NEAR)),
+        [mission.id for mission in itertools.islice(newest_first(root), _NEAR)],
+    )
+    return [*after, *newest]
 
 
 def add_missing_indexes(root: Any) -> None:
@@ -316,6 +318,7 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
+    plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
     plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []
     return plain
 

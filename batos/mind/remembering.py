@@ -70,6 +70,10 @@ class Remembering:
             await self._more.wait()
             await asyncio.sleep(self._pause_s)
 
+    def wake(self) -> None:
+        """There may be something to remember."""
+        self._more.set()
+
     async def some(self) -> bool:
         """Remember some of what has ended; whether there may be more."""
         until, still_open, found = await in_helper(self._image.read, ended)
@@ -124,16 +128,23 @@ def store(
     lived.until, lived.open = until, still_open
 
 
+def remember_again(root: Any, mission: UvmObject) -> None:
+    """Let a mission that is done again become memory again, with the next ones; if its time has not come yet, it will anyway."""
+    lived = root["lobby"].memory.lived
+    if mission.number <= lived.until and mission.number not in lived.open:
+        lived.open = (*lived.open, mission.number)
+
+
 def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
     lived = root["lobby"].memory.lived
     return lived.until, tuple(lived.open)
 
 
 def _lived(mission: UvmObject) -> Lived | None:
-    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back."""
+    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back or undone."""
     facts = ledger.describe(mission)
     error = facts["error"] or {}
-    if facts["origin"] == "system" or error.get("code") == "cancelled":
+    if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
         return None
     brief = str(facts["brief"]).strip()
     day = datetime.datetime.fromtimestamp(facts["finished"] or facts["accepted"], datetime.UTC).toordinal()

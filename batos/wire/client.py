@@ -229,6 +229,28 @@ class Client(Connection):
         """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended."""
         return await self._ask("replay", hold_s=timeout_s, id=id)
 
+    async def undo(
+        self,
+        id: str,
+        *,
+        redo: bool = False,
+        cascade: bool = False,
+        dry: bool = False,
+        expect: Sequence[str] | None = None,
+        timeout_s: float = LONG_S,
+    ) -> dict[str, Any]:
+        """Take back what a mission did to the image; `missions`, `objects` and `documents` say what that was.
+
+        :param redo: do what was undone again.
+        :param cascade: with the missions whose work depends on it.
+        :param dry: only say what would be done.
+        :param expect: the missions that were agreed to; it is refused if others would be undone.
+        :raises UndoConflict: if later work depends on it.
+        :raises HistoryGone: if it is from before the last pack.
+        """
+        flags = {"redo": redo or None, "cascade": cascade or None, "dry": dry or None}
+        return await self._ask("undo", hold_s=timeout_s, id=id, **flags, expect=None if expect is None else list(expect))
+
     async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.
 

@@ -252,6 +252,27 @@ class Pack(Request):
         return True
 
 
+class Undo(Request):
+    """What a mission did is taken back, or with `redo` done again; with `cascade` what depends on it, too. `dry`: it is only said."""
+
+    op: Literal["undo"]
+    id: MissionId
+    redo: bool = False
+    cascade: bool = False
+    dry: bool = False
+    expect: Annotated[list[MissionId], Field(max_length=PAGE_LIMIT)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @model_validator(mode="after")
+    def _one_by_one(self) -> Undo:
+        if self.redo and self.cascade:
+            raise ValueError("what was undone in a cascade is done again one by one, the oldest first: `redo` without `cascade`")
+        return self
+
+
 class Backup(Request):
     """A backup into a folder of the daemon's machine, relative to `backups` in its data folder."""
 
@@ -350,7 +371,7 @@ OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
-    "replay": Replay, "pack": Pack, "backup": Backup,
+    "replay": Replay, "undo": Undo, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
     "ingest": Ingest, "memory": Memory, "search": Search,
 }  # fmt: skip

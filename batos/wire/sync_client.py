@@ -130,6 +130,18 @@ class SyncClient:
     def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.replay(id, timeout_s))
 
+    def undo(
+        self,
+        id: str,
+        *,
+        redo: bool = False,
+        cascade: bool = False,
+        dry: bool = False,
+        expect: Sequence[str] | None = None,
+        timeout_s: float = LONG_S,
+    ) -> dict[str, Any]:
+        return self._run(self._client.undo(id, redo=redo, cascade=cascade, dry=dry, expect=expect, timeout_s=timeout_s))
+
     def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.pack(days, timeout_s))
 
