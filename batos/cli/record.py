@@ -75,6 +75,8 @@ def _provenance(record: dict[str, Any], output: Output) -> None:
     sources = record.get("thought", {}).get("woven_from") or []
     if sources:
         output.say("  sentence by sentence from: " + ", ".join(name or "the weaver" for name in sources), "dim")
+    for one in record.get("thought", {}).get("citations") or []:
+        output.say(f"  from memory: [{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}", "dim")
 
 
 def _inferences(record: dict[str, Any], output: Output) -> None:

@@ -96,7 +96,7 @@ class Ingest:
         """
         async with self._alone:
             told, dropped = await self._image.system(_forget, source, mission="forget")
-        self._changed(None, dropped)
+            self._changed(None, dropped)
         self._tell(path=source, state=FORGOTTEN, chunks=len(dropped))
         return {**told, "chunks": len(dropped)}
 
@@ -104,7 +104,7 @@ class Ingest:
         """Forget what was read from a file that is no more."""
         async with self._alone:
             dropped = await self._image.system(_vanished, path, mission="ingest")
-        self._changed(None, dropped)
+            self._changed(None, dropped)
         log.info("forgotten", path=path, chunks=len(dropped))
         self._tell(path=path, state=FORGOTTEN, chunks=len(dropped))
 
@@ -334,7 +334,8 @@ def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, most: in
         del library.refused[min(library.refused, key=lambda known: library.refused[known][2])]
 
 
-def files_known(root: Any, folder: str) -> dict[str, tuple[int, int]]:
-    """Every file of a folder that was read or refused, with its time and size then."""
+def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str]]:
+    """Every file of a folder that was read or refused, with its time and size then; and those that wait."""
+    library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)
-    return dict(library_of(root).stamps.items(begin, end, excludemax=True))
+    return dict(library.stamps.items(begin, end, excludemax=True)), set(library.queue.keys(begin, end, excludemax=True))

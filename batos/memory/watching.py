@@ -78,16 +78,17 @@ class Watcher:
         now = await in_helper(_stamps, folder, self._settings.ingest_folder_files)
         if not now and _identity(folder) != identity:
             raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
-        known = await in_helper(self._image.read, files_known, folder)
+        known, queued = await in_helper(self._image.read, files_known, folder)
         before = self._before.get(folder)
         self._before[folder] = now
         if before is None:  # the first look: what did not change lately is whole
             old = time.time_ns() - int(self._settings.watch_s * 1e9)
             before = {path: stamp for path, stamp in now.items() if stamp[0] < old}
-        ready = [path for path, stamp in now.items() if known.get(path) != stamp and before.get(path) == stamp]
+        new = (path for path, stamp in now.items() if known.get(path) != stamp and before.get(path) == stamp)
+        ready = [path for path in new if path not in queued]
         if ready:
             await self._ingest.ask(ready)
-        for path in known.keys() - now.keys() - before.keys():  # away for two looks: not the moment in which an editor replaces it
+        for path in known.keys() - now.keys() - before.keys() - queued:  # away for two looks: not the moment in which an editor replaces it
             await self._ingest.vanished(path)
 
 

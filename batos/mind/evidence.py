@@ -7,6 +7,7 @@ that was forgotten in the meantime is gone from here, too.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # they bring numpy
 log = structlog.get_logger("batos.mind")
 
 _HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # but for one that stands alone
+_QUOTED = 3  # sentences of one passage, where they hold as many of the brief's words
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
 
 
@@ -199,16 +201,18 @@ def keeps_to(text: str, found: Sequence[Passage], brief: str) -> bool:
 
 
 def quoted(brief: str, found: Sequence[Passage]) -> str:
-    """An answer of nothing but passages: of each the sentence that holds most of the brief's words, where it holds any; else the first."""
+    """An answer of nothing but passages: of each the sentences that hold most of the brief's words, of the first at least its first one."""
     asked, lines = weaving.content(brief), []
     for n, one in enumerate(found, 1):
         said = [one.text[begin:end].strip() for begin, end in sentences(one.text, "text")] or [one.text]
         shares = [len(asked & weaving.content(sentence)) for sentence in said]
-        best = max(range(len(said)), key=shares.__getitem__)
-        if n == 1 or shares[best]:
-            lines.append((shares[best], n, f"{said[best]} [{n}]"))
+        best = max(shares)
+        if best:
+            lines.append((best, n, " ".join(itertools.islice((s for s, held in zip(said, shares, strict=True) if held == best), _QUOTED))))
+        elif n == 1:
+            lines.append((0, n, said[0]))
     most = max(share for share, _, _ in lines)
-    return "\n".join(line for share, n, line in lines if n == 1 or 2 * share >= most)
+    return "\n".join(f"{text} [{n}]" for share, n, text in lines if n == 1 or 2 * share >= most)
 
 
 class Citation(NamedTuple):

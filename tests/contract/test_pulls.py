@@ -110,7 +110,7 @@ async def test_a_pull_reports_each_layer(pushed: Pushed, gate: Gate, bare: Bare,
         assert steps == sorted(steps)
         assert steps[-1] == total
     assert {"pulling manifest", "verifying sha256 digest", "success"} <= {e.get("status") for e in events}
-    assert events[-1] == {"type": "model", "name": name, "state": "pulled", "detail": "", "remedy": ""}
+    assert events[-1] == {"type": "model", "name": name, "state": "pulled", "detail": "", "remedy": "", "cause": ""}
     assert [s.state for s in await made.ensure()] == ["present"]
     reply = await bare.client.chat(name, messages=[{"role": "user", "content": "Hi"}], options={"num_predict": 2})
     assert reply.message.content
@@ -163,7 +163,7 @@ async def test_a_killed_ollama_goes_on_where_it_had_noted(
     assert bare.service.pid is not None
     os.kill(bare.service.pid, signal.SIGKILL)
     [status] = await pulling
-    assert status.state == "failed"
+    assert (status.state, status.cause) == ("waiting", "unreachable")
     gate.open()
     while bare.service.restarts == 0:
         await asyncio.sleep(0.05)

@@ -101,7 +101,8 @@ class Memory:
     async def whole(self) -> None:
         """Once nothing is under way, the library, its index, its vectors and the collection say the same."""
         await self.embedded()
-        view = self.recollection.collection.view()
+        async with self.recollection.ingest._alone:  # what the last transaction did has been told
+            view = self.recollection.collection.view()
         there = {int(id) for id, gone in zip(view.ids, view.gone, strict=True) if not gone}
         with_vector = {int(id) for id, has, gone in zip(view.ids, view.has, view.gone, strict=True) if has and not gone}
 

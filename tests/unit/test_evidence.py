@@ -93,6 +93,8 @@ def test_quotes_are_the_sentences_that_hold_the_question() -> None:
     assert evidence.quoted("Who kept a diary of the tide?", (*FOUND, more)) == f"{TIDE} [1]\n{MILLER} [2]"
     assert evidence.quoted("Where do the oars hang?", (more,)) == "Oars hang in the shed. [1]"
     assert evidence.quoted("Xyzzy?", FOUND) == f"{TIDE} [1]"
+    both = Passage(1, "0a", "Heater", "heater.md", "The thermostat is broken. It is blue. Ask Hendrik for the spare one.")
+    assert evidence.quoted("Who has the spare thermostat?", (both,)) == "The thermostat is broken. Ask Hendrik for the spare one. [1]"
 
 
 async def test_prompts_hold_the_passages_and_the_result_names_those_that_were_used(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from transaction.interfaces import TransientError
 from batos.errors import InferenceFailed
 from batos.kernel import Kernel
 from batos.memory.chunking import Limits
-from batos.memory.library import Numbers, begin_epoch, library_of
+from batos.memory.library import Numbers, epoch_of, library_of
 from batos.memory.naming import Names
 from batos.memory.segments import Segment
 from batos.memory.shelving import Shelver
@@ -41,7 +41,7 @@ class FakeMemory:
 
 
 async def with_memory(kernel: Kernel) -> FakeMemory:
-    memory = FakeMemory(await kernel.image.system(begin_epoch))
+    memory = FakeMemory(kernel.image.read(epoch_of))
     kernel.memory = memory
     return memory
 
