@@ -127,6 +127,8 @@ class Desk:
                 client.send({"type": "replay", **await self._replays.replay(request.id)})
             case schemas.Pack():
                 client.send({"type": "pack", **await self._upkeep.pack(request.days)})
+            case schemas.Fork():
+                client.send({"type": "fork", **await self._upkeep.fork(request.folder, request.at)})
             case schemas.Backup():
                 client.send({"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)})
             case schemas.Undo():

@@ -110,13 +110,9 @@ def mission_of(root: Any, id: str) -> UvmObject:
 
 
 def _near(root: Any, id: str) -> list[str]:
-    """Ids that somebody may have meant: those beside it in order, and the newest."""
-    missions = ledger_of(root).missions
-    after, newest = (
-        list(itertools.islice(missions.keys(min=id), _NEAR)),
-        [mission.id for mission in itertools.islice(newest_first(root), _NEAR)],
-    )
-    return [*after, *newest]
+    """Ids that somebody may have meant: those after it in order, and the newest."""
+    after = itertools.islice(ledger_of(root).missions.keys(min=id), _NEAR)
+    return [*after, *(mission.id for mission in itertools.islice(newest_first(root), _NEAR))]
 
 
 def add_missing_indexes(root: Any) -> None:

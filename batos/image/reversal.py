@@ -248,7 +248,8 @@ def _before(db: ZODB.DB, oid: bytes, tid: bytes) -> bytes | None:
 def _referring(db: ZODB.DB, tid: bytes, wanted: set[bytes]) -> set[bytes]:
     """The objects written after a transaction that referred to one of these then."""
     found: set[bytes] = set()
-    with contextlib.closing(db.storage.iterator(p64(u64(tid) + 1))) as transactions:
+    last = db.lastTransaction()  # a stop: what is being written just now would be called truncated
+    with contextlib.closing(db.storage.iterator(p64(u64(tid) + 1), last)) as transactions:
         for transaction in transactions:
             found |= {record.oid for record in transaction if record.data and not wanted.isdisjoint(referencesf(record.data))}
     return found

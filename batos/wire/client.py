@@ -251,6 +251,14 @@ class Client(Connection):
         flags = {"redo": redo or None, "cascade": cascade or None, "dry": dry or None}
         return await self._ask("undo", hold_s=timeout_s, id=id, **flags, expect=None if expect is None else list(expect))
 
+    async def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Make a folder of the daemon's machine with the whole image as of a moment (as of `show`; left out: now), for another daemon.
+
+        :raises Busy: while the daemon packs, backs up or forks already.
+        :raises HistoryGone: for a moment that is not kept any more.
+        """
+        return await self._ask("fork", hold_s=timeout_s, folder=folder, at=at)
+
     async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.
 

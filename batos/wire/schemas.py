@@ -273,6 +273,18 @@ class Undo(Request):
         return self
 
 
+class Fork(Request):
+    """The whole image as it was at a moment (left out: as it is) into a folder of the daemon's machine, by its absolute path."""
+
+    op: Literal["fork"]
+    folder: Folder
+    at: Moment | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
 class Backup(Request):
     """A backup into a folder of the daemon's machine, relative to `backups` in its data folder."""
 
@@ -371,7 +383,7 @@ OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer,
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
-    "replay": Replay, "undo": Undo, "pack": Pack, "backup": Backup,
+    "replay": Replay, "undo": Undo, "fork": Fork, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
     "ingest": Ingest, "memory": Memory, "search": Search,
 }  # fmt: skip

@@ -142,6 +142,9 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.undo(id, redo=redo, cascade=cascade, dry=dry, expect=expect, timeout_s=timeout_s))
 
+    def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.fork(folder, at, timeout_s))
+
     def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.pack(days, timeout_s))
 

@@ -93,10 +93,7 @@ async def test_before_the_last_pack_nothing_is_guessed(image: LivingImage, tmp_p
     first = await change(image, "m1", n=1)
     await change(image, "m2", n=2)
 
-    class Nobody:
-        def flush(self) -> None: ...
-
-    upkeep = Upkeep(image, Nobody(), history_days=0, journal_days=1, backups=tmp_path, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=tmp_path, interval_s=1, first_s=1)  # type: ignore[arg-type]
     await asyncio.sleep(0)
     async with asyncio.timeout(END_S):
         await upkeep.pack(0)

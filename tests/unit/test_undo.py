@@ -296,12 +296,8 @@ async def test_a_storage_without_history_is_refused_with_the_remedy(at: House, m
         await at.undo("m1")
 
 
-class Nobody:
-    def flush(self) -> None: ...
-
-
 async def pack(at: House, folder: Path) -> None:
-    upkeep = Upkeep(at.image, Nobody(), history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    upkeep = Upkeep(at.image, None, history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1)  # type: ignore[arg-type]
     await upkeep.pack(0)
 
 

@@ -117,6 +117,7 @@ async def test_the_other_ops() -> None:
         assert await client.undo("m") == {"type": "undo", "id": "m", **flags}
         asked = await client.undo("m", cascade=True, dry=True, expect=["m", "n"])
         assert asked == {"type": "undo", "id": "m", **flags, "cascade": True, "dry": True, "expect": ["m", "n"]}
+        assert await client.fork("/f", 1.5) == {"type": "fork", "folder": "/f", "at": 1.5}
         assert await client.ls() == {"type": "ls"}
         assert await client.diff("t", 1.5, "0" * 16) == {"type": "diff", "target": "t", "a": 1.5, "b": "0" * 16}
         assert await client.history("t", 3) == {"type": "history", "target": "t", "limit": 3}
@@ -289,6 +290,7 @@ def test_the_sync_client_does_the_same() -> None:
             (client.show("t"), "show"),
             (client.history("t"), "history"),
             (client.ls("t"), "ls"),
+            (client.fork("/f"), "fork"),
             (client.undo("m"), "undo"),
             (client.diff("t", 1.5), "diff"),
             (client.missions(), "missions"),

@@ -26,6 +26,7 @@ FIELDS = {
     "progress": {"model", "status"},
     "model": {"name", "state", "detail", "remedy"},
     "personas": {"personas", "embedder"},
+    "fork": {"image", "bytes", "objects", "tid", "time", "unfinished", "took_s"},
     "undo": {"id", "redo", "dry", "missions", "objects", "documents"},
     "ls": {"target", "oid", "entries"},
     "diff": {"target", "oid", "a", "b", "changes"},

@@ -12,6 +12,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "send": {"id": "m", "target": "t", "selector": "do_"},
     "show": {"target": "t"},
     "history": {"target": "t"},
+    "fork": {"folder": "/f"},
     "diff": {"target": "t", "a": 1.5},
     **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "pause", "resume", "replay", "undo")},
     "answer": {"id": "m", "text": "yes"},
