@@ -69,6 +69,7 @@ class Looks:
                     "id": row["id"],
                     "state": row["state"],
                     **{name: getattr(row["mission"], name) for name in ("brief", "origin", "accepted", "finished")},
+                    **({"undone": True} if row["mission"].undone else {}),
                 }
                 for row in itertools.islice(chosen, limit)
             ]

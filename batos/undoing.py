@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 from transaction.interfaces import TransientError
+from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
 
 from batos.config import Settings
-from batos.errors import Busy, Conflicted, UndoConflict
+from batos.errors import Busy, Conflicted, HistoryGone, UndoConflict
 from batos.image import ledger, reversal
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
@@ -80,6 +81,9 @@ class Undoing:
         async with self._image.unit() as unit:
             try:
                 done = await in_helper(self._done, unit, asked)
+            except POSKeyError:
+                unit.doom()
+                raise HistoryGone(f"what {asked.id!r} changed is not kept any more: history goes back to the last pack") from None
             except BaseException:
                 unit.doom()
                 raise
@@ -205,7 +209,12 @@ def _refusal(asked: Undo, conflicts: Sequence[reversal.Conflict], missions: list
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
     """The document that the mission became in memory: gone with it. Made again, if it is done again, by whoever makes them."""
-    number = None if redo else root["lobby"].memory.library.by_source.get(f"mission:{id}")
+    if redo:
+        return []
+    memory = root["lobby"].memory
+    memory.lived._p_activate()
+    root._p_jar.readCurrent(memory.lived)  # it may be made just now, by a transaction that writes this
+    number = memory.library.by_source.get(f"mission:{id}")
     return [] if number is None else [number]
 
 

@@ -15,7 +15,7 @@ from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import FileFlag, look
 from batos.cli.output import Output, ago, one_line
-from batos.cli.record import routing_pairs
+from batos.cli.record import routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, sources
 from batos.config import nearest
 from batos.errors import MissionFailed, UnknownPersona, UnknownTarget
@@ -123,7 +123,8 @@ def missions(
     if not listed:
         output.note("no missions" + (f" in {state.upper()}" if state else ""), "dim")
         return
-    rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(m.get("brief", ""))) for m in listed)
+    briefs = ((m, f"(undone) {m['brief']}" if m.get("undone") else m.get("brief", "")) for m in listed)
+    rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(brief)) for m, brief in briefs)
     output.rows(("id", "state", "from", "age", "brief"), rows, STATE_STYLES)
 
 
@@ -318,7 +319,7 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         "persona": reply.get("persona"),
         "brief": one_line(reply.get("brief", ""), 200),
     }
-    shown |= routing_pairs(reply)
+    shown |= {**undone_pairs(reply), **routing_pairs(reply)}
     if reply.get("place"):
         shown["in the queue"] = f"number {reply['place']}"
     if reply.get("question"):

@@ -114,6 +114,7 @@ def change_of(db: ZODB.DB, root: Any, id: str, left_out: Callable[[UvmObject], b
             at[oid] = parts(type(obj), connection.oldstate(obj, tid))
             if (earlier := _before(db, oid, tid)) is not None:
                 before[oid] = parts(type(obj), connection.oldstate(obj, earlier))
+    _written(db, tid)  # packed meanwhile, what it changed would have looked like what it made
     return Change(id, tid, before, at, tuple(others))
 
 
@@ -186,6 +187,7 @@ def _depends(db: ZODB.DB, root: Any, change: Change, plan: Plan, lost: set[bytes
         more = set().union(*(_refs(change.at[oid]) for oid in more)) & made - out
     for oid in out:
         now = _working(plan, root, oid)
+        connection.readCurrent(connection.get(oid))  # so that nobody changes it until this is committed
         for part in {**change.at[oid], **now}:
             if not same(change.at[oid].get(part, MISSING), now.get(part, MISSING)):
                 plan.conflicts.append(_clash(db, root, oid, part, now.get(part, MISSING)))

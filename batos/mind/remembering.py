@@ -83,7 +83,8 @@ class Remembering:
         prepared = await in_helper(self._prepared, found)
         entries = [entry for one in prepared for entry in one.entries]
         segment = build(entries) if entries else None
-        await self._image.system(store, prepared, segment, mark, until, still_open, mission="remember")
+        if not await self._image.system(store, prepared, segment, mark, until, still_open, mission="remember"):
+            return True
         self._stored(segment, [])
         log.debug("remembered", missions=[one.mission for one in prepared])
         return True
@@ -118,14 +119,15 @@ def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
 
 def store(
     root: Any, prepared: list[Prepared], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
-) -> None:
-    """System transaction: store the documents and move the mark; nothing, if it is not where it was."""
-    if _mark(root) != mark:
-        return
+) -> bool:
+    """System transaction: store the documents and move the mark; nothing, if it is not where it was, or one of the missions was undone."""
+    if _mark(root) != mark or any(ledger.mission_of(root, one.mission).undone for one in prepared):
+        return False
     for i, one in enumerate(prepared):
         keep(root, one, segment if not i else None)
     lived = root["lobby"].memory.lived
     lived.until, lived.open = until, still_open
+    return True
 
 
 def remember_again(root: Any, mission: UvmObject) -> None:

@@ -88,3 +88,12 @@ def test_a_conflict_names_what_depends_on_it(capsys: pytest.CaptureFixture[str])
     refusal = UndoConflict("undo of 'm1': a of oid:d was changed since, by m2", conflicts=[], missions=["m2"])
     assert batos({"undo": refusal}, "undo", "m1")[0] == 4
     assert "undo_conflict: undo of 'm1'" in capsys.readouterr().err
+
+
+def test_status_and_list_say_that_a_mission_is_undone(capsys: pytest.CaptureFixture[str]) -> None:
+    status = {"type": "status", "state": "COMPLETE", "brief": "teach", "undone": {"at": 0.0, "with": "m0", "missions": 2}}
+    batos({"status": status}, "status", "m1")
+    assert ", with m0" in capsys.readouterr().out
+    listed = [{"id": "m1", "state": "COMPLETE", "brief": "teach", "origin": "client", "accepted": 1.0, "finished": 2.0, "undone": True}]
+    batos({"missions": {"type": "missions", "missions": listed}}, "missions")
+    assert "(undone) teach" in capsys.readouterr().out

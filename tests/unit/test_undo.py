@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from BTrees.OOBTree import OOBTree
 from transaction.interfaces import TransientError
 
 from batos.errors import Busy, Conflicted, HistoryGone, ImageError, InvalidInput, UndoConflict, UnknownMission
-from batos.image import history, ledger
+from batos.image import history, ledger, reversal
 from batos.image.upkeep import Upkeep
+from batos.looks import Looks
 from batos.objects import Method, UvmObject
 from tests.unit.undo_support import House, house
 
@@ -369,3 +371,44 @@ async def test_two_at_once_are_done_one_after_the_other(at: House) -> None:
         await at.sets(f"m{n}", **{f"s{n}": n})
     await asyncio.gather(*(at.undo(f"m{n}") for n in range(4)))
     assert at.slots() == {}
+
+
+async def test_an_object_that_is_changed_while_its_maker_is_undone(at: House) -> None:
+    """The undo itself does not write it, and meets the change all the same."""
+    await at.sets("m1", hand=UvmObject(x=1))
+    commit = at.image.committer.commit
+
+    async def meanwhile(tm: Any) -> None:
+        at.image.committer.commit = commit  # type: ignore[method-assign]
+        await at.did("m2", lambda root: setattr(root["lobby"].robin.hand, "x", 2))
+        await commit(tm)
+
+    at.image.committer.commit = meanwhile  # type: ignore[method-assign]
+    with pytest.raises(UndoConflict, match="by m2"):
+        await at.undo("m1")
+    assert at.image.read(lambda root: root["lobby"].robin.hand.x) == 2
+
+
+async def test_a_pack_in_the_middle_of_an_undo(at: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was changed must not be taken for what was made, and so for what need not be put back."""
+    await at.sets("m0", a=0)
+    await at.sets("m1", a=1)
+    real = reversal._before
+
+    def packed_first(db: Any, oid: bytes, tid: bytes) -> bytes | None:
+        monkeypatch.setattr(reversal, "_before", real)
+        at.image.db.pack(time.time() + 1)
+        return real(db, oid, tid)
+
+    monkeypatch.setattr(reversal, "_before", packed_first)
+    with pytest.raises(HistoryGone):
+        await at.undo("m1")
+    assert at.slots() == {"a": 1}
+
+
+async def test_missions_say_that_they_are_undone(at: House) -> None:
+    await at.sets("m1", a=1)
+    await at.sets("m2", b=1)
+    await at.undo("m1")
+    listed = Looks(at.image.db, at.image.snapshot).missions(None, 5)["missions"]
+    assert [(one["id"], one.get("undone")) for one in listed] == [("m2", None), ("m1", True)]

@@ -13,6 +13,7 @@ import pytest
 from batos.image import history, ledger
 from batos.kernel import Kernel
 from batos.memory.library import Library, library_of
+from batos.mind import remembering
 from batos.wire.schemas import Undo
 from tests.unit.memory_support import QUICK, CountsWords, Memory
 from tests.unit.mind_support import FakeInference, Listened, mind, submit
@@ -194,3 +195,29 @@ async def test_a_real_mission_and_its_record(tmp_path: Path) -> None:
         assert [one["id"] for one in told["missions"]] == ["m1"]
         assert memory.image.read(lambda root: history.resolve(root, "m1").state) == "COMPLETE"
         assert memory.image.read(lambda root: ledger.mission_of(root, "m1").thought is not None)
+
+
+async def test_a_mission_that_is_undone_while_it_becomes_memory_does_not(tmp_path: Path) -> None:
+    """Whichever of the two is committed first."""
+    async with held(tmp_path) as memory:
+        for id in ("m1", "m2"):
+            await (await submit(memory.kernel, id, f"Where is the marzipan of {id}?")).end()
+        shelver = memory.recollection.shelver
+        work = remembering.Remembering(memory.image, shelver=shelver, stored=memory.recollection.stored, section_chars=8000, pause_s=0)
+        until, still_open, found = memory.image.read(remembering.ended)
+        prepared = work._prepared(found)
+        await memory.undo("m1")
+        assert not await memory.image.system(remembering.store, prepared, None, (0, ()), until, still_open)
+        commit = memory.image.committer.commit
+
+        async def remembered_first(tm: Any) -> None:
+            memory.image.committer.commit = commit  # type: ignore[method-assign]
+            assert await work.some()
+            await commit(tm)
+
+        memory.image.committer.commit = remembered_first  # type: ignore[method-assign]
+        told = await memory.undo("m2")
+        assert told["documents"]["gone"] == ["Where is the marzipan of m2?"]
+        assert memory.found("marzipan") == []
+        assert memory.look(lambda library: len(library.documents)) == 0
+        await memory.whole()
