@@ -219,7 +219,33 @@ class Settings(BaseModel):
     # --- looking after itself
     autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")
     heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
+    heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="share of that time by which one may come earlier or later, by chance")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
+    audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
+    audit_keys: int = Field(3, ge=1, le=100, description="rows of each of their tables that it is told, the most frequent")
+    senses_s: float = Field(600, ge=0.05, le=86400, description="time between two records of what happened")
+    senses_intervals: int = Field(1008, ge=2, le=100_000, description="such records that the image keeps, those of quiet times not counted")
+    senses_keys: int = Field(64, ge=4, le=1000, description="rows of one table in such a record; more are summed up as `other`")
+    cem_window: int = Field(32, ge=2, le=256, description="last missions that a mission's entropy is measured against")
+    cem_baseline: int = Field(32, ge=4, le=10_000, description="missions from which is learned what entropy is usual")
+    cem_missions: int = Field(10_000, ge=10, le=10_000_000, description="missions whose entropy the image keeps, the last ones")
+    cem_queue: int = Field(256, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
+    weights_step: float = Field(0.02, ge=0, le=0.1, description="most that one outcome moves a weight of the entropy metric; 0: they stay")
+    weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
+    weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")
+    trigger_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time over which triggers are measured")
+    trigger_recent_s: float = Field(3600, ge=0.05, le=366 * 86400, description="its last part, which is compared with the rest")
+    trigger_failures: int = Field(3, ge=2, le=10_000, description="missions that FAILED in the same way before the system looks into it")
+    trigger_slower: float = Field(
+        2.0, ge=1.05, le=1000, description="times that a state gets slower, or a mission costlier, before it does"
+    )
+    trigger_growth: float = Field(1.5, ge=1.01, le=1000, description="times that the image grows before it does")
+    trigger_refusals: float = Field(0.5, gt=0, le=1, description="share of methods' sources that the guardian refuses before it does")
+    trigger_unused_days: float = Field(14, gt=0, le=3650, description="days that a generated method does not run before it does")
+    trigger_personas: int = Field(100, ge=2, le=1_000_000, description="missions for which a persona is not chosen before it does")
+    trigger_still: float = Field(
+        0.01, ge=0, le=1, description="most that the entropy of the last missions differs when it counts as stagnant"
+    )
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
 

@@ -48,18 +48,23 @@ class Desk:
         replays: Replays,
         memory: Recollection,
         undoing: Undoing,
+        assessed: Callable[[Any, int], Reply | None],
+        rate: Callable[[str, int, str], Awaitable[None]],
         watches_per_client: int,
     ) -> None:
         """
         :param info: facts about the daemon.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
         :param personas: facts about its personas.
+        :param assessed: what is known of the entropy of the mission of a number; takes the image's root and that.
+        :param rate: keeps what a user thinks of a mission: its id, 1 or -1, why.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
         self._upkeep, self._replays, self._memory = upkeep, replays, memory
         self._undoing = undoing
-        self._looks = Looks(image.db, image.snapshot, self._state)
+        self._looks = Looks(image.db, image.snapshot, self._state, assessed)
+        self._rate = rate
         self._ingests_watched: set[tuple[ClientHandle, str | int | None]] = set()
         self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
@@ -108,6 +113,9 @@ class Desk:
                 client.send(self._status(request.id))
             case schemas.Answer():
                 await self._scheduler.answer(request.id, request.text, request.number)
+                client.send(self._status(request.id))
+            case schemas.Rate():
+                await self._rate(request.id, request.rating, request.why)
                 client.send(self._status(request.id))
             case schemas.Show():
                 client.send(await self._seen(request.at, self._looks.show, request.target))
@@ -252,7 +260,7 @@ class Desk:
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions", "undone") if known[name]}
+        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])

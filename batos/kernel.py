@@ -22,7 +22,7 @@ import structlog
 
 import batos
 from batos import logs
-from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic import home, weights
 from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
 from batos.config import Settings
@@ -32,8 +32,8 @@ from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
-from batos.image.turns import in_helper
 from batos.image.upkeep import Upkeep
+from batos.loop import Loop, each, measured
 from batos.memory import objects as memory
 from batos.mind import forge, incarnation, learning, memories, personas, psm, summarising, versions
 from batos.mind.codex import load_codex
@@ -74,7 +74,6 @@ class Kernel:
         self.endpoints: list[str] = []
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        self.heartbeat: Heartbeat | None = None
         self.metrics: Metrics | None = None
 
     @classmethod
@@ -103,7 +102,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, *(part.install for part in (psm, forge, versions, experts, memory, memories, summarising))),
+            steps=(incarnate, *(part.install for part in (psm, forge, versions, experts, memory, memories, summarising, home, weights))),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -113,6 +112,7 @@ class Kernel:
         self._tell_of(incarnate)
         self.walk = Walk(self.image.db)
         self.substrate = Substrate(settings, self.profile, self.image, self.codex.personas, stack=self._stack, background=self._background)
+        self.loop = Loop(settings, self.image, self.events, self._residency, stack=self._stack)
         grouping = None
         if inference is None:
             inference, grouping = await self.substrate.connect(
@@ -121,8 +121,9 @@ class Kernel:
         if settings.metrics:
             inference = self._count(inference)
         self._look_after_image()
+        self._on_paid = each(self.costs.add, *self.loop.hearers("paid"))
         self._route_with(inference)
-        self.memory = Recollection(self.image, settings)
+        self.memory = Recollection(self.image, settings, each(*self.loop.hearers("retrieved")))
         await self.memory.open(inference, self.profile.embedder, stack=self._stack, background=self._background)
         self.undoing = Undoing(self.image, self.memory, settings)
         self._stack.push_async_callback(self.undoing.stop)
@@ -131,7 +132,8 @@ class Kernel:
             settings,
             forge=forge.forge,
             deliver=deliver,
-            on_verdict=self.metrics.verdict if self.metrics is not None else lambda accepted: None,
+            on_verdict=each(*self._hearers("verdict")),
+            on_run=each(*self._hearers("ran")),
         )
         self._stack.push_async_callback(self.methods.close)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
@@ -150,6 +152,8 @@ class Kernel:
                 replays=self._replays(inference),
                 memory=self.memory,
                 undoing=self.undoing,
+                assessed=self.loop.assessed,
+                rate=self.loop.rate,
                 watches_per_client=settings.watches_per_client,
             )
             listener = Listener(settings.listen, settings, desk)
@@ -163,8 +167,8 @@ class Kernel:
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()
         log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
-        if settings.autotelic == "on":
-            self._beat()
+        measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
+        self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
 
     def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
         """Log what the codex has changed in the image, and what it has not."""
@@ -205,7 +209,7 @@ class Kernel:
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
         return lambda mission: Thinking(
-            mission, inference=inference, events=self.events, on_paid=self.costs.add, outage=self.substrate.outage, **self._host()
+            mission, inference=inference, events=self.events, on_paid=self._on_paid, outage=self.substrate.outage, **self._host()
         )
 
     def _replays(self, inference: Inference) -> Replays:
@@ -248,33 +252,6 @@ class Kernel:
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")
 
-    def _beat(self) -> None:
-        async def submit(id: str, brief: str) -> None:
-            await self.scheduler.submit(id, brief, {"origin": "system"})
-
-        async def measure() -> dict[str, Any]:
-            for damage in await in_helper(self.walk.step, self.settings.audit_records, self.settings.audit_bytes):
-                log.error("image_damaged", record=damage.record, what=damage.what)
-            image, missions, costs = self.image.facts(), self.scheduler.facts(), self.costs.facts()
-            return {
-                "uptime_s": self.uptime_s,
-                "complete": missions["COMPLETE"],
-                "failed": missions["FAILED"],
-                "checked": self.walk.checked,
-                "damaged": len(self.walk.damaged),
-                **costs,
-                **image,
-            }
-
-        self.heartbeat = Heartbeat(
-            interval_s=self.settings.heartbeat_s,
-            first_s=self.settings.heartbeat_first_s,
-            submit=submit,
-            measure=measure,
-            quiet=self.scheduler.quiet,
-        )
-        self._background(self.heartbeat.run(), "heartbeat")
-
     def _background(self, work: Any, name: str) -> None:
         task = asyncio.create_task(work, name=name)
 
@@ -311,11 +288,19 @@ class Kernel:
             "costs": self.costs.facts(),
             "upkeep": self.upkeep.facts(),
             "integrity": self.walk.facts(),
+            "autotelic": self.loop.facts(),
             "memory": self.memory.facts(),
             "ollama": self.substrate.facts(),
-            "residency": self.substrate.places[0].residency.facts() if self.substrate.places else {},
+            "residency": self._residency(),
             "models": self.substrate.models.listed(),
         }
+
+    def _hearers(self, what: str) -> list[Callable[..., None]]:
+        """Who counts it: the loop's senses, and the metrics."""
+        return [*self.loop.hearers(what), *([getattr(self.metrics, what)] if self.metrics is not None else [])]
+
+    def _residency(self) -> dict[str, Any]:
+        return self.substrate.places[0].residency.facts() if self.substrate.places else {}
 
     async def _experts(self, scan: bool, persona: str | None, voice: str | None) -> dict[str, Any]:
         """Answers the op `experts`. Without an Ollama it says what the image knows."""
@@ -372,13 +357,14 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     kernel = starting.result()
     gc.collect()
     gc.freeze()  # what is loaded now stays: a collection that looks through all of it stops the loop for 30 to 60 ms
+    ended = asyncio.create_task(kernel.ended())
     try:
         if on_started is not None:
             settled = asyncio.create_task(kernel.models_settled())
-            await asyncio.wait([settled, stop_asked], timeout=REPORT_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([settled, stop_asked, ended], timeout=REPORT_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
             settled.cancel()
-            on_started(kernel)
-        ended = asyncio.create_task(kernel.ended())
+            if not ended.done():
+                on_started(kernel)
         await asyncio.wait([ended, stop_asked], return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             ended.result()

@@ -20,18 +20,28 @@ Reply = dict[str, Any]
 class Looks:
     """One method an op; any thread. Replies are those of the wire."""
 
-    def __init__(self, db: ZODB.DB, snapshot: Snapshot, state: Callable[[str, str], str] = lambda id, recorded: recorded) -> None:
+    def __init__(
+        self,
+        db: ZODB.DB,
+        snapshot: Snapshot,
+        state: Callable[[str, str], str] = lambda id, recorded: recorded,
+        assessed: Callable[[Any, int], Reply | None] = lambda root, number: None,
+    ) -> None:
         """
         :param state: of the mission of an id, given the state on record.
+        :param assessed: the entropy of the mission of a number, if it was measured.
         """
-        self._db, self._snapshot, self._state = db, snapshot, state
+        self._db, self._snapshot, self._state, self._assessed = db, snapshot, state, assessed
 
     def show(self, target: str, at: Moment | None = None) -> Reply:
         """An object; for a mission, its record too."""
         with looking_at(self._db, self._snapshot, at) as root:
             found = history.resolve(root, target)
-            more = {"record": record.of(root, found.id)} if record.is_mission(found) else {}
-            return {"type": "show", **history.show(found), **more}
+            if not record.is_mission(found):
+                return {"type": "show", **history.show(found)}
+            entropy = self._assessed(root, found.number)
+            told = {**record.of(root, found.id), **({"entropy": entropy} if entropy else {})}
+            return {"type": "show", **history.show(found), "record": told}
 
     def ls(self, target: str | None, at: Moment | None = None) -> Reply:
         """What an object holds."""

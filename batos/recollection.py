@@ -54,8 +54,11 @@ class Recollection:
     retrieval: Retrieval
     vectors: Vectors
 
-    def __init__(self, image: LivingImage, settings: Settings) -> None:
-        self._image, self._settings = image, settings
+    def __init__(self, image: LivingImage, settings: Settings, on_recalled: Callable[[int], object] = lambda hits: None) -> None:
+        """
+        :param on_recalled: hears of each time that a mission asked, with how many passages it was answered.
+        """
+        self._image, self._settings, self._on_recalled = image, settings, on_recalled
         self._look_back: Callable[[], object] = lambda: None
         self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
 
@@ -119,7 +122,9 @@ class Recollection:
         from batos.memory.recall import recalled
 
         settings = self._settings
-        return await recalled(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
+        found = await recalled(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
+        self._on_recalled(len(found))
+        return found
 
     # --- what the collection hears of
 

@@ -12,6 +12,7 @@ import ipaddress
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from batos.autotelic.durations import Durations
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.errors import EndpointError, InferenceFailed
 from batos.mind.events import Event, Events
@@ -47,9 +48,12 @@ class Metrics:
             "batos_tokens", "Tokens of inferences, by model and kind (prompt, answer).", ["model", "kind"], registry=registry
         )
         self._verdicts = Counter("batos_guardian_verdicts", "Verdicts of the Persistence Guardian.", ["verdict"], registry=registry)
-        self._since: dict[tuple[str, str], tuple[str, float]] = {}
+        self._methods = Counter("batos_method_runs", "Runs of generated methods, by outcome (ok, failed).", ["outcome"], registry=registry)
+        self._retrievals = Counter(
+            "batos_retrievals", "Questions to memory, by whether it had something to say.", ["found"], registry=registry
+        )
+        self.durations = Durations(events, lambda state, seconds: self._states.labels(state).observe(seconds))
         registry.register(_Facts(facts, asyncio.get_running_loop()))
-        events.listen("state", self._moved)
         events.listen("result", self._ended)
 
     def counted(self, inference: Inference) -> Inference:
@@ -59,6 +63,14 @@ class Metrics:
     def verdict(self, accepted: bool) -> None:
         """Count a verdict of the guardian."""
         self._verdicts.labels("accepted" if accepted else "refused").inc()
+
+    def ran(self, holder: str, selector: str, ok: bool) -> None:
+        """Count a run of a generated method."""
+        self._methods.labels("ok" if ok else "failed").inc()
+
+    def retrieved(self, hits: int) -> None:
+        """Count a question to memory, and whether it had an answer."""
+        self._retrievals.labels("yes" if hits else "no").inc()
 
     def paid(self, reply: ChatReply) -> None:
         """Count an inference that came to its end."""
@@ -71,20 +83,10 @@ class Metrics:
         """Count an inference that failed."""
         self._inferences.labels(model, cause).inc()
 
-    def _moved(self, event: Event) -> None:
-        key = (event["id"], event["cycle"])
-        before = self._since.pop(key, None)
-        if before is not None:
-            self._states.labels(before[0]).observe(max(0.0, event["elapsed_s"] - before[1]))
-        if event["state"] not in ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT"):
-            self._since[key] = event["state"], event["elapsed_s"]
-
     def _ended(self, event: Event) -> None:
         self._missions.labels(event["state"], event["persona"] or "none").inc()
         if event["state"] == "FAILED":
             self._failures.labels(event["error"]["code"]).inc()
-        for key in [key for key in self._since if key[0] == event["id"]]:
-            del self._since[key]
 
     def serve(self, address: str) -> Callable[[], None]:
         """Let metrics be read at `address` (host:port, loopback only; port 0 picks one); what ends it.
@@ -161,10 +163,19 @@ class _Facts:
         for name in ("running", "queued", "paused", "needs_input", "following"):
             waiting.add_metric([name], missions[name])
         yield waiting
-        resident = GaugeMetricFamily("batos_model_resident_bytes", "Memory of a model that Ollama holds.", labels=["model"])
-        for model in facts.get("resident", ()):
-            resident.add_metric([model["name"]], model["bytes"])
-        yield resident
+        if (cem := facts["autotelic"].get("cem")) and cem["last"]:
+            entropy = GaugeMetricFamily("batos_entropy", "Entropy of the last mission, by part, and cem.", labels=["part"])
+            for part in ("relevance", "diversity", "novelty", "structure", "cem"):
+                entropy.add_metric([part], cem["last"][part])
+            yield entropy
+            yield GaugeMetricFamily("batos_entropy_rolling", "Mean composite entropy of the last missions.", value=cem["rolling"])
+        if fired := facts["autotelic"].get("triggers"):
+            yield CounterMetricFamily("batos_triggers", "Triggers of the loop that ever fired.", value=fired["ever"])
+            yield GaugeMetricFamily("batos_triggers_quiet", "Triggers that fired and have not recovered.", value=len(fired["fired"]))
+        if memory := facts["residency"]:
+            yield GaugeMetricFamily("batos_models_resident_bytes", "Memory of the models that Ollama holds.", value=memory["bytes"])
+            yield CounterMetricFamily("batos_model_loads", "Times that a model was loaded.", value=memory["loads"])
+            yield CounterMetricFamily("batos_model_unloads", "Times that a model made room for another.", value=memory["unloads"])
 
 
 def _loopback(address: str) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import FileFlag, look
 from batos.cli.output import Output, ago, one_line
-from batos.cli.record import routing_pairs, undone_pairs
+from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, sources
 from batos.config import nearest
 from batos.errors import MissionFailed, UnknownPersona, UnknownTarget
@@ -328,6 +328,8 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         shown["waits for"] = reply["waits_for"]
     shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts")}
     shown |= {name: f"{ago(reply[name])} ago" for name in ("accepted", "finished") if reply.get(name)}
+    if reply.get("rating"):
+        shown["rated"] = rated(reply["rating"])
     if reply.get("error"):
         shown["error"] = f"{reply['error'].get('code')}: {reply['error'].get('message')}"
     output.pairs((name, value) for name, value in shown.items() if value is not None)

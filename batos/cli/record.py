@@ -39,6 +39,11 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     facts += [("attempts", record["attempts"]), ("priority", record["priority"]), ("follows", record["context"])]
     facts += routing_pairs(record).items()
     facts += undone_pairs(record).items()
+    if rating := record.get("rating"):
+        facts.append(("rated", rated(rating)))
+    if entropy := record.get("entropy"):
+        parts = ", ".join(f"{name} {entropy[name]:.2f}" for name in ("relevance", "diversity", "novelty", "structure"))
+        facts.append(("entropy", f"{entropy['cem']:.2f} ({parts}; compared by {entropy['source']})"))
     if record["schema"]:
         facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
     return facts
@@ -51,6 +56,11 @@ def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
         return {}
     more = "" if undone["with"] == told["id"] else f", with {undone['with']}"
     return {"undone": f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(undone['at']))}{more}"}
+
+
+def rated(rating: dict[str, Any]) -> str:
+    """What a user thought of a mission, and why."""
+    return f"{rating['rating']:+d}" + (f": {one_line(rating['why'], _WIDTH)}" if rating["why"] else "")
 
 
 def routing_pairs(told: dict[str, Any]) -> dict[str, str]:

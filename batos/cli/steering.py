@@ -1,8 +1,8 @@
-"""Verbs that steer a mission under way: let it rest, let it go on, answer what it asks."""
+"""Verbs that steer a mission: let it rest, let it go on, answer what it asks; and say what you think of it in the end."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -34,3 +34,18 @@ def answer(
 ) -> None:
     """Answer the question of a mission; it goes on with the answer."""
     print_status(ask(endpoint(connect), lambda client: client.answer(id, " ".join(text), number)), Output(as_json))
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # else -1 would be an option
+def rate(
+    id: Id,
+    rating: Annotated[str, typer.Argument(metavar="+1|-1", help="Whether it was good.")],
+    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Why you think so; it is kept with the mission.")] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Say what you think of a mission that has ended. The system learns from it; a later rating takes the place of an earlier one."""
+    given: dict[str, Literal[1, -1]] = {"+1": 1, "1": 1, "-1": -1}
+    if rating not in given:
+        raise typer.BadParameter(f"a rating is +1 or -1, not {rating!r}")
+    print_status(ask(endpoint(connect), lambda client: client.rate(id, given[rating], why)), Output(as_json))

@@ -39,7 +39,8 @@ MILESTONE = 256
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "paused": False, "questions": None,
-    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "undone": None,
+    "rating": None, "undone": None,
+    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
 
@@ -257,6 +258,23 @@ def answer(root: Any, id: str, text: str, number: int | None) -> dict[str, Any]:
     return describe(mission)
 
 
+def rate(root: Any, id: str, rating: int, why: str) -> bool:
+    """Keep what a user thinks of a mission; whether the rating is another than before. A later rating takes the place of an earlier one.
+
+    :param rating: 1 or -1.
+    :raises InvalidInput: if it has not ended: what its cycle commits would meet the rating.
+    """
+    mission = mission_of(root, id)
+    if mission.state not in FINAL:
+        raise InvalidInput(f"mission {id!r} has not ended; rate it when it is COMPLETE or FAILED")
+    given = {"rating": rating, "why": why}
+    before = json.loads(mission.rating) if mission.rating else {}
+    if {name: before.get(name) for name in given} == given:
+        return False
+    mission.rating = _dumps({**given, "at": time.time()})
+    return int(before.get("rating", 0)) != rating
+
+
 def answer_to(record: dict[str, Any], question: str, occurrence: int) -> str | None:
     """What the user answered to a question, as the mission's record has it; None if it is open or was never asked."""
     return next((one["answer"] for one in record["questions"] if _is(one, question, occurrence)), None)
@@ -313,6 +331,7 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     plain = {name: own[name] if name in own else getattr(prototype, name) for name in _DESCRIBED}
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
+    plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None
     plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
     plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
     plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []

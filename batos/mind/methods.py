@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mappin
 from typing import TYPE_CHECKING, Any
 
 from batos.config import Settings
+from batos.errors import MethodError
 from batos.guardian import PersistenceGuardian, Verdict, policy_named
+from batos.image.history import oid_of
 from batos.image.living import LivingImage
 from batos.mind.claims import Claims
 from batos.objects import Method, UvmObject
@@ -32,16 +34,18 @@ class Methods:
         forge: Forge,
         deliver: Sender,
         on_verdict: Callable[[bool], None] = lambda accepted: None,
+        on_run: Callable[[str, str, bool], None] = lambda holder, selector, ok: None,
     ) -> None:
         """
         :param forge: writes a missing method.
         :param deliver: how a method's messages reach their receivers.
         :param on_verdict: hears whether each audited source was accepted.
+        :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended well.
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
         self._guardian, self._policy = PersistenceGuardian(settings), policy_named(settings.guardian_policy)
-        self._on_verdict = on_verdict
+        self._on_verdict, self.on_run = on_verdict, on_run
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()
         self._started = False
@@ -91,7 +95,14 @@ class Making:
 
     async def run(self, obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run a method in the mission's own transaction."""
-        return await (await self.methods.sandbox()).run(obj, method, args, kwargs, activity=self.activity, holder=holder)
+        sandbox, oid = await self.methods.sandbox(), oid_of(holder) or ""
+        try:
+            value = await sandbox.run(obj, method, args, kwargs, activity=self.activity, holder=holder)
+        except MethodError:
+            self.methods.on_run(oid, method.selector, False)
+            raise
+        self.methods.on_run(oid, method.selector, True)
+        return value
 
     @contextlib.asynccontextmanager
     async def writing(self, key: Hashable) -> AsyncIterator[bool]:

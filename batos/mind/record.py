@@ -14,7 +14,7 @@ TEXT_CHARS = 2000  # of each inference's text
 FAILURES = 20  # the newest of a mission's failed attempts
 
 _OF_MISSION = (
-    "id", "brief", "state", "origin", "persona", "priority", "accepted", "finished", "attempts", "context", "schema", "questions",
+    "id", "brief", "state", "origin", "persona", "priority", "accepted", "finished", "attempts", "context", "schema", "questions", "rating",
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import math
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from batos.errors import Busy, MissionFailed, MissionPending, from_wire
 from batos.wire.connection import DEFAULT_ENDPOINT, MESSAGE_BYTES, Connection
@@ -193,6 +193,13 @@ class Client(Connection):
         :raises InvalidInput: if it has no such question, or was answered otherwise.
         """
         return await self._ask("answer", id=id, text=text, number=number)
+
+    async def rate(self, id: str, rating: Literal[1, -1], why: str | None = None) -> dict[str, Any]:
+        """Say what you think of a mission that has ended. The reply is its status.
+
+        :raises InvalidInput: if it has not ended.
+        """
+        return await self._ask("rate", id=id, rating=rating, why=why)
 
     async def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
         """The object `target` (path or oid) as it is now, or was at a moment.

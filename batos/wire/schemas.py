@@ -146,6 +146,15 @@ class Answer(Request):
     number: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
+class Rate(Request):
+    """What the user thinks of a mission that has ended; a later rating takes the place of an earlier one."""
+
+    op: Literal["rate"]
+    id: MissionId
+    rating: Literal[1, -1]
+    why: Annotated[str, StringConstraints(max_length=2000)] = ""
+
+
 class Method(Request):
     """What an object holds under a selector: the versions of a method, its examples, its intent."""
 
@@ -381,7 +390,7 @@ class Personas(Request):
 
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
-    "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer,
+    "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
     "replay": Replay, "undo": Undo, "fork": Fork, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from batos.wire.client import DEFAULT_ENDPOINT, LONG_S, MESSAGE_BYTES, Accepted, Client
 
@@ -106,6 +106,9 @@ class SyncClient:
 
     def answer(self, id: str, text: str, number: int | None = None) -> dict[str, Any]:
         return self._run(self._client.answer(id, text, number))
+
+    def rate(self, id: str, rating: Literal[1, -1], why: str | None = None) -> dict[str, Any]:
+        return self._run(self._client.rate(id, rating, why))
 
     def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
         return self._run(self._client.show(target, at))

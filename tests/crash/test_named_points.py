@@ -105,10 +105,11 @@ def test_killed_at_each_named_point(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.timeout(100)
-def test_a_sync_that_fails_is_the_end_and_is_never_tried_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sync", [6, 12])  # while models are still seen to, and amid missions
+def test_a_sync_that_fails_is_the_end_and_is_never_tried_again(tmp_path: Path, sync: int) -> None:
     """Exit code 70; no second fsync; nobody was told what was not durable; the next start goes on."""
     with slow_ollama(random.Random(2)) as server:
-        process = dying(tmp_path, "fsync fails", 12, server)
+        process = dying(tmp_path, "fsync fails", sync, server)
         sender = Sender(process.started().endpoint, 0, random.Random(2))
         sender.start()
         code = process.ended(END_S)

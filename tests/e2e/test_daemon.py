@@ -209,6 +209,21 @@ def test_audits_come_by_themselves_and_complete(tmp_path: Path, scripted: Script
         assert running.terminate() == 0
 
 
+def test_a_mission_is_rated(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    settings = {"autotelic": "on", "heartbeat_first_s": 3600}
+    with daemon(tmp_path, ollama_host=scripted.host, **settings) as running, Peer(running.endpoint) as peer:
+        assert peer.ask("submit", id="m1", brief=FEELING)["type"] == "accepted"
+        assert peer.result("m1")["state"] == "COMPLETE"
+        told = peer.ask("rate", id="m1", rating=-1, why="no use")
+        assert (told["type"], told["rating"]["rating"], told["rating"]["why"]) == ("status", -1, "no use")
+        assert peer.ask("show", target="m1")["record"]["rating"]["why"] == "no use"
+        assert peer.ask("rate", id="none", rating=1)["code"] == "unknown_mission"
+        assert peer.ask("rate", id="m1", rating=2)["code"] == "invalid_request"
+        assert running.terminate() == 0
+    with daemon(tmp_path, ollama_host=scripted.host, **settings) as running, Peer(running.endpoint) as peer:
+        assert peer.ask("status", id="m1")["rating"]["rating"] == -1
+
+
 # --- when something goes wrong
 
 

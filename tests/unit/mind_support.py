@@ -94,6 +94,12 @@ async def mind(folder: Path, inference: FakeInference, **more: Any) -> AsyncIter
         await kernel.stop()
 
 
+async def written(kernel: Kernel) -> None:
+    """Return when what was deferred so far is in the image."""
+    kernel.image.committer.flush()
+    await kernel.image.system(lambda root: None)
+
+
 class Listened:
     """The events of one mission, from now on."""
 

@@ -361,6 +361,18 @@ def test_a_question_and_its_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert (request.id, request.text, request.number) == ("m1", "twelve guests", 2)
 
 
+def test_ratings(capsys: pytest.CaptureFixture[str]) -> None:
+    rated = {"type": "status", "state": "COMPLETE", "brief": "x", "rating": {"rating": -1, "why": "too long", "at": 1.0}}
+    code, [request] = batos({"rate": rated}, "rate", "m1", "-1", "--why", "too long")
+    assert code == 0
+    assert (request.id, request.rating, request.why) == ("m1", -1, "too long")
+    assert "-1: too long" in capsys.readouterr().out
+    _, [request] = batos({"rate": rated}, "rate", "m1", "+1")
+    assert (request.rating, request.why) == (1, "")
+    for wrong in ("2", "good", "--loud"):
+        assert batos({"rate": rated}, "rate", "m1", wrong)[0] == 2
+
+
 def test_what_a_mission_may_bring_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     schema = tmp_path / "city.json"
     schema.write_text('{"type": "object"}')

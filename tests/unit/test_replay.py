@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from batos.image import journal, ledger
 from batos.image.journal import changed_parts, content_of, parts_of
 from batos.kernel import Kernel
 from batos.mind.replay import Replays
-from tests.unit.mind_support import FakeInference, mind, submit
+from tests.unit import mind_support
+from tests.unit.mind_support import FakeInference, submit
 
+mind = functools.partial(mind_support.mind, remember="off")  # what goes on in the image beside a replay must not be taken for its doing
 ROBIN = "I feel stuck"
 A_CYCLE = 5
 

@@ -16,6 +16,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "diff": {"target": "t", "a": 1.5},
     **{op: {"id": "m"} for op in ("status", "result", "watch", "cancel", "pause", "resume", "replay", "undo")},
     "answer": {"id": "m", "text": "yes"},
+    "rate": {"id": "m", "rating": -1},
     "method": {"target": "t", "selector": "s"},
     "revert": {"id": "m", "target": "t", "selector": "s"},
     "teach": {"id": "m", "target": "t", "selector": "s", "examples": [{"result": 1}]},

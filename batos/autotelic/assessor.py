@@ -1,0 +1,230 @@
+"""The assessor: measures each mission's entropy after its end, one at a time, and with pauses between.
+
+Off the missions' way: it hears that one has ended, reads it in a helper thread, has its brief and answer embedded if somebody
+can, and compares them with the last ones there. What it finds is written in batches. A kill loses a batch at most, and the next
+start measures what is missing; if more missions end than it gets to, the oldest of them are left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import structlog
+
+from batos.autotelic import assessments, decay, entropy, material, weights
+from batos.autotelic.assessments import Assessment
+from batos.autotelic.entropy import Kinds, Parts, Text, Thought
+from batos.autotelic.material import Material
+from batos.autotelic.weights import Bounds
+from batos.autotelic.window import Window
+from batos.errors import BatosError
+from batos.image import ledger
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+from batos.mind.events import Event, Events
+
+log = structlog.get_logger("batos.autotelic")
+
+Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
+DUTY = 4  # pauses are so many times as long as what came before them: a busy daemon keeps its cores
+BATCH = 16  # assessments that are written together
+LOOKED_AT = 8  # times the window: how far back missions that count are looked for among others
+
+
+class Limits(NamedTuple):
+    """What bounds an assessor: settings of the same names, with `cem_` before them."""
+
+    window: int
+    baseline: int
+    queue: int
+    kept: int
+    chars: int
+    pause_s: float
+    bounds: Bounds
+    """Of the weights; settings `weights_*`."""
+
+
+class Assessor:
+    """Measures missions. All methods are called on the loop's thread; `await run()` until cancelled."""
+
+    def __init__(self, image: LivingImage, events: Events, embed: Embed, limits: Limits) -> None:
+        """
+        :param embed: the vectors of texts; raises BatosError where nobody can.
+        """
+        self._image, self._embed, self._limits = image, embed, limits
+        self._window = Window(limits.window)
+        self._ended: collections.deque[str] = collections.deque()
+        self._came = asyncio.Event()
+        self._away_until = -math.inf
+        self._totals: collections.deque[float] = collections.deque(maxlen=limits.window)
+        self._taken: collections.deque[int] = collections.deque(maxlen=limits.window)
+        self._pending: dict[int, Assessment] = {}
+        self._outcomes: list[tuple[int, str]] = []
+        self._watch: decay.State = image.read(lambda root: decay.read(assessments.watch_of(root)))
+        self.last: Assessment | None = None
+        self.left_out = 0
+        events.listen("result", self._hear)
+
+    async def run(self) -> None:
+        """Take up the last missions, measure those that were missed, then each that ends."""
+        for row in await in_helper(self._image.read, _recent, self._limits.window):
+            await self._take(row)
+        while True:
+            await self._came.wait()
+            while self._ended:
+                begun = time.perf_counter()
+                row = await in_helper(self._image.read, _material, self._ended.popleft())
+                if row is not None and row.number not in self._taken:  # it ended while the last ones were taken up
+                    await self._take(row)
+                await asyncio.sleep(DUTY * (time.perf_counter() - begun))
+            self._came.clear()
+
+    def flush(self) -> None:
+        """Have what was found written, without waiting for it."""
+        if self._pending:
+            new, self._pending = list(self._pending.values()), {}
+            outcomes, self._outcomes = self._outcomes, []
+            self._image.later(_keep, new, self._watch._asdict(), self._limits, outcomes)
+
+    def of(self, root: Any, number: int) -> Assessment | None:
+        """What was said of the mission of that number, also where it is not written yet."""
+        return self._pending.get(number) or assessments.of(root, number)
+
+    @property
+    def watch(self) -> decay.State:
+        """How it stands with decay."""
+        return self._watch
+
+    @property
+    def rolling(self) -> float | None:
+        """The mean of the last values, as many as the window has; None where there are none."""
+        return sum(self._totals) / len(self._totals) if self._totals else None
+
+    @property
+    def spread(self) -> float | None:
+        """Between the highest and the lowest of the last values; None before the window is full."""
+        return max(self._totals) - min(self._totals) if len(self._totals) == self._totals.maxlen else None
+
+    @property
+    def usual(self) -> float | None:
+        """The mean of the baseline; None before it is learned."""
+        return self._watch.mean if self._watch.learned >= self._limits.baseline else None
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of it."""
+        rolling, usual = self.rolling, self.usual
+        return {
+            "rolling": None if rolling is None else round(rolling, 4),
+            "last": None if self.last is None else self.last.to_wire(),
+            "weights": self._image.read(assessments.weights_of)._asdict(),
+            "fallen": self._watch.fallen,
+            "usual": None if usual is None else round(usual, 4),
+            "waiting": len(self._ended),
+            "left_out": self.left_out,
+        }
+
+    def told(self) -> str:
+        """How it stands, in words for a brief; empty where nothing was measured."""
+        if self.last is None or self.rolling is None:
+            return ""
+        parts = ", ".join(f"{name} {value:.2f}" for name, value in self.last.parts._asdict().items())
+        usual = f", usual is {self.usual:.2f}" if self.usual is not None else ""
+        return f"Composite entropy of the last {len(self._totals)} missions: {self.rolling:.2f}{usual}; of the last one: {parts}."
+
+    def _hear(self, event: Event) -> None:
+        if event["state"] != ledger.COMPLETE:
+            return
+        self._ended.append(event["id"])
+        if len(self._ended) > self._limits.queue:
+            self._ended.popleft()
+            self.left_out += 1
+        self._came.set()
+
+    async def _take(self, row: Material) -> None:
+        """Measure a mission, unless that was done before, and let it join the window."""
+        try:
+            await self._measure(row)
+        except BatosError as e:  # damage, of the image or of the mission that it follows: the next ones are measured
+            log.warning("mission_not_assessed", mission=row.id, error=e.message)
+
+    async def _measure(self, row: Material) -> None:
+        self._taken.append(row.number)
+        thought = await self._thought(row)
+        known, kinds, weighed, outcomes = await in_helper(self._image.read, _known, row)
+        parts, source = await in_helper(self._window.take, thought, kinds)
+        found = known or self._pending.get(row.number)
+        if found is None:
+            cem = entropy.composite(parts, weighed)
+            found = Assessment(row.number, source=source, cem=round(cem, 4), **{n: round(part, 4) for n, part in parts._asdict().items()})
+            self._outcomes += outcomes
+            self._new(found)
+        self._totals.append(found.cem)
+        self.last = found
+
+    def _new(self, found: Assessment) -> None:
+        self._pending[found.number] = found
+        if self._window.full:
+            before = self._watch.fallen
+            self._watch = decay.taken(self._watch, found.cem, found.source, self._limits.baseline)
+            if self._watch.fallen and not before:
+                log.warning("entropic_decay", usual=round(self._watch.mean, 4), rolling=round(self.rolling or 0.0, 4))
+        if len(self._pending) >= BATCH:
+            self.flush()
+
+    async def _thought(self, row: Material) -> Thought:
+        texts = [row.brief[: self._limits.chars], row.answer[: self._limits.chars]]
+        vectors: list[list[float]] | None = None
+        if time.monotonic() >= self._away_until:
+            try:
+                vectors = await self._embed(texts)
+            except BatosError as e:
+                self._away_until = time.monotonic() + self._limits.pause_s
+                log.info("entropy_by_words_only", cause=e.message, pause_s=self._limits.pause_s)
+        return await in_helper(_thought_of, row, texts, vectors)
+
+
+def _thought_of(row: Material, texts: Sequence[str], vectors: Sequence[Sequence[float]] | None) -> Thought:
+    meanings = [entropy.meaning_of(vector) for vector in vectors] if vectors else [None] * len(texts)
+    if None in meanings or len({len(meaning or ()) for meaning in meanings}) > 1:
+        meanings = [None] * len(texts)
+    brief, answer = (Text(entropy.words_of(text), meaning) for text, meaning in zip(texts, meanings, strict=True))
+    return Thought(row.personas, row.facets, brief, answer, row.described)
+
+
+def _recent(root: Any, count: int) -> list[Material]:
+    """The last missions that have something to measure, oldest first; none where damage is in the way."""
+    try:
+        return material.recent(root, count, LOOKED_AT * count)
+    except BatosError as e:
+        log.warning("last_missions_not_assessed", error=e.message)
+        return []
+
+
+def _material(root: Any, id: str) -> Material | None:
+    """What there is to measure of a mission; None where it cannot be read."""
+    try:
+        return material.of(root, ledger.mission_of(root, id))
+    except BatosError as e:
+        log.warning("mission_not_assessed", mission=id, error=e.message)
+        return None
+
+
+def _known(root: Any, row: Material) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
+    """What the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
+    outcomes = [(row.number, weights.RATED_UP if row.rating > 0 else weights.RATED_DOWN)] if row.rating else []
+    if row.context is not None:
+        outcomes.append((ledger.mission_of(root, row.context).number, weights.REUSED))
+    return assessments.of(root, row.number), material.kinds(root), assessments.weights_of(root), outcomes
+
+
+def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: Limits, outcomes: Sequence[tuple[int, str]]) -> None:
+    """System transaction: keep what was found, and learn from what has become of missions; each once, since each is new once."""
+    assessments.keep(root, new, watch, limits.kept)
+    for number, outcome in outcomes:
+        if (found := assessments.of(root, number)) is not None:
+            weights.learn(root, found, outcome, limits.bounds)

@@ -1,0 +1,179 @@
+"""Triggers: measurements that call for a look, each with a value above which it fires and a lower one at which it has recovered.
+
+Pure functions of what was gathered. Each measurement comes with the words that name it to the mission it may become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from batos.autotelic.tallies import OTHER, Tallies, Tally
+from batos.autotelic.usage import Use
+
+ENOUGH_RECENT, ENOUGH_BEFORE = 8, 32  # samples on both sides of a comparison
+ENOUGH_VERDICTS, ENOUGH_RUNS = 8, 4
+LEAST_SECONDS = 1.0  # a state below it is not slow, whatever it was before
+LEAST_BYTES = 16 * 1024 * 1024  # an image below it may grow as it likes
+DAY_S = 86400.0
+_NOT_FAILURES = ("cancelled",)  # codes: what a user decides
+STAYS = ("state_slow", "missions_costly", "entropy_falls", "entropy_still")
+"""Triggers that have not recovered by there being no measurement: nothing was seen."""
+
+
+class Limits(NamedTuple):
+    """Settings of the same names, with `trigger_` before them."""
+
+    failures: int
+    slower: float
+    growth: float
+    refusals: float
+    unused_days: float
+    personas: int
+    still: float
+
+
+class Entropy(NamedTuple):
+    """How it stands with the entropy metric; None where there is too little to say."""
+
+    fallen: bool
+    usual: float
+    rolling: float | None
+    spread: float | None
+    """Between the highest and the lowest of a full window."""
+
+
+class Seen(NamedTuple):
+    """What the triggers are measured on."""
+
+    now: float
+    recent: Tallies
+    """Of the last `trigger_recent_s`."""
+    before: Tallies
+    """Of the rest of the last `trigger_window_s`."""
+    window: Tallies
+    """Of all of it."""
+    whole: Tallies
+    """Of all that the senses remember."""
+    bytes_then: float
+    bytes_now: float
+    """Size of the image at the beginning of the window, and now; 0 where that is not known."""
+    entropy: Entropy
+    personas: Sequence[str]
+    methods: Sequence[Use]
+
+
+class Measurement(NamedTuple):
+    """Of one trigger, and of what it was measured on (`key`; empty where there is only one)."""
+
+    trigger: str
+    key: str
+    value: float
+    high: float
+    """At or above it fires."""
+    low: float
+    """At or below it has recovered."""
+    words: str
+
+    @property
+    def fires(self) -> bool:
+        return self.value >= self.high
+
+    @property
+    def recovered(self) -> bool:
+        return self.value <= self.low
+
+
+def measured(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    """All that can be measured now, the most urgent first."""
+    yield from _failures(seen, limits)
+    yield from _refusals(seen, limits)
+    yield from _failing_methods(seen)
+    yield from _entropy(seen, limits)
+    yield from _slow(seen, limits)
+    yield from _costly(seen, limits)
+    yield from _growth(seen, limits)
+    yield from _unused(seen, limits)
+    yield from _unchosen(seen, limits)
+
+
+def _failures(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    for key, tally in seen.window.rows("failures"):
+        if key.split(" ")[0] not in (OTHER, *_NOT_FAILURES):
+            words = f"{tally.times} missions FAILED in the same way: {key}."
+            yield Measurement("failure_repeats", key, tally.times, limits.failures, limits.failures / 2, words)
+
+
+def _refusals(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    refused, all = seen.window.of("verdicts", "refused").times, seen.window.sum("verdicts").times
+    if all >= ENOUGH_VERDICTS:
+        words = f"the guardian refused {refused} of {all} sources of methods."
+        yield Measurement("guardian_refuses", "", refused / all, limits.refusals, limits.refusals / 2, words)
+
+
+def _failing_methods(seen: Seen) -> Iterator[Measurement]:
+    for key, failed in seen.window.rows("runs_failed"):
+        runs = failed.times + seen.window.of("runs", key).times
+        if key != OTHER and runs >= ENOUGH_RUNS:
+            words = f"the method {key.replace(' ', '.', 1)} failed in {failed.times} of {runs} runs."
+            yield Measurement("method_fails", key, failed.times / runs, 0.5, 0.25, words)
+
+
+def _entropy(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    found = seen.entropy
+    if found.rolling is not None:
+        words = f"the composite entropy of thought has fallen for good: usual was {found.usual:.2f}, now it is {found.rolling:.2f}."
+        yield Measurement("entropy_falls", "", float(found.fallen), 1.0, 0.0, words)
+    if found.spread is not None:
+        words = f"the composite entropy of thought stands still: the last missions differ by {found.spread:.3f} at most."
+        # turned round: the smaller the spread, the greater the value
+        yield Measurement("entropy_still", "", limits.still - found.spread, 0.0, -limits.still, words)
+
+
+def _slow(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    for state, recent in seen.recent.rows("states"):
+        before = seen.before.of("states", state)
+        if _comparable(recent, before) and recent.mean >= LEAST_SECONDS:
+            words = f"the state {state} takes {recent.mean:.1f} s on average of {recent.times} times; before, it took {before.mean:.1f} s."
+            yield _ratio("state_slow", state, recent.mean / max(before.mean, 1e-3), limits.slower, words)
+
+
+def _costly(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    recent, before = seen.recent.sum("missions"), seen.before.sum("missions")
+    if _comparable(recent, before) and (usual := _tokens(seen.before) / before.times) > 0:
+        cost = _tokens(seen.recent) / recent.times
+        words = f"a mission takes {cost:.0f} tokens on average of {recent.times}; before, it took {usual:.0f}."
+        yield _ratio("missions_costly", "", cost / usual, limits.slower, words)
+
+
+def _growth(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    if seen.bytes_then > 0 and seen.bytes_now >= LEAST_BYTES:
+        words = f"the image has grown from {seen.bytes_then:.0f} to {seen.bytes_now:.0f} bytes."
+        yield _ratio("image_grows", "", seen.bytes_now / seen.bytes_then, limits.growth, words)
+
+
+def _unused(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    for use in seen.methods:
+        days = (seen.now - use.last) / DAY_S
+        words = f"the method {use.method.replace(' ', '.', 1)} has not run for {days:.0f} days; it ran {use.runs} times before."
+        yield Measurement("method_unused", use.method, days, limits.unused_days, limits.unused_days / 2, words)
+
+
+def _unchosen(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    chosen = seen.whole.sum("personas").times
+    for persona in seen.personas:
+        times = seen.whole.of("personas", persona).times
+        words = f"{persona.upper()} was not chosen for any of the last {chosen} missions."
+        yield Measurement("persona_unchosen", persona, 0 if times else chosen, limits.personas, limits.personas / 2, words)
+
+
+def _ratio(trigger: str, key: str, value: float, high: float, words: str) -> Measurement:
+    return Measurement(trigger, key, value, high, 1 + (high - 1) / 2, words)
+
+
+def _comparable(recent: Tally, before: Tally) -> bool:
+    return recent.times >= ENOUGH_RECENT and before.times >= ENOUGH_BEFORE
+
+
+def _tokens(tallies: Tallies) -> float:
+    return tallies.sum("prompt_tokens").total + tallies.sum("answer_tokens").total

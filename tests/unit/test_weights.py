@@ -1,0 +1,182 @@
+"""Ratings, and the weights of the entropy metric that learn from them: in bounded steps, logged, and back again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batos.autotelic import assessments, weights
+from batos.autotelic.assessments import Assessment
+from batos.autotelic.entropy import Parts
+from batos.autotelic.weights import Bounds
+from batos.errors import InvalidInput, UnknownMission
+from batos.image import ledger
+from batos.kernel import Kernel
+from batos.mind import record
+from tests.unit.mind_support import FakeInference, mind, submit, written
+from tests.unit.test_assessor import ON, assessed, done
+from tests.unit.test_forge import sent
+from tests.unit.test_heartbeat import opened
+
+BOUNDS = Bounds(0.02, 0.1, 0.5)
+EVEN, USUAL = Parts(0.25, 0.25, 0.25, 0.25), Parts(0.5, 0.5, 0.5, 0.5)
+UNITS = st.floats(0, 1)
+
+
+def now(kernel: Kernel) -> Parts:
+    return kernel.image.read(assessments.weights_of)  # type: ignore[no-any-return]
+
+
+def steps(kernel: Kernel) -> list[weights.Step]:
+    return kernel.image.read(weights.log_of)  # type: ignore[no-any-return]
+
+
+# --- one step
+
+
+def test_what_was_high_where_it_went_well_gains() -> None:
+    novel = Parts(0.5, 0.5, 0.9, 0.5)
+    up = weights.stepped(EVEN, novel, USUAL, 1.0, BOUNDS)
+    assert up.novelty == pytest.approx(0.27)
+    assert up.relevance == up.diversity == up.structure < 0.25
+    assert sum(up) == pytest.approx(1)
+    assert weights.stepped(EVEN, novel, USUAL, -1.0, BOUNDS).novelty == pytest.approx(0.23)
+    assert weights.stepped(EVEN, USUAL, USUAL, 1.0, BOUNDS) == EVEN
+
+
+def test_a_weight_at_its_bound_stays_there_and_the_others_go_on() -> None:
+    at_bound = Parts(0.5, 0.2, 0.2, 0.1)
+    after = weights.stepped(at_bound, Parts(1.0, 0.9, 0.5, 0.0), USUAL, 1.0, BOUNDS)
+    assert (after.relevance, after.structure) == (0.5, 0.1)
+    assert after.diversity > 0.2 > after.novelty
+    assert sum(after) == pytest.approx(1)
+
+
+def test_steps_of_nothing() -> None:
+    assert weights.stepped(EVEN, Parts(0.5, 0.5, 0.9, 0.5), USUAL, 1.0, Bounds(0.0, 0.1, 0.5)) == EVEN
+
+
+@given(st.lists(st.tuples(UNITS, UNITS, UNITS, UNITS, st.sampled_from(list(weights.REWARDS.values()))), max_size=60), st.floats(0, 0.1))
+def test_whatever_comes_the_weights_keep_their_sum_and_bounds(outcomes: list[tuple[float, ...]], step: float) -> None:
+    found = EVEN
+    for *parts, reward in outcomes:
+        before, found = found, weights.stepped(found, Parts(*parts), USUAL, reward, Bounds(step, 0.1, 0.5))
+        assert sum(found) == pytest.approx(1)
+        assert all(0.1 - 1e-9 <= weight <= 0.5 + 1e-9 for weight in found)
+        assert all(abs(one - other) <= step + 1e-9 for one, other in zip(before, found, strict=True))
+
+
+async def test_steps_are_logged_up_to_a_limit(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        for n in range(1, 5):
+            await image.system(assessments.keep, [Assessment(n, 0.5, 0.5, 0.5, n / 5, 0.5, "words")], {}, 100)
+        assert await image.system(weights.learn, image.read(assessments.of, 4), weights.UNDONE, BOUNDS)
+        (step,) = image.read(weights.log_of)
+        assert (step.number, step.outcome, step.before) == (4, "undone", EVEN)
+        assert step.after == image.read(assessments.weights_of)
+        assert step.after.novelty < 0.25
+        for n in range(weights.LOGGED + 5):
+            await image.system(
+                weights.learn, image.read(assessments.of, 1 + n % 4), weights.RATED_UP if n % 2 else weights.RATED_DOWN, BOUNDS
+            )
+        assert len(image.read(weights.log_of)) <= weights.LOGGED
+
+
+# --- ratings of missions
+
+
+async def two(kernel: Kernel) -> None:
+    """Two missions that were measured; the second has the same answer, so that it is below the usual in novelty."""
+    for id in ("m1", "m2"):
+        await done(kernel, id, "I feel stuck")
+        await assessed(kernel, id)
+
+
+async def test_a_rating_is_kept_with_the_mission_and_learned_from(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference, **ON) as kernel:
+        await two(kernel)
+        await kernel.loop.rate("m1", 1, "made me think")
+        found = kernel.image.read(record.of, "m1")["rating"]
+        assert (found["rating"], found["why"]) == (1, "made me think")
+        (step,) = steps(kernel)
+        assert (step.number, step.outcome) == (1, "rated +1")
+        assert now(kernel).novelty > 0.25
+        rated_once = now(kernel)
+        await kernel.loop.rate("m1", 1, "made me think")
+        await kernel.loop.rate("m1", 1, "still does")
+        assert now(kernel) == rated_once, "the same rating again says nothing new"
+        assert kernel.image.read(record.of, "m1")["rating"]["why"] == "still does"
+        await kernel.loop.rate("m1", -1, "")
+        assert [one.outcome for one in steps(kernel)] == ["rated +1", "rated -1"]
+        assert now(kernel).novelty < rated_once.novelty
+    async with mind(tmp_path, inference, **ON) as kernel:
+        assert kernel.image.read(record.of, "m1")["rating"]["rating"] == -1
+        assert len(steps(kernel)) == 2
+        assert kernel.info()["autotelic"]["cem"]["weights"] == now(kernel)._asdict()
+
+
+async def test_learning_is_taken_back_by_a_message(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), **ON) as kernel:
+        await two(kernel)
+        await kernel.loop.rate("m1", 1, "")
+        first = now(kernel)
+        await kernel.loop.rate("m2", -1, "")
+        assert now(kernel) != first
+        end = await sent(kernel, "back", "autotelic.weights", "weights_back_")
+        assert end["result"]["value"] == {"weights": list(first), "remembered": 1}
+        assert now(kernel) == first
+        assert (await sent(kernel, "again", "autotelic.weights", "weights_back_", 1))["state"] == "COMPLETE"
+        assert now(kernel) == EVEN
+        refused = await sent(kernel, "none", "autotelic.weights", "weights_back_", 1)
+        assert refused["error"]["code"] == InvalidInput.code
+
+
+async def test_a_mission_that_is_followed_was_of_use(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), **ON) as kernel:
+        await two(kernel)
+        await done(kernel, "m3", "And then?", context="m1")
+        await assessed(kernel, "m3")
+        await kernel.loop.tick()
+        await written(kernel)
+        assert [(one.number, one.outcome) for one in steps(kernel)] == [(1, "reused")]
+    async with mind(tmp_path, FakeInference(), **ON) as kernel:
+        await kernel.loop.tick()
+        assert len(steps(kernel)) == 1, "learned from once"
+
+
+async def test_a_rating_that_was_faster_than_the_measurement(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference, autotelic="off") as kernel:
+        await done(kernel, "m1", "I feel stuck")
+        await done(kernel, "m2", "I feel stuck")
+        await kernel.loop.rate("m2", -1, "")
+        assert steps(kernel) == []
+    async with mind(tmp_path, inference, **ON) as kernel:
+        await assessed(kernel, "m2")
+        await kernel.loop.tick()
+        await written(kernel)
+        assert [(one.number, one.outcome) for one in steps(kernel)] == [(2, "rated -1")]
+
+
+async def test_who_may_be_rated(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference, **ON) as kernel:
+        with pytest.raises(UnknownMission):
+            await kernel.loop.rate("none", 1, "")
+        inference.hold()
+        listened = await submit(kernel, "m1", "I feel stuck")
+        with pytest.raises(InvalidInput, match="has not ended"):
+            await kernel.loop.rate("m1", 1, "")
+        inference.release()
+        assert (await listened.end())["state"] == "COMPLETE"
+        inference.say = lambda request: ""
+        assert (await (await submit(kernel, "m2", "I feel sad")).end())["state"] == "FAILED"
+        await kernel.loop.rate("m2", -1, "no answer")
+        described: dict[str, Any] = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m2")))
+        assert json.loads(json.dumps(described["rating"]))["rating"] == -1
