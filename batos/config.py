@@ -135,6 +135,7 @@ class Settings(BaseModel):
     connection_cache: int = Field(2000, ge=100, le=1_000_000, description="objects that one connection keeps loaded")
     committer_batch: int = Field(512, ge=1, le=100_000, description="system transactions in one group commit")
 
+    undo_missions: int = Field(100, ge=1, le=100_000, description="missions that one undo with all that depends on it takes back")
     history_days: float = Field(30, ge=0, le=36_500, description="days of history that a pack keeps")
     failure_source_bytes: int = Field(8192, ge=0, le=MIB, description="bytes of a refused method's source that the failure ledger keeps")
     journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")

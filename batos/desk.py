@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import itertools
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,13 +12,16 @@ from batos.bridge.models import Models
 from batos.errors import Busy
 from batos.image import examples, history, journal, ledger
 from batos.image.living import LivingImage
+from batos.image.moments import Moment
 from batos.image.upkeep import Upkeep
-from batos.mind import forms, record, versions
+from batos.looks import Looks
+from batos.mind import forms, versions
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.recollection import Recollection
+from batos.undoing import Undoing
 from batos.wire import schemas
 from batos.wire.outbox import ClientHandle
 
@@ -45,6 +47,7 @@ class Desk:
         upkeep: Upkeep,
         replays: Replays,
         memory: Recollection,
+        undoing: Undoing,
         assessed: Callable[[Any, int], Reply | None],
         rate: Callable[[str, int, str], Awaitable[None]],
         watches_per_client: int,
@@ -59,7 +62,9 @@ class Desk:
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._models, self._experts, self._personas = info, models, experts, personas
         self._upkeep, self._replays, self._memory = upkeep, replays, memory
-        self._assessed, self._rate = assessed, rate
+        self._undoing = undoing
+        self._looks = Looks(image.db, image.snapshot, self._state, assessed)
+        self._rate = rate
         self._ingests_watched: set[tuple[ClientHandle, str | int | None]] = set()
         self._models_watched: set[ClientHandle] = set()
         self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
@@ -113,19 +118,29 @@ class Desk:
                 await self._rate(request.id, request.rating, request.why)
                 client.send(self._status(request.id))
             case schemas.Show():
-                client.send({"type": "show", **self._image.read(_shown, request.target, self._assessed)})
+                client.send(await self._seen(request.at, self._looks.show, request.target))
+            case schemas.Ls():
+                client.send(await self._seen(request.at, self._looks.ls, request.target))
+            case schemas.Diff():
+                client.send(await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b))
             case schemas.History():
-                client.send(await self._history(request.target, request.limit))
-            case schemas.Missions():
-                client.send({"type": "missions", "missions": await self._missions(request.state, request.limit)})
+                client.send(await asyncio.to_thread(self._looks.history, request.target, request.limit))
+            case schemas.Missions() if request.state is None:
+                client.send(self._looks.missions(None, request.limit))
+            case schemas.Missions():  # in a thread where a filter may look through them all; so below
+                client.send(await asyncio.to_thread(self._looks.missions, request.state, request.limit))
             case schemas.Failures():
-                client.send({"type": "failures", "failures": await self._failures(request)})
+                client.send(await asyncio.to_thread(self._looks.failures, request.id, request.code, request.selector, request.limit))
             case schemas.Replay():
                 client.send({"type": "replay", **await self._replays.replay(request.id)})
             case schemas.Pack():
                 client.send({"type": "pack", **await self._upkeep.pack(request.days)})
+            case schemas.Fork():
+                client.send({"type": "fork", **await self._upkeep.fork(request.folder, request.at)})
             case schemas.Backup():
                 client.send({"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)})
+            case schemas.Undo():
+                client.send({"type": "undo", **await self._undoing.undo(request)})
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
             case schemas.Personas():
@@ -245,35 +260,15 @@ class Desk:
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions", "rating") if known[name]}
+        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
-    async def _missions(self, state: str | None, limit: int) -> list[Reply]:
-        def listed(root: Any) -> list[Reply]:
-            missions = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
-            rows = ({"id": m.id, "state": self._state(m.id, m.state), "mission": m} for m in missions)
-            chosen = (row for row in rows if state is None or row["state"] == state)
-            return [
-                {
-                    "id": row["id"],
-                    "state": row["state"],
-                    **{name: getattr(row["mission"], name) for name in ("brief", "origin", "accepted", "finished")},
-                }
-                for row in itertools.islice(chosen, limit)
-            ]
-
-        # in a thread where a filter may look through them all
-        return self._image.read(listed) if state is None else await asyncio.to_thread(self._image.read, listed)
-
-    async def _failures(self, asked: schemas.Failures) -> list[Reply]:
-        def found(root: Any) -> list[Reply]:
-            return ledger.failures(root, id=asked.id, code=asked.code, selector=asked.selector, limit=asked.limit)
-
-        # in a thread: a filter that nothing fits looks through them all
-        return await asyncio.to_thread(self._image.read, found)
+    async def _seen(self, at: Moment | None, look: Callable[..., Reply], target: str | None) -> Reply:
+        """The past is looked at in a thread: nothing of it is loaded yet."""
+        return look(target) if at is None else await asyncio.to_thread(look, target, at)
 
     def _record(self, id: str) -> Reply:
         return self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
@@ -323,13 +318,6 @@ class Desk:
         finally:
             self._ingests_watched.discard(watched)
 
-    # --- objects
-
-    async def _history(self, target: str, limit: int) -> Reply:
-        oid = self._image.read(lambda root: history.resolve(root, target)._p_oid)
-        found = await asyncio.to_thread(history.revisions, self._image.db, oid, limit)
-        return {"type": "history", "target": target, "revisions": found}
-
 
 class _Watch:
     """One client hearing the events of one mission. Holds them back until `release`; ends with the result."""
@@ -362,15 +350,6 @@ class _Watch:
 
 def _method(root: Any, target: str, selector: str) -> Reply:
     return versions.describe(root, history.resolve(root, target), selector)
-
-
-def _shown(root: Any, target: str, assessed: Callable[[Any, int], Reply | None] = lambda root, number: None) -> Reply:
-    """An object; for a mission, its record too."""
-    found = history.resolve(root, target)
-    if not record.is_mission(found):
-        return history.show(found)
-    entropy = assessed(root, found.number)
-    return {**history.show(found), "record": {**record.of(root, found.id), **({"entropy": entropy} if entropy else {})}}
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:

@@ -12,6 +12,8 @@
     │   ├── UnknownMission         no mission of that id
     │   ├── UnknownTarget          no object under that path or oid
     │   ├── UnknownSource          nothing in the memory is from there
+    │   ├── UndoConflict           later work depends on the mission that was to be undone; see `conflicts` and `missions`
+    │   ├── HistoryGone            a moment or revision that is not kept any more, or never was
     │   ├── Unreadable             a file that cannot be read into the memory: no text, broken, encrypted, too large
     │   ├── MissionIdTaken         the id names a mission with another brief
     │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
@@ -120,6 +122,19 @@ class UnknownTarget(InvalidInput):
 
 class UnknownSource(InvalidInput):
     code = "unknown_source"
+
+
+class UndoConflict(InvalidInput):
+    """Later work depends on a mission that was to be undone. Nothing was changed.
+
+    `conflicts` names object, part, why, and whose work it is; `missions` are those that would have to be undone with it.
+    """
+
+    code = "undo_conflict"
+
+
+class HistoryGone(InvalidInput):
+    code = "history_gone"
 
 
 class Unreadable(InvalidInput):

@@ -48,6 +48,7 @@ from batos.mind.scheduler import Scheduler
 from batos.mind.thinking import Thinking
 from batos.recollection import Recollection
 from batos.substrate import Substrate
+from batos.undoing import Undoing
 from batos.wire import endpoints
 from batos.wire.listener import Listener
 from batos.wire.schemas import Accepting
@@ -125,6 +126,8 @@ class Kernel:
         self._route_with(inference)
         self.memory = Recollection(self.image, settings, each(*self.loop.hearers("retrieved")))
         await self.memory.open(inference, self.profile.embedder, stack=self._stack, background=self._background)
+        self.undoing = Undoing(self.image, self.memory, settings)
+        self._stack.push_async_callback(self.undoing.stop)
         self.methods = Methods(
             self.image,
             settings,
@@ -149,6 +152,7 @@ class Kernel:
                 upkeep=self.upkeep,
                 replays=self._replays(inference),
                 memory=self.memory,
+                undoing=self.undoing,
                 assessed=self.loop.assessed,
                 rate=self.loop.rate,
                 watches_per_client=settings.watches_per_client,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from batos.memory.retrieval import Retrieval
     from batos.memory.segments import Segment
     from batos.memory.shelving import Shelver
+    from batos.memory.undoing import Moved
     from batos.memory.vectors import Vectors
     from batos.memory.watching import Watcher
 
@@ -58,6 +59,7 @@ class Recollection:
         :param on_recalled: hears of each time that a mission asked, with how many passages it was answered.
         """
         self._image, self._settings, self._on_recalled = image, settings, on_recalled
+        self._look_back: Callable[[], object] = lambda: None
         self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
 
     async def open(
@@ -110,6 +112,7 @@ class Recollection:
                 section_chars=settings.ingest_section_chars,
                 pause_s=settings.remember_pause_s,
             )
+            self._look_back = work.wake
             self._background(work.run(events), "remembering")
 
     # --- for missions
@@ -136,6 +139,13 @@ class Recollection:
     def relinked(self, segment: Segment) -> None:
         """Other entries of chunks that are what they were, of a transaction that is durable."""
         self._apply(lambda collection: collection.replace(segment))
+
+    def moved(self, moved: Iterable[Moved]) -> None:
+        """Documents that an undo, which is durable, took out or brought back."""
+        for one in moved:
+            self.stored(None, one.dropped)  # first: a chunk that an earlier one took out can come back
+            self.stored(one.segment, ())
+        self._look_back()  # a mission that is done again is remembered again
 
     def embedded(self, ids: list[int], rows: Any) -> None:
         """Vectors of chunks, of a transaction that is durable."""

@@ -1,15 +1,18 @@
 """The command line: verbs for people and scripts. Nothing here is needed by the daemon; typer and rich stay out of `import batos.kernel`.
 
     app.py        the typer application, its options, the exit codes
+    asking.py     asking a daemon; hints for names that are not there
     daemon.py     run, doctor, config: what needs no daemon
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
+    undo.py       undo
     audit.py      audit: the guardian's verdict on a file
-    objects.py    show, history, info
+    objects.py    show, ls, history, diff, info, personas
+    looking.py    moments in words; the verbs that only read, on a file
     models.py     models: the list, and bars while they are pulled or made
     experts.py    experts
     methods.py    method, revert, teach
-    upkeep.py     pack, backup, restore
+    upkeep.py     pack, backup, restore, fork
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page
     output.py     text for people, JSON for programs

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.missions import ask
+from batos.cli.asking import ask
 from batos.cli.output import Output, ago, one_line
 from batos.errors import InvalidInput
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.missions import WatchFlag, ask, give, value_of, with_nearest
+from batos.cli.asking import ask, with_nearest
+from batos.cli.missions import WatchFlag, give, value_of
 from batos.cli.output import Output
 from batos.errors import UnknownTarget
 from batos.wire import Accepted, Client

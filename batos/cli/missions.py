@@ -11,12 +11,14 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from batos.cli.app import INTERRUPTED, Connect, Json, app, check_reachable, endpoint, run_async
+from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
+from batos.cli.asking import ask, with_nearest
+from batos.cli.looking import FileFlag, look
 from batos.cli.output import Output, ago, one_line
-from batos.cli.record import rated, routing_pairs
+from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, sources
 from batos.config import nearest
-from batos.errors import BatosError, MissionFailed, UnknownPersona, UnknownTarget
+from batos.errors import MissionFailed, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
 
 T = TypeVar("T")
@@ -104,13 +106,15 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 def missions(
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """List missions, the newest first."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}")
-    reply = ask(endpoint(connect), lambda client: client.missions(state and state.upper(), limit))
+    wanted = state and state.upper()
+    reply = look(image, connect, lambda looks: looks.missions(wanted, limit), lambda client: client.missions(wanted, limit))
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -119,7 +123,8 @@ def missions(
     if not listed:
         output.note("no missions" + (f" in {state.upper()}" if state else ""), "dim")
         return
-    rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(m.get("brief", ""))) for m in listed)
+    briefs = ((m, f"(undone) {m['brief']}" if m.get("undone") else m.get("brief", "")) for m in listed)
+    rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(brief)) for m, brief in briefs)
     output.rows(("id", "state", "from", "age", "brief"), rows, STATE_STYLES)
 
 
@@ -167,11 +172,17 @@ def failures(
     code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only those with this code, or this cause.")] = None,
     selector: Annotated[str | None, typer.Option("--selector", metavar="NAME", help="Only those of messages with this selector.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """List failed attempts, the newest first: when, at which mission, in which state, why."""
-    reply = ask(endpoint(connect), lambda client: client.failures(mission, code=code, selector=selector, limit=limit))
+    reply = look(
+        image,
+        connect,
+        lambda looks: looks.failures(mission, code, selector, limit),
+        lambda client: client.failures(mission, code=code, selector=selector, limit=limit),
+    )
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -201,20 +212,6 @@ def replay(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 
 # --- what these verbs share
-
-
-def ask(address: str, question: Callable[[Client], Awaitable[T]]) -> T:
-    """Ask the daemon at an endpoint one thing.
-
-    :raises DaemonUnavailable: if nobody answers.
-    """
-
-    async def asking() -> T:
-        async with Client(address) as client:
-            return await question(client)
-
-    check_reachable(address)
-    return run_async(asking())
 
 
 def read_brief() -> str:
@@ -248,12 +245,6 @@ def value_of(word: str) -> Any:
         return json.loads(word)
     except (ValueError, RecursionError):  # a number of too many digits, or nested too deep, too
         return word
-
-
-def with_nearest(error: BatosError, word: str) -> BatosError:
-    """The error with the nearest of the names that its message lists after `there are: `."""
-    names = error.message.rpartition("there are: ")[2].split(", ") if "there are: " in error.message else []
-    return type(error)(error.message + nearest(word.rpartition(".")[2], names), **error.context)
 
 
 def _named(keyword: str) -> tuple[str, Any]:
@@ -328,7 +319,7 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         "persona": reply.get("persona"),
         "brief": one_line(reply.get("brief", ""), 200),
     }
-    shown |= routing_pairs(reply)
+    shown |= {**undone_pairs(reply), **routing_pairs(reply)}
     if reply.get("place"):
         shown["in the queue"] = f"number {reply['place']}"
     if reply.get("question"):

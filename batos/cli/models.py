@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.missions import ask
+from batos.cli.asking import ask
 from batos.cli.output import Output, ago, clean, one_line, size
 from batos.wire.client import Client
 

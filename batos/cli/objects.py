@@ -1,7 +1,8 @@
-"""Verbs about what is in the image and in the daemon: show, history, info, personas."""
+"""Verbs about what is in the image and in the daemon: show, ls, history, diff, info, personas."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import time
 from typing import Annotated, Any
@@ -9,18 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.missions import ask, with_nearest
+from batos.cli.asking import ask
+from batos.cli.looking import FileFlag, look, moment
 from batos.cli.output import Output, one_line, size
 from batos.cli.record import page
-from batos.errors import UnknownTarget
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE), its oid (oid:1f), or a mission's id.")]
 
 
+At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
+
+
 @app.command()
-def show(target: Target, connect: Connect = None, as_json: Json = False) -> None:
+def show(target: Target, at: At = None, image: FileFlag = None, connect: Connect = None, as_json: Json = False) -> None:
     """Show an object of the image: its slots and parents; of a mission, what was thought, by whom, from what, at what cost."""
-    reply = _about(target, connect, "show")
+    then = moment(at)
+    reply = look(image, connect, lambda looks: looks.show(target, then), lambda client: client.show(target, then), target)
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -33,20 +38,90 @@ def show(target: Target, connect: Connect = None, as_json: Json = False) -> None
 
 
 @app.command()
-def history(
-    target: Target,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+def ls(
+    target: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Path of an object, or its oid; else the lobby.")] = None,
+    at: At = None,
+    image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List the revisions of an object: when, by which mission, why."""
-    reply = _about(target, connect, "history", limit)
+    """List what an object of the image holds: the objects that its paths lead to, its methods and its data."""
+    then = moment(at)
+    reply = look(image, connect, lambda looks: looks.ls(target, then), lambda client: client.ls(target, then), target or "lobby")
     output = Output(as_json)
     if as_json:
         output.document(reply)
         return
-    rows = ((_moment(r["time"]), r.get("mission", ""), size(r.get("size", 0)), one_line(r.get("note", ""))) for r in reply["revisions"])
-    output.rows(("time", "mission", "size", "note"), rows)
+    rows = ((one["name"], one["kind"], one.get("oid", ""), one_line(one["about"])) for one in reply["entries"])
+    output.rows(("name", "kind", "oid", "about"), rows)
+
+
+@app.command()
+def history(
+    target: Target,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    image: FileFlag = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List the revisions of an object: when, by which mission, why. `diff` and `--at` take the id of a revision as a TIME."""
+    reply = look(image, connect, lambda looks: looks.history(target, limit), lambda client: client.history(target, limit), target)
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+        return
+    rows = (
+        (r.get("tid", ""), _moment(r["time"]), r.get("mission", ""), size(r.get("size", 0)), one_line(r.get("note", "")))
+        for r in reply["revisions"]
+    )
+    output.rows(("revision", "time", "mission", "size", "note"), rows)
+
+
+@app.command()
+def diff(
+    target: Target,
+    a: Annotated[str, typer.Argument(metavar="A", help="A TIME, or the id of a revision out of `batos history`.")],
+    b: Annotated[str | None, typer.Argument(metavar="[B]", help="Another; else now.")] = None,
+    image: FileFlag = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Show what changed in an object from one moment to another. Exit code 1 if nothing did."""
+    first, second = moment(a), moment(b)
+    if first is None:
+        raise typer.BadParameter("A is a moment before now")
+    reply = look(image, connect, lambda looks: looks.diff(target, first, second), lambda client: client.diff(target, first, second), target)
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+    else:
+        _print_diff(reply, output)
+    if not reply["changes"]:
+        raise typer.Exit(1)
+
+
+def _print_diff(reply: dict[str, Any], output: Output) -> None:
+    output.say(f"{reply['target']}  {reply['oid']}", "bold")
+    for side, sign, style in (("a", "-", "red"), ("b", "+", "green")):
+        one = reply[side]
+        written = f"revision {one['tid']}, {one['mission'] or 'no mission'}" if one["tid"] else "not there"
+        output.say(f"{sign * 3} {_moment(one['at'])}  {written}", style)
+    for change in reply["changes"]:
+        output.say(f"@ {change['slot']}", "bold")
+        before, after = (_lines(change[side]) if side in change else [] for side in ("before", "after"))
+        for line in list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]:
+            if not line.startswith("@@"):
+                output.say(line, {"-": "red", "+": "green"}.get(line[0], "dim"))
+    if not reply["changes"]:
+        output.say("nothing changed")
+
+
+def _lines(value: Any) -> list[str]:
+    """A value as lines: a method's source and a text by their own, a container by its items."""
+    if isinstance(value, dict) and "source" in value:
+        value = value["source"]
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False, indent=1)
+    return text.splitlines()
 
 
 @app.command()
@@ -94,13 +169,6 @@ def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
             shown.append((heading, ", ".join(ways)))
         shown.append(("exemplars", f"{persona['exemplars']}, and {persona['learned']} learned"))
     return shown + [("not as in the codex", f"{left['slot'] or 'the whole persona'}: {left['why']}") for left in persona["kept"]]
-
-
-def _about(target: str, connect: str | None, op: str, *more: Any) -> dict[str, Any]:
-    try:
-        return ask(endpoint(connect), lambda client: getattr(client, op)(target, *more))
-    except UnknownTarget as e:
-        raise with_nearest(e, target) from None
 
 
 def _flat(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -38,6 +38,7 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     facts += [(name, time.strftime(moment, time.localtime(record[name]))) for name in ("accepted", "finished") if record[name]]
     facts += [("attempts", record["attempts"]), ("priority", record["priority"]), ("follows", record["context"])]
     facts += routing_pairs(record).items()
+    facts += undone_pairs(record).items()
     if rating := record.get("rating"):
         facts.append(("rated", rated(rating)))
     if entropy := record.get("entropy"):
@@ -46,6 +47,15 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     if record["schema"]:
         facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
     return facts
+
+
+def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
+    """That a mission is undone, and with which other, as a `status` or a record tells it."""
+    undone = told.get("undone")
+    if not undone:
+        return {}
+    more = "" if undone["with"] == told["id"] else f", with {undone['with']}"
+    return {"undone": f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(undone['at']))}{more}"}
 
 
 def rated(rating: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.missions import ask
+from batos.cli.asking import ask
 from batos.cli.output import Output, one_line
 
 SHOWN_CHARS = 600  # of a passage; --json has all of it

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.missions import Id, ask, print_status
+from batos.cli.asking import ask
+from batos.cli.missions import Id, print_status
 from batos.cli.output import Output
 
 

@@ -1,15 +1,17 @@
-"""Verbs that look after an image: pack, backup, restore."""
+"""Verbs that look after an image: pack, backup, restore, fork."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, endpoint, settings_from
-from batos.cli.missions import ask
+from batos.cli.asking import ask
+from batos.cli.looking import moment
 from batos.cli.output import Output, size
 from batos.errors import ImageError
 
@@ -52,6 +54,31 @@ def backup(
         return
     what = "nothing is new since the last backup" if reply["kind"] == "unchanged" else f"{reply['kind']}, {size(reply['bytes'])}"
     output.pairs([("folder", reply["folder"]), ("backup", what), *_proved(reply), ("took", f"{reply['took_s']:.1f} s")])
+
+
+@app.command()
+def fork(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to: a data folder for another daemon.")],
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="The image as it was then; else as it is.")] = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Make a data folder with the whole image to experiment in, while the daemon goes on serving. Overwrites nothing."""
+    output, then, path = Output(as_json), moment(at), os.path.abspath(folder)
+    output.note("copying; this takes as long as the image is large", "dim")
+    reply = ask(endpoint(connect), lambda client: client.fork(path, then))
+    if as_json:
+        output.document(reply)
+        return
+    image = f"{reply['image']}, {size(reply['bytes'])}, {reply['objects']} objects"
+    output.pairs([("fork", image), ("as of", _stamp(reply["time"])), ("revision", reply["tid"]), ("took", f"{reply['took_s']:.1f} s")])
+    if reply["unfinished"]:
+        output.note(f"{reply['unfinished']} missions were unfinished then; a daemon on the fork takes them up", "yellow")
+    output.note(f"run it with: batos run --data {path} --listen tcp://127.0.0.1:5758", "dim")
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 @app.command()

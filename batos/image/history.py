@@ -10,17 +10,21 @@ from typing import Any
 
 import ZODB
 from persistent import Persistent
-from persistent.timestamp import TimeStamp
 from ZODB.POSException import POSKeyError, Unsupported
 
+from batos.config import nearest
 from batos.errors import ImageError, MessageTooLarge, UnknownTarget
 from batos.image.ledger import ledger_of
+from batos.image.moments import seconds_of
 from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, SlotSet, UvmObject
 
 _OID = re.compile(r"(?:oid:|0x)([0-9a-fA-F]{1,16})\Z")
 WHOLE_BYTES = 512 * 1024  # of a result as JSON: half of the largest message
 _NESTING = 60  # levels more than a value that is only shown
 _TEXT = 2000  # characters of one value that `plain` shows
+_DIFF_TEXT = 20_000  # and of one side of a difference: sources of methods are told in whole
+_ABOUT = 120
+_REVISIONS = 1_000_000  # that are looked through for one
 
 
 def resolve(root: Any, target: str) -> UvmObject:
@@ -46,8 +50,8 @@ def resolve(root: Any, target: str) -> UvmObject:
             mission = ledger_of(root).missions.get(target)
             if mission is not None:
                 return mission  # type: ignore[no-any-return]
-            names = ", ".join(sorted(name for name, value in current._slots.items() if isinstance(value, UvmObject) and name[-1] != "*"))
-            raise UnknownTarget(f"no object {part!r} on the path {target!r}; there are: {names}")
+            names = sorted(name for name, value in current._slots.items() if isinstance(value, UvmObject) and name[-1] != "*")
+            raise UnknownTarget(f"no object {part!r} on the path {target!r}{nearest(part, names)}; there are: {', '.join(names)}")
         current = found
     return current
 
@@ -75,13 +79,69 @@ def revisions(db: ZODB.DB, oid: bytes, limit: int) -> list[dict[str, Any]]:
     return [
         {
             "tid": entry["tid"].hex(),
-            "time": TimeStamp(entry["tid"]).timeTime(),
+            "time": seconds_of(entry["tid"]),
             "mission": _text(entry["user_name"]),
             "note": _text(entry["description"]),
             "size": entry["size"],
         }
         for entry in found
     ]
+
+
+def revision(db: ZODB.DB, obj: Persistent) -> dict[str, Any]:
+    """The transaction that wrote an object as it is seen here: `tid`, `time`, `mission`, `note`."""
+    obj._p_activate()  # a ghost does not know its transaction
+    found = next((one for one in db.history(obj._p_oid, _REVISIONS) if one["tid"] == obj._p_serial), None)
+    told = {"mission": _text(found["user_name"]), "note": _text(found["description"])} if found else {"mission": "", "note": ""}
+    return {"tid": obj._p_serial.hex(), "time": seconds_of(obj._p_serial), **told}
+
+
+def changes(before: UvmObject | None, after: UvmObject | None) -> list[dict[str, Any]]:
+    """What is another in `after` than in `before`, two views of one object: of each slot `before`, `after`, or one of them.
+
+    Containers are told with what is in them; other objects by their ids.
+    """
+    was, now = ({} if one is None else {name: _told(value, WHOLE_BYTES) for name, value in one._slots.items()} for one in (before, after))
+    found = []
+    for name in sorted(was.keys() | now.keys()):
+        if name not in was or name not in now or json.dumps(was[name]) != json.dumps(now[name]):
+            sides = (("before", before, was), ("after", after, now))
+            found.append({"slot": name, **{side: _told(one._slots[name], _DIFF_TEXT) for side, one, held in sides if one and name in held}})
+    return found
+
+
+def _told(value: Any, text: int) -> Any:
+    return plain(value, -_NESTING, text=text)
+
+
+def entries(obj: UvmObject) -> list[dict[str, Any]]:
+    """What an object holds: of each slot its name, its `kind` (object, parent, method, intent, primitive, tree, data), the `oid` of what
+    has one, and `about` it."""
+    return [{"name": name, **_entry(name, value)} for name, value in sorted(obj._slots.items())]
+
+
+def _entry(name: str, value: Any) -> dict[str, Any]:
+    kind = "data"
+    if name[-1] == "*":
+        kind = "parent"
+    elif isinstance(value, UvmObject):
+        kind = "object"
+    elif isinstance(value, Method | Intent | Primitive):
+        kind = type(value).__name__.lower()
+    elif isinstance(value, Persistent) and not isinstance(value, SlotDict | SlotList | SlotSet):
+        kind = "tree"
+    oid = {"oid": oid_of(value)} if isinstance(value, Persistent) and value._p_oid else {}
+    return {"kind": kind, **oid, "about": _about(value)}
+
+
+def _about(value: Any) -> str:
+    if isinstance(value, UvmObject):
+        known = (value._slots.get(name) for name in ("comment", "name", "brief", "title"))
+        return next((text[:_ABOUT] for text in known if isinstance(text, str) and text), "")
+    if isinstance(value, Method):
+        return f"version {value.version}"
+    shown = plain(value, text=_ABOUT)
+    return (shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False))[:_ABOUT]
 
 
 def oid_of(obj: Persistent) -> str | None:

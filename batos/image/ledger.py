@@ -4,11 +4,12 @@ Everything here is a short function of the root, run as a system transaction, or
 when its `accept` is durable. `pending` holds every mission that is not final and maybe some that are: a cycle sets
 COMPLETE in its own transaction and never writes a shared set, `settle` cleans up afterwards.
 
-A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle and `fail` writes it.
+A mission is an object of the image. Nobody but `accept`, the counting of attempts, its own cycle, `fail` and an undo writes it.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
+from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionIdTaken, UnknownMission
 from batos.image import failed
 from batos.image.journal import Journal, forget_shown
@@ -30,13 +32,14 @@ ACCEPTED, COMPLETE, FAILED = "ACCEPTED", "COMPLETE", "FAILED"
 FINAL = (COMPLETE, FAILED)
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
+_NEAR = 50  # ids that are looked at for one that was meant
 MILESTONE = 256
 """Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
 
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "paused": False, "questions": None,
-    "rating": None,
+    "rating": None, "undone": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
@@ -104,7 +107,13 @@ def mission_of(root: Any, id: str) -> UvmObject:
     try:
         return ledger_of(root).missions[id]  # type: ignore[no-any-return]
     except KeyError:
-        raise UnknownMission(f"no mission {id!r} in this image; `batos missions` lists them") from None
+        raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None
+
+
+def _near(root: Any, id: str) -> list[str]:
+    """Ids that somebody may have meant: those after it in order, and the newest."""
+    after = itertools.islice(ledger_of(root).missions.keys(min=id), _NEAR)
+    return [*after, *(mission.id for mission in itertools.islice(newest_first(root), _NEAR))]
 
 
 def add_missing_indexes(root: Any) -> None:
@@ -325,6 +334,7 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None
     plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
+    plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
     plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []
     return plain
 

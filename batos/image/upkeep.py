@@ -19,7 +19,9 @@ import structlog
 from batos.errors import Busy, ImageError
 from batos.image import packing, retention
 from batos.image.costs import Meter
+from batos.image.fork import fork
 from batos.image.living import LivingImage
+from batos.image.moments import Moment
 from batos.image.storage import file_path
 from batos.image.turns import in_helper
 
@@ -86,6 +88,18 @@ class Upkeep:
         """
         path = self._file("backed up")
         return await self._exclusively("backup", self._backup(path, self._backups / (folder or ""), full))
+
+    async def fork(self, folder: str, at: Moment | None = None) -> dict[str, Any]:
+        """Make a folder with the whole image as of a moment, or as it is, for another daemon to work with.
+
+        :param folder: an absolute path; it may be there, an image in it may not.
+        :returns: the figures of `batos.image.fork.fork`, and `took_s`.
+        :raises Busy: while other upkeep is under way.
+        :raises HistoryGone: for a moment before the last pack, or before there was an image.
+        :raises ImageError: for a storage that is no file, or a fork that cannot be written.
+        """
+        path = self._file("forked")
+        return await self._exclusively("fork", in_helper(fork, self._image.db, path, pathlib.Path(folder), at, self._stop))
 
     async def retain(self) -> dict[str, Any]:
         """Drop the texts of journals older than `journal_days`.

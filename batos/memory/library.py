@@ -259,6 +259,21 @@ class Library(Persistent):
             dropped += self.forget(summary)
         return dropped
 
+    def bring_back(self, root: Any, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
+        """Take a document that was forgotten into the memory again, the same objects under the same numbers. Its vectors are made anew.
+
+        :param segment: the index entries of its chunks; None if they come with those of another document.
+        """
+        self.documents[document.number] = document
+        self._list(document)
+        for section, chunks in shelves:
+            self._enter(section)
+            for chunk in chunks:
+                self.chunks[chunk.number] = chunk
+                self._mention(root, chunk)
+        if segment is not None:
+            self.text.add(segment)
+
     def _list(self, document: UvmObject) -> None:
         """Make a document be found by its source, its content, its title and its facts."""
         for source in document.sources:
@@ -282,9 +297,7 @@ class Library(Persistent):
     def _place(self, root: Any, document: UvmObject, shelf: Shelf) -> None:
         prototype, section = root["lobby"].traits.chunk, shelf.section
         self._claim(section.first)
-        self.sections[section.number] = tuple(section[1:])
-        self.starts[section.first] = section.number
-        self.waiting.add(section.number)
+        self._enter(section)
         for number, passage in zip(section.numbers, shelf.passages, strict=True):
             slots: dict[str, Any] = {"parent*": prototype, "number": number, "document": document, "text": passage.text}
             if passage.speaker:
@@ -292,7 +305,7 @@ class Library(Persistent):
             if passage.mentioned:
                 slots["mentioned"] = passage.mentioned
             self.chunks[number] = UvmObject(**slots)
-            self._mentions(root, number, passage)
+            self._mention(root, self.chunks[number])
 
     def mention(self, root: Any, shelf: Shelf) -> None:
         """Let a section's chunks, which stay as they are, mention what these passages do."""
@@ -301,11 +314,16 @@ class Library(Persistent):
             if chunk.mentioned != passage.mentioned:
                 self._mentions_no(number, set(chunk.mentioned) - set(passage.mentioned))
                 chunk.mentioned = passage.mentioned
-                self._mentions(root, number, passage)
+                self._mention(root, chunk)
 
-    def _mentions(self, root: Any, number: int, passage: Passage) -> None:
-        for key in passage.mentioned:
-            self._entity(root, key, passage.speaker if passage.speaker.casefold() == key else key).chunks[number] = None
+    def _enter(self, section: Section) -> None:
+        self.sections[section.number] = tuple(section[1:])
+        self.starts[section.first] = section.number
+        self.waiting.add(section.number)
+
+    def _mention(self, root: Any, chunk: UvmObject) -> None:
+        for key in chunk.mentioned:
+            self._entity(root, key, chunk.speaker if chunk.speaker.casefold() == key else key).chunks[chunk.number] = None
 
     def _mentions_no(self, number: int, keys: Iterable[str]) -> None:
         for key in keys:

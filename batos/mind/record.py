@@ -35,7 +35,7 @@ def of(root: Any, id: str) -> dict[str, Any]:
     mission = ledger.mission_of(root, id)
     described = ledger.describe(mission)
     record = {name: described[name] for name in _OF_MISSION}
-    record |= {name: described[name] for name in ("result", "error") if described[name] is not None}
+    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
     if (route := journal.route_of(root, id)) is not None:
         record["routing"] = json.loads(route)
     if mission.thought is not None:

@@ -70,6 +70,10 @@ class Remembering:
             await self._more.wait()
             await asyncio.sleep(self._pause_s)
 
+    def wake(self) -> None:
+        """There may be something to remember."""
+        self._more.set()
+
     async def some(self) -> bool:
         """Remember some of what has ended; whether there may be more."""
         until, still_open, found = await in_helper(self._image.read, ended)
@@ -79,7 +83,8 @@ class Remembering:
         prepared = await in_helper(self._prepared, found)
         entries = [entry for one in prepared for entry in one.entries]
         segment = build(entries) if entries else None
-        await self._image.system(store, prepared, segment, mark, until, still_open, mission="remember")
+        if not await self._image.system(store, prepared, segment, mark, until, still_open, mission="remember"):
+            return True
         self._stored(segment, [])
         log.debug("remembered", missions=[one.mission for one in prepared])
         return True
@@ -114,14 +119,22 @@ def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
 
 def store(
     root: Any, prepared: list[Prepared], segment: Segment | None, mark: tuple[Any, ...], until: int, still_open: tuple[int, ...]
-) -> None:
-    """System transaction: store the documents and move the mark; nothing, if it is not where it was."""
-    if _mark(root) != mark:
-        return
+) -> bool:
+    """System transaction: store the documents and move the mark; nothing, if it is not where it was, or one of the missions was undone."""
+    if _mark(root) != mark or any(ledger.mission_of(root, one.mission).undone for one in prepared):
+        return False
     for i, one in enumerate(prepared):
         keep(root, one, segment if not i else None)
     lived = root["lobby"].memory.lived
     lived.until, lived.open = until, still_open
+    return True
+
+
+def remember_again(root: Any, mission: UvmObject) -> None:
+    """Let a mission that is done again become memory again, with the next ones; if its time has not come yet, it will anyway."""
+    lived = root["lobby"].memory.lived
+    if mission.number <= lived.until and mission.number not in lived.open:
+        lived.open = (*lived.open, mission.number)
 
 
 def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
@@ -130,10 +143,10 @@ def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
 
 
 def _lived(mission: UvmObject) -> Lived | None:
-    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back."""
+    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back or undone."""
     facts = ledger.describe(mission)
     error = facts["error"] or {}
-    if facts["origin"] == "system" or error.get("code") == "cancelled":
+    if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
         return None
     brief = str(facts["brief"]).strip()
     day = datetime.datetime.fromtimestamp(facts["finished"] or facts["accepted"], datetime.UTC).toordinal()

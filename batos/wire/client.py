@@ -201,12 +201,22 @@ class Client(Connection):
         """
         return await self._ask("rate", id=id, rating=rating, why=why)
 
-    async def show(self, target: str) -> dict[str, Any]:
-        """The object `target` (path or oid) as it is now.
+    async def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
+        """The object `target` (path or oid) as it is now, or was at a moment.
 
+        :param at: seconds since the epoch, or the id of a transaction (`tid` of `history`); what it wrote is seen.
         :raises UnknownTarget: if there is none.
+        :raises HistoryGone: for a moment that is not kept any more.
         """
-        return await self._ask("show", target=target)
+        return await self._ask("show", target=target, at=at)
+
+    async def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        """What the object `target` holds (left out: the lobby): name, kind, oid and a few words of each slot."""
+        return await self._ask("ls", target=target, at=at)
+
+    async def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
+        """The slots of the object `target` that are others at the moment `b` (left out: now) than at `a`; moments as of `show`."""
+        return await self._ask("diff", target=target, a=a, b=b)
 
     async def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         """The revisions of the object `target`, the newest first."""
@@ -225,6 +235,36 @@ class Client(Connection):
     async def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
         """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended."""
         return await self._ask("replay", hold_s=timeout_s, id=id)
+
+    async def undo(
+        self,
+        id: str,
+        *,
+        redo: bool = False,
+        cascade: bool = False,
+        dry: bool = False,
+        expect: Sequence[str] | None = None,
+        timeout_s: float = LONG_S,
+    ) -> dict[str, Any]:
+        """Take back what a mission did to the image; `missions`, `objects` and `documents` say what that was.
+
+        :param redo: do what was undone again.
+        :param cascade: with the missions whose work depends on it.
+        :param dry: only say what would be done.
+        :param expect: the missions that were agreed to; it is refused if others would be undone.
+        :raises UndoConflict: if later work depends on it.
+        :raises HistoryGone: if it is from before the last pack.
+        """
+        flags = {"redo": redo or None, "cascade": cascade or None, "dry": dry or None}
+        return await self._ask("undo", hold_s=timeout_s, id=id, **flags, expect=None if expect is None else list(expect))
+
+    async def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Make a folder of the daemon's machine with the whole image as of a moment (as of `show`; left out: now), for another daemon.
+
+        :raises Busy: while the daemon packs, backs up or forks already.
+        :raises HistoryGone: for a moment that is not kept any more.
+        """
+        return await self._ask("fork", hold_s=timeout_s, folder=folder, at=at)
 
     async def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         """Drop the history older than `days`, or than the setting `history_days`; sizes before and after.

@@ -26,6 +26,7 @@ QUESTION_CHARS = 8192
 HITS_LIMIT = 100
 
 _INT64 = 2**63
+_SECONDS = 2**33
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
@@ -42,6 +43,8 @@ Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
 Day = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_day)]
+Moment = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
+"""Id of a transaction, or seconds since the epoch."""
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
@@ -194,12 +197,30 @@ class Revert(_MissionRequest):
 class Show(Request):
     op: Literal["show"]
     target: Target
+    at: Moment | None = None
 
 
 class History(Request):
     op: Literal["history"]
     target: Target
     limit: Limit = 50
+
+
+class Diff(Request):
+    """What is another in an object at `b` (left out: now) than it was at `a`."""
+
+    op: Literal["diff"]
+    target: Target
+    a: Moment
+    b: Moment | None = None
+
+
+class Ls(Request):
+    """What an object holds; left out, the lobby."""
+
+    op: Literal["ls"]
+    target: Target | None = None
+    at: Moment | None = None
 
 
 class Missions(Request):
@@ -234,6 +255,39 @@ class Pack(Request):
 
     op: Literal["pack"]
     days: Annotated[float, Field(ge=0, le=DAYS_LIMIT, allow_inf_nan=False)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Undo(Request):
+    """What a mission did is taken back, or with `redo` done again; with `cascade` what depends on it, too. `dry`: it is only said."""
+
+    op: Literal["undo"]
+    id: MissionId
+    redo: bool = False
+    cascade: bool = False
+    dry: bool = False
+    expect: Annotated[list[MissionId], Field(max_length=PAGE_LIMIT)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @model_validator(mode="after")
+    def _one_by_one(self) -> Undo:
+        if self.redo and self.cascade:
+            raise ValueError("what was undone in a cascade is done again one by one, the oldest first: `redo` without `cascade`")
+        return self
+
+
+class Fork(Request):
+    """The whole image as it was at a moment (left out: as it is) into a folder of the daemon's machine, by its absolute path."""
+
+    op: Literal["fork"]
+    folder: Folder
+    at: Moment | None = None
 
     @property
     def waits(self) -> bool:
@@ -348,7 +402,8 @@ class Personas(Request):
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
-    "show": Show, "history": History, "missions": Missions, "failures": Failures, "replay": Replay, "pack": Pack, "backup": Backup,
+    "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
+    "replay": Replay, "undo": Undo, "fork": Fork, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
     "ingest": Ingest, "memory": Memory, "search": Search,
 }  # fmt: skip

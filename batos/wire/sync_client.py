@@ -110,8 +110,14 @@ class SyncClient:
     def rate(self, id: str, rating: Literal[1, -1], why: str | None = None) -> dict[str, Any]:
         return self._run(self._client.rate(id, rating, why))
 
-    def show(self, target: str) -> dict[str, Any]:
-        return self._run(self._client.show(target))
+    def show(self, target: str, at: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.show(target, at))
+
+    def ls(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.ls(target, at))
+
+    def diff(self, target: str, a: float | str, b: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.diff(target, a, b))
 
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         return self._run(self._client.history(target, limit))
@@ -126,6 +132,21 @@ class SyncClient:
 
     def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.replay(id, timeout_s))
+
+    def undo(
+        self,
+        id: str,
+        *,
+        redo: bool = False,
+        cascade: bool = False,
+        dry: bool = False,
+        expect: Sequence[str] | None = None,
+        timeout_s: float = LONG_S,
+    ) -> dict[str, Any]:
+        return self._run(self._client.undo(id, redo=redo, cascade=cascade, dry=dry, expect=expect, timeout_s=timeout_s))
+
+    def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.fork(folder, at, timeout_s))
 
     def pack(self, days: float | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.pack(days, timeout_s))

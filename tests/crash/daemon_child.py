@@ -16,9 +16,10 @@ from typing import Any
 from batos.bridge import expert_model
 from batos.bridge.client import OllamaInference
 from batos.cli import main
-from batos.image import experts, groupsync, journal, ledger
+from batos.image import experts, groupsync, journal, ledger, reversal
 from batos.image.committer import Committer
 from batos.mind import psm
+from batos.recollection import Recollection
 from batos.wire.outbox import ClientHandle
 
 _left = 0
@@ -102,6 +103,24 @@ def fsync_fails() -> None:
     os.fsync = fsync
 
 
+def after_its_own(step: str) -> None:
+    """After a step of the storage in the commit of an undo."""
+    owner = groupsync.filestorage.FileStorage
+    original = getattr(owner, step)
+
+    def call(storage: Any, transaction: Any, *args: Any) -> Any:
+        result = original(storage, transaction, *args)
+        if transaction.user.startswith(reversal.UNDO.encode()):
+            die()
+        return result
+
+    setattr(owner, step, call)
+
+
+def _undoes(committer: Any, commit: Any) -> bool:
+    return str(commit.tm.get().user).startswith(reversal.UNDO)
+
+
 def _told(kind: str) -> Callable[..., bool]:
     return lambda handle, reply, **kwargs: reply["type"] == kind
 
@@ -128,6 +147,18 @@ STEPS: dict[str, Callable[[], None]] = {
 }
 """Steps of a mission's life; the tests of transitions kill before or after each."""
 
+UNDO_POINTS: dict[str, Callable[[], None]] = {
+    "before it is planned": lambda: before(reversal, "planned"),
+    "before it is written": lambda: before(reversal, "write"),
+    "after it is written": lambda: after(reversal, "write"),
+    "before its commit": lambda: before(Committer, "_unit", _undoes),
+    "after its vote": lambda: after_its_own("tpc_vote"),
+    "after its commit, before its sync": lambda: after_its_own("tpc_finish"),
+    "before searches hear of it": lambda: before(Recollection, "moved"),
+    "before it is told": lambda: before(ClientHandle, "send", _told("undo")),
+}
+"""Steps of an undo."""
+
 EXPERT_POINTS: dict[str, Callable[[], None]] = {
     "before it is intended": lambda: before(experts, "intend"),
     "after it is intended": lambda: before(expert_model.adapters, "write_gguf"),
@@ -141,5 +172,5 @@ EXPERT_POINTS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
-    {**POINTS, **STEPS, **EXPERT_POINTS}[point]()
+    {**POINTS, **STEPS, **UNDO_POINTS, **EXPERT_POINTS}[point]()
     sys.exit(main(sys.argv[3:]))

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 VERBS = [
     "run", "send", "send-to", "missions", "result", "status", "watch", "cancel", "info", "models", "show", "history", "doctor", "config",
     "failures", "rate", "replay", "pack", "backup", "restore", "audit", "experts", "ingest", "memory", "search",
+    "diff", "ls", "undo", "fork",
 ]  # fmt: skip
 
 

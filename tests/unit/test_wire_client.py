@@ -112,6 +112,14 @@ async def test_the_other_ops() -> None:
         assert await client.status("m") == {"type": "status", "id": "m"}
         assert await client.cancel("m") == {"type": "cancel", "id": "m"}
         assert await client.show("t") == {"type": "show", "target": "t"}
+        assert await client.show("t", 1.5) == {"type": "show", "target": "t", "at": 1.5}
+        flags = {"redo": False, "cascade": False, "dry": False}
+        assert await client.undo("m") == {"type": "undo", "id": "m", **flags}
+        asked = await client.undo("m", cascade=True, dry=True, expect=["m", "n"])
+        assert asked == {"type": "undo", "id": "m", **flags, "cascade": True, "dry": True, "expect": ["m", "n"]}
+        assert await client.fork("/f", 1.5) == {"type": "fork", "folder": "/f", "at": 1.5}
+        assert await client.ls() == {"type": "ls"}
+        assert await client.diff("t", 1.5, "0" * 16) == {"type": "diff", "target": "t", "a": 1.5, "b": "0" * 16}
         assert await client.history("t", 3) == {"type": "history", "target": "t", "limit": 3}
         assert await client.missions("FAILED") == {"type": "missions", "state": "FAILED", "limit": 50}
         assert await client.info() == {"type": "info"}
@@ -281,6 +289,10 @@ def test_the_sync_client_does_the_same() -> None:
             (client.cancel("m"), "cancel"),
             (client.show("t"), "show"),
             (client.history("t"), "history"),
+            (client.ls("t"), "ls"),
+            (client.fork("/f"), "fork"),
+            (client.undo("m"), "undo"),
+            (client.diff("t", 1.5), "diff"),
             (client.missions(), "missions"),
             (client.info(), "info"),
             (client.models(), "models"),

@@ -1,0 +1,113 @@
+"""Looks into an image that change nothing: what the desk of a daemon answers, and the command line on a file when no daemon runs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import ZODB
+from persistent import Persistent
+
+from batos.errors import UnknownTarget
+from batos.image import history, ledger
+from batos.image.moments import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
+from batos.mind import record
+
+Reply = dict[str, Any]
+
+
+class Looks:
+    """One method an op; any thread. Replies are those of the wire."""
+
+    def __init__(
+        self,
+        db: ZODB.DB,
+        snapshot: Snapshot,
+        state: Callable[[str, str], str] = lambda id, recorded: recorded,
+        assessed: Callable[[Any, int], Reply | None] = lambda root, number: None,
+    ) -> None:
+        """
+        :param state: of the mission of an id, given the state on record.
+        :param assessed: the entropy of the mission of a number, if it was measured.
+        """
+        self._db, self._snapshot, self._state, self._assessed = db, snapshot, state, assessed
+
+    def show(self, target: str, at: Moment | None = None) -> Reply:
+        """An object; for a mission, its record too."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            found = history.resolve(root, target)
+            if not record.is_mission(found):
+                return {"type": "show", **history.show(found)}
+            entropy = self._assessed(root, found.number)
+            told = {**record.of(root, found.id), **({"entropy": entropy} if entropy else {})}
+            return {"type": "show", **history.show(found), "record": told}
+
+    def ls(self, target: str | None, at: Moment | None = None) -> Reply:
+        """What an object holds."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            found = history.resolve(root, target or "lobby")
+            return {"type": "ls", "target": target or "lobby", "oid": history.oid_of(found), "entries": history.entries(found)}
+
+    def history(self, target: str, limit: int) -> Reply:
+        """The revisions of an object, the newest first."""
+        with self._snapshot() as root:
+            oid = history.resolve(root, target)._p_oid
+        return {"type": "history", "target": target, "revisions": history.revisions(self._db, oid, limit)}
+
+    def diff(self, target: str, a: Moment, b: Moment | None) -> Reply:
+        """What is another in an object at one moment than at another; one that was not there then had no slots.
+
+        :raises UnknownTarget: where there is no such object now, nor at either moment.
+        """
+        require_history(self._db)
+        moments = [a, self._db.lastTransaction().hex() if b is None else b]
+        oid = self._oid(target, [None, *moments])
+        with looking_at(self._db, self._snapshot, moments[0]) as was, looking_at(self._db, self._snapshot, moments[1]) as now:
+            sides = [_there(root, oid) for root in (was, now)]
+            told = [{"at": seconds_of(tid_of(self._db, m)), **self._revision(one)} for m, one in zip(moments, sides, strict=True)]
+            return {"type": "diff", "target": target, "oid": oid, "a": told[0], "b": told[1], "changes": history.changes(*sides)}
+
+    def missions(self, state: str | None, limit: int) -> Reply:
+        """The missions, the newest first, all or those in a state."""
+        with self._snapshot() as root:
+            missions = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            rows = ({"id": m.id, "state": self._state(m.id, m.state), "mission": m} for m in missions)
+            chosen = (row for row in rows if state is None or row["state"] == state)
+            listed = [
+                {
+                    "id": row["id"],
+                    "state": row["state"],
+                    **{name: getattr(row["mission"], name) for name in ("brief", "origin", "accepted", "finished")},
+                    **({"undone": True} if row["mission"].undone else {}),
+                }
+                for row in itertools.islice(chosen, limit)
+            ]
+        return {"type": "missions", "missions": listed}
+
+    def failures(self, id: str | None, code: str | None, selector: str | None, limit: int) -> Reply:
+        """The failed attempts that fit, the newest first; see `batos.image.ledger.failures`."""
+        with self._snapshot() as root:
+            return {"type": "failures", "failures": ledger.failures(root, id=id, code=code, selector=selector, limit=limit)}
+
+    def _oid(self, target: str, moments: list[Moment | None]) -> str:
+        """The id of an object, by a path that leads to it at one of the moments."""
+        refusal: UnknownTarget | None = None
+        for moment in moments:
+            with looking_at(self._db, self._snapshot, moment) as root:
+                try:
+                    return history.oid_of(history.resolve(root, target)) or ""
+                except UnknownTarget as e:
+                    refusal = refusal or e
+        assert refusal is not None
+        raise refusal
+
+    def _revision(self, one: Persistent | None) -> Reply:
+        return {"tid": None} if one is None else history.revision(self._db, one)
+
+
+def _there(root: Any, oid: str) -> Any:
+    try:
+        return history.resolve(root, oid)
+    except UnknownTarget:
+        return None

@@ -1,0 +1,257 @@
+"""The part of the composition root that undoes missions: objects, trees in slots, memory and records, in one transaction.
+
+image.reversal (objects, by parts) ──┐
+trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
+memory.undoing (documents) ──────────┤
+the missions' records: marked ───────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+from transaction.interfaces import TransientError
+from ZODB.POSException import POSKeyError
+from ZODB.utils import p64, u64
+
+from batos.config import Settings
+from batos.errors import Busy, Conflicted, HistoryGone, UndoConflict
+from batos.image import ledger, reversal
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+from batos.image.unit import Unit
+from batos.mind.remembering import remember_again
+from batos.objects import UvmObject
+from batos.wire.schemas import Undo
+
+if TYPE_CHECKING:
+    from batos.memory.undoing import Moved
+    from batos.recollection import Recollection
+
+log = structlog.get_logger("batos")
+Reply = dict[str, Any]
+_NAMED = 3  # conflicts that a message names
+
+
+class Undoing:
+    """Undoes missions, one after the other. All methods are called on the loop's thread."""
+
+    def __init__(self, image: LivingImage, memory: Recollection, settings: Settings) -> None:
+        self._image, self._memory, self._settings = image, memory, settings
+        self._lock = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Reply]] = set()
+        self._stopping = False
+
+    async def undo(self, asked: Undo) -> Reply:
+        """Undo a mission, or do it again. It goes on without whoever asked for it.
+
+        :returns: `missions`, the lot, the newest first; `objects` and the `documents` that come or go; `already`, if it is so already.
+        :raises UndoConflict: if later work depends on it, without `cascade`, or the lot is not the one expected.
+        :raises InvalidInput: for a mission that is not COMPLETE.
+        :raises HistoryGone: if it is from before the last pack.
+        """
+        if self._stopping:
+            raise Busy("the daemon is stopping")
+        task = asyncio.create_task(self._retried(asked), name=f"undo {asked.id}")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def stop(self) -> None:
+        """Let what is under way end; returns when the image is no longer used."""
+        self._stopping = True
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    async def _retried(self, asked: Undo) -> Reply:
+        async with self._lock:
+            for _ in range(self._settings.conflict_retries + 1):
+                try:
+                    return await self._once(asked)
+                except TransientError as e:
+                    log.info("undo_conflict", mission=asked.id, error=str(e)[:200])
+        raise Conflicted(f"the undo of {asked.id!r} met conflicts with missions under way too often; try again when they have ended")
+
+    async def _once(self, asked: Undo) -> Reply:
+        async with self._image.unit() as unit:
+            try:
+                done = await in_helper(self._done, unit, asked)
+            except POSKeyError:
+                unit.doom()
+                raise HistoryGone(f"what {asked.id!r} changed is not kept any more: history goes back to the last pack") from None
+            except BaseException:
+                unit.doom()
+                raise
+            if asked.dry or not done.lot:
+                unit.doom()
+            else:
+                kind = reversal.REDO if asked.redo else reversal.UNDO
+                unit.note(kind + asked.id, f"{kind.rstrip(':').upper()} of {', '.join(done.lot)}")
+        if not (asked.dry or not done.lot):
+            self._memory.moved(done.moved)
+            log.info("redone" if asked.redo else "undone", mission=asked.id, missions=done.lot)
+        return {"id": asked.id, "redo": asked.redo, "dry": asked.dry, **done.told}
+
+    # --- in a helper thread, on the unit's connection
+
+    def _done(self, unit: Unit, asked: Undo) -> _Done:
+        mission = ledger.mission_of(unit.root, asked.id)
+        reversal.commit_of(self._image.db, unit.root, asked.id)  # whether there is anything that could be undone
+        if (mission.undone is None) is asked.redo:
+            return _Done([], [], {"missions": [], "objects": [], "documents": {"gone": [], "back": []}, "already": True})
+        changes, plan = self._planned(unit.root, asked)
+        lot = [change.mission for change in changes]
+        if asked.expect is not None and set(lot) != set(asked.expect):
+            raise UndoConflict(
+                f"by now {len(lot)} missions would be undone, not the {len(asked.expect)} that were agreed to; look again with a dry run",
+                conflicts=[],
+                missions=lot,
+            )
+        reversal.write(unit.root, plan)
+        trees, moved = [], []
+        for change in changes:
+            found, more = self._by_layer(unit.root, change, asked.redo)
+            trees += found
+            moved.append(more)
+        told = self._told(unit.root, plan, lot, moved, trees)
+        for id in lot:
+            self._mark(unit.root, id, asked, lot)
+        return _Done(lot, moved, told)
+
+    def _planned(self, root: Any, asked: Undo) -> tuple[list[reversal.Change], reversal.Plan]:
+        """What the lot did, the newest first, and what is to be written."""
+        from batos.memory.undoing import is_of_memory
+
+        changes = {asked.id: reversal.change_of(self._image.db, root, asked.id, is_of_memory)}
+        while True:
+            ordered = sorted(changes.values(), key=lambda change: change.tid, reverse=not asked.redo)
+            plan = reversal.planned(self._image.db, root, ordered, redo=asked.redo)
+            more = {conflict.mission for conflict in plan.conflicts} - changes.keys()
+            if not plan.conflicts:
+                return ordered, plan
+            if asked.redo or not asked.cascade or "" in more or not more:
+                raise _refusal(asked, plan.conflicts, sorted(more - {""}))
+            if len(changes) + len(more) > (limit := self._settings.undo_missions):
+                raise _impossible(f"more than {limit} missions depend on {asked.id!r} (setting undo_missions)")
+            for id in more:
+                changes[id] = reversal.change_of(self._image.db, root, id, is_of_memory)
+
+    def _by_layer(self, root: Any, change: reversal.Change, redo: bool) -> tuple[list[Reply], Moved]:
+        """Trees in slots and documents, which need views of the image from before the mission and after."""
+        from batos.memory.undoing import Moved, move, told_apart
+
+        if not change.others:
+            episode = _episode(root, change.mission, redo)
+            return [], move(root, None, episode, (), self._memory.shelver) if episode else Moved(None, [], [], [])
+        image = self._image
+        with image.snapshot(at=p64(u64(change.tid) - 1)) as before, image.snapshot(at=change.tid) as at:
+            trees = _merge_trees(root, change, before, at, redo)
+            came, went = told_apart(before, at)
+            if not (trees or came or went):
+                kinds = sorted({type(root._p_jar.get(oid)).__name__ for oid in change.others})
+                raise UndoConflict(
+                    f"mission {change.mission!r} wrote records that cannot be undone one by one: {', '.join(kinds)}",
+                    conflicts=[],
+                    missions=[],
+                )
+            out, back = (went, came) if redo else (came, went)
+            past = at if redo else before
+            return trees, move(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
+
+    def _mark(self, root: Any, id: str, asked: Undo, lot: list[str]) -> None:
+        mission = ledger.mission_of(root, id)
+        facts = {"at": round(time.time(), 3), "with": asked.id, "missions": len(lot)}
+        mission.undone = None if asked.redo else json.dumps(facts)
+        if asked.redo and f"mission:{id}" not in root["lobby"].memory.library.by_source:
+            remember_again(root, mission)
+
+    def _told(self, root: Any, plan: reversal.Plan, lot: list[str], moved: Sequence[Moved], trees: list[Reply]) -> Reply:
+        missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
+        return {
+            "missions": [{name: one[name] for name in ("id", "brief", "finished")} for one in missions],
+            "objects": [{"oid": reversal.name(oid), "parts": [str(part) for part in found]} for oid, found in plan.touched()] + trees,
+            "documents": {side: [title for one in moved for title in getattr(one, side)] for side in ("gone", "back")},
+        }
+
+
+class _Done(NamedTuple):
+    lot: list[str]
+    moved: Sequence[Moved]
+    told: Reply
+
+
+def _impossible(why: str) -> UndoConflict:
+    return UndoConflict(why, conflicts=[], missions=[])
+
+
+def _refusal(asked: Undo, conflicts: Sequence[reversal.Conflict], missions: list[str]) -> UndoConflict:
+    told = [
+        {"oid": reversal.name(one.oid), "part": one.part, "why": one.why, "mission": one.mission or None, "writer": one.writer}
+        for one in conflicts
+    ]
+    named = "; ".join(
+        f"{one['part']} of {one['oid']} {one['why']}, by {one['mission'] or one['writer'] or 'BAT OS itself'}" for one in told[:_NAMED]
+    )
+    more = f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
+    if asked.redo:
+        remedy = "what it found then is not there any more; do again first what it was based on"
+    elif any(one.mission == "" for one in conflicts):
+        remedy = "that is no mission's work, and stays; change it by hand"
+    else:
+        remedy = "undo that first, or all of it with --cascade"
+    return UndoConflict(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}: {named}{more}. {remedy}", conflicts=told, missions=missions)
+
+
+def _episode(root: Any, id: str, redo: bool) -> list[int]:
+    """The document that the mission became in memory: gone with it. Made again, if it is done again, by whoever makes them."""
+    if redo:
+        return []
+    memory = root["lobby"].memory
+    memory.lived._p_activate()
+    root._p_jar.readCurrent(memory.lived)  # it may be made just now, by a transaction that writes this
+    number = memory.library.by_source.get(f"mission:{id}")
+    return [] if number is None else [number]
+
+
+def _merge_trees(root: Any, change: reversal.Change, before: Any, at: Any, redo: bool) -> list[Reply]:
+    """Trees that slots hold: of what the lobby holds (but for the memory), and of what the mission wrote."""
+    lobby, told = at["lobby"], []
+    holders = {one._p_oid for name, one in lobby._slots.items() if name != "memory" and isinstance(one, UvmObject)} | change.at.keys()
+    for oid in sorted(holders):
+        for name, tree in _trees(at._p_jar.get(oid)):
+            was = dict(_trees(_get(before, oid))).get(name)
+            live = dict(_trees(_get(root, oid))).get(name)
+            if live is None or was is None or not was._p_oid == tree._p_oid == live._p_oid:
+                continue  # another tree by now: that is a change of the slot
+            base, mine = (was, tree) if redo else (tree, was)
+            changed = reversal.merge_tree(live, _mapped(root, base), _mapped(root, mine))
+            if changed.clashes:
+                keys = ", ".join(map(repr, changed.clashes[:_NAMED]))
+                raise _impossible(f"undo of {change.mission!r}: {keys} in {name} of {reversal.name(oid)} was changed since")
+            if changed.differed:
+                told.append({"oid": reversal.name(oid), "parts": [name]})
+    return told
+
+
+def _trees(obj: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(obj, UvmObject):
+        for name, value in obj._slots.items():
+            if type(value).__module__.startswith("BTrees.") and hasattr(value, "items"):
+                yield name, value
+
+
+def _get(root: Any, oid: bytes) -> Any:
+    try:
+        return root._p_jar.get(oid)
+    except KeyError:  # also where it was not there yet
+        return None
+
+
+def _mapped(root: Any, tree: Any) -> dict[Any, Any]:
+    """A tree of the past with the objects of the present."""
+    return {key: root._p_jar.get(value._p_oid) if getattr(value, "_p_oid", None) else value for key, value in tree.items()}

@@ -1,0 +1,287 @@
+"""Looks into the image: as of a moment, what changed between two, what an object holds; and on a file without a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from batos.cli import main
+from batos.cli.looking import moment
+from batos.errors import HistoryGone, ImageError, InvalidInput, UnknownMission, UnknownTarget
+from batos.image import LivingImage, ledger, moments
+from batos.image.upkeep import Upkeep
+from batos.looks import Looks
+from batos.objects import Intent, Method, Primitive, UvmObject
+from tests.daemon import END_S
+
+
+def step(lobby: UvmObject) -> None:
+    if "robin" not in lobby._slots:
+        lobby.robin = lobby.genesis.derive(name="robin", comment="I am ROBIN.", tags=["a"], n=0)
+
+
+@pytest.fixture
+async def image(tmp_path: Path) -> AsyncIterator[LivingImage]:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}", steps=(step,))
+    yield image
+    await image.close()
+
+
+def looks(image: LivingImage) -> Looks:
+    return Looks(image.db, image.snapshot)
+
+
+async def change(image: LivingImage, mission: str, **slots: Any) -> str:
+    """Set slots of ROBIN's; the transaction's id."""
+    async with image.unit() as unit:
+        for name, value in slots.items():
+            if value is None:
+                del unit.root["lobby"].robin._slots[name]
+            else:
+                unit.root["lobby"].robin._slots[name] = value
+        unit.note(mission, f"COMPLETE by {mission}")
+    return image.db.lastTransaction().hex()  # type: ignore[no-any-return]
+
+
+async def test_an_object_is_shown_as_it_was_at_a_revision_and_at_a_time(image: LivingImage) -> None:
+    first = await change(image, "m1", n=1)
+    between = time.time()
+    await change(image, "m2", n=2)
+    look = looks(image)
+    assert look.show("robin")["slots"]["n"] == 2
+    assert look.show("robin", first)["slots"]["n"] == look.show("robin", between)["slots"]["n"] == 1
+    assert look.show("robin", time.time() + 1e6)["slots"]["n"] == 2, "the future is not known: what is known last"
+
+
+async def test_each_revision_of_history_can_be_looked_at(image: LivingImage) -> None:
+    for n in range(1, 4):
+        await change(image, f"m{n}", n=n)
+    look = looks(image)
+    seen = [look.show("robin", one["tid"])["slots"]["n"] for one in look.history("robin", 10)["revisions"]]
+    assert seen == [3, 2, 1, 0]
+
+
+async def test_a_mission_is_shown_as_it_stood_then(image: LivingImage) -> None:
+    await image.system(ledger.accept, "job", "the brief", {}, True, mission="job")
+    then = image.db.lastTransaction().hex()
+    await image.system(ledger.fail, "job", {"code": "x", "message": "y"}, {}, True, mission="job")
+    look = looks(image)
+    assert look.show("job", then)["record"]["state"] == "ACCEPTED"
+    assert look.show("job")["record"]["state"] == "FAILED"
+
+
+@pytest.mark.parametrize("at", ["zz", "", "00", "0" * 15, 1e300, -1e300])
+async def test_what_is_no_moment_is_refused(image: LivingImage, at: float | str) -> None:
+    with pytest.raises(InvalidInput, match="no moment"):
+        looks(image).show("robin", at)
+
+
+@pytest.mark.parametrize("at", [0.0, 1.0, "0000000000000001"])
+async def test_before_there_was_an_image(image: LivingImage, at: float | str) -> None:
+    with pytest.raises(HistoryGone):
+        looks(image).show("robin", at)
+
+
+async def test_before_the_last_pack_nothing_is_guessed(image: LivingImage, tmp_path: Path) -> None:
+    first = await change(image, "m1", n=1)
+    await change(image, "m2", n=2)
+
+    upkeep = Upkeep(image, None, history_days=0, journal_days=1, backups=tmp_path, interval_s=1, first_s=1)  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(END_S):
+        await upkeep.pack(0)
+    with pytest.raises(HistoryGone, match="last pack"):
+        looks(image).show("robin", first)
+    assert looks(image).show("robin")["slots"]["n"] == 2
+
+
+async def test_a_storage_without_history_is_refused_with_the_remedy(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(image.db), "supportsUndo", lambda db: False)
+    look, refusals = looks(image), []
+    for ask in (lambda: look.show("robin", 1.0), lambda: look.diff("robin", 1.0, None), lambda: look.ls(None, 1.0)):
+        with pytest.raises(ImageError, match="keep_history=1") as caught:
+            ask()
+        refusals.append(caught.value)
+    assert len(refusals) == 3
+    assert look.show("robin")["slots"]["n"] == 0
+
+
+async def test_a_difference_names_what_came_what_went_and_what_changed(image: LivingImage) -> None:
+    a = await change(image, "m1", n=1, gone="x", way=Method("way", "def way(self): pass"))
+    b = await change(image, "m2", n=2, gone=None, came=(1, 2), way=Method("way", "def way(self): return 1"), tags=["a", "b"])
+    told = looks(image).diff("robin", a, b)
+    assert (told["a"]["mission"], told["b"]["mission"], told["b"]["note"]) == ("m1", "m2", "COMPLETE by m2")
+    assert (told["a"]["tid"], told["b"]["tid"]) == (a, b)
+    changed = {one["slot"]: one for one in told["changes"]}
+    assert list(changed) == ["came", "gone", "n", "tags", "way"]
+    assert changed["n"] == {"slot": "n", "before": 1, "after": 2}
+    assert changed["gone"] == {"slot": "gone", "before": "x"}
+    assert changed["came"] == {"slot": "came", "after": [1, 2]}
+    assert changed["tags"] == {"slot": "tags", "before": ["a"], "after": ["a", "b"]}
+    assert changed["way"]["after"]["source"] == "def way(self): return 1"
+    assert looks(image).diff("robin", b, None)["changes"] == []
+    assert looks(image).diff("robin", b, a)["changes"][2] == {"slot": "n", "before": 2, "after": 1}
+    json.dumps(told)
+
+
+async def test_a_difference_in_a_container_is_seen_though_its_owner_was_not_written(image: LivingImage) -> None:
+    a = image.db.lastTransaction().hex()
+    async with image.unit() as unit:
+        unit.root["lobby"].robin.tags.append("b")
+    assert looks(image).diff("robin", a, None)["changes"] == [{"slot": "tags", "before": ["a"], "after": ["a", "b"]}]
+
+
+async def test_a_difference_past_what_is_shown_of_a_text_is_one(image: LivingImage) -> None:
+    a = await change(image, "m1", text="x" * 30_000 + "a")
+    await change(image, "m2", text="x" * 30_000 + "b")
+    assert [one["slot"] for one in looks(image).diff("robin", a, None)["changes"]] == ["text"]
+
+
+async def test_a_difference_from_before_it_was_there_and_after_it_was_gone(image: LivingImage) -> None:
+    before = image.db.lastTransaction().hex()
+    async with image.unit() as unit:
+        unit.root["lobby"].hand = UvmObject(x=1)
+    there = image.db.lastTransaction().hex()
+    async with image.unit() as unit:
+        del unit.root["lobby"]._slots["hand"]
+    look = looks(image)
+    told = look.diff("hand", before, there)
+    assert told["a"]["tid"] is None
+    assert told["changes"] == [{"slot": "x", "after": 1}]
+    with pytest.raises(UnknownTarget, match="'foot'"):
+        look.diff("foot", before, there)
+
+
+async def test_ls_tells_what_there_is_and_of_what_kind(image: LivingImage) -> None:
+    await change(image, "m", way=Method("way", "def way(self): pass"), hope=Intent("do good"), act=Primitive("a.b"), hand=UvmObject(x=1))
+    then = image.db.lastTransaction().hex()
+    await change(image, "m", hand=None)
+    look = looks(image)
+    told = {one["name"]: one for one in look.ls("robin", then)["entries"]}
+    kinds = {name: one["kind"] for name, one in told.items()}
+    assert kinds == {
+        "parent*": "parent", "act": "primitive", "comment": "data", "hand": "object", "hope": "intent", "n": "data", "name": "data",
+        "tags": "data", "way": "method",
+    }  # fmt: skip
+    assert told["way"]["about"] == "version 1"
+    assert told["tags"]["about"] == '["a"]'
+    assert look.show(told["hand"]["oid"], then)["slots"] == {"x": 1}
+    assert "hand" not in {one["name"] for one in look.ls("robin")["entries"]}
+    lobby = {one["name"]: one for one in look.ls(None)["entries"]}
+    assert lobby["robin"]["about"] == "I am ROBIN."
+    with image.snapshot() as root:
+        assert {one["name"]: one["kind"] for one in look.ls("traits")["entries"]}["mission"] == "object"
+        assert look.ls(None)["oid"] == look.show("lobby")["oid"]
+        assert root["lobby"].robin.n == 0
+
+
+async def test_names_that_are_not_there_have_the_nearest_beside_them(image: LivingImage) -> None:
+    for number in range(60):
+        await image.system(ledger.accept, f"party-{number}", "b", {}, False)
+    with pytest.raises(UnknownTarget, match="did you mean 'robin'"):
+        looks(image).show("robbin")
+    with pytest.raises(UnknownMission, match="did you mean 'party-"):
+        image.read(ledger.mission_of, "party-1x")
+    with pytest.raises(UnknownMission, match="did you mean 'party-59'"):
+        image.read(ledger.mission_of, "parti-59")
+    with pytest.raises(UnknownMission) as caught:
+        image.read(ledger.mission_of, "zzz")
+    assert "did you mean" not in caught.value.message
+
+
+# --- moments as people write them
+
+NOW = time.mktime((2026, 5, 31, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-05-30", NOW - 12 * 3600),  # the end of the day
+        ("2026-05-31 11:59", NOW),  # of the minute
+        ("11:59", NOW),
+        ("2026-05-31T11:59:58", NOW - 1),  # of the second, as `history` shows it
+        ("11:59:58.5", NOW - 1.5),
+        ("10 min ago", NOW - 600), ("10m", NOW - 600), ("2h", NOW - 7200), ("1.5 d ago", NOW - 1.5 * 86400), ("30s", NOW - 30),
+    ],
+)  # fmt: skip
+def test_a_time_is_the_last_instant_of_what_it_names(text: str, expected: float) -> None:
+    found = moment(text, lambda: NOW)
+    assert isinstance(found, float)
+    assert abs(found - expected) < 0.001
+
+
+def test_a_zone_and_a_revision_and_now() -> None:
+    assert moment("2026-05-31T10:00:00.5+00:00") == 1780221600.5
+    assert moment("03f0b3a1c2d4e5f6") == "03f0b3a1c2d4e5f6"
+    assert moment("now") is None
+    assert moment(None) is None
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "25:00", "2026-13-01", "10 weeks", "-5m", "03f0"])
+def test_what_is_no_time_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="10 min ago"):
+        moment(text)
+
+
+# --- on a file, where no daemon runs
+
+
+def test_the_reading_verbs_look_into_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "i.fs"
+
+    async def made() -> str:
+        image = await LivingImage.open(f"file://{path}", steps=(step,))
+        first = await change(image, "m1", n=1)
+        await change(image, "m2", n=2)
+        await image.system(ledger.accept, "job", "the brief", {}, True, mission="job")
+        await image.system(ledger.fail, "job", {"code": "x", "message": "y"}, {}, True, mission="job")
+        await image.close()
+        return first
+
+    first = asyncio.run(made())
+    before = path.read_bytes()
+
+    def batos(*words: str) -> tuple[int, str]:
+        code = main([*words, "--image", str(path)])
+        return code, capsys.readouterr().out
+
+    assert batos("show", "robin")[0] == 0
+    assert json.loads(batos("show", "robin", "--at", first, "--json")[1])["slots"]["n"] == 1
+    assert batos("history", "robin")[1].count("COMPLETE by m") == 2
+    assert first in batos("history", "robin")[1]
+    code, out = batos("diff", "robin", first)
+    assert code == 0
+    assert "-1\n+2\n" in out
+    assert "m1" in out
+    assert batos("diff", "robin", first, first)[0] == 1
+    assert "I am ROBIN." in batos("ls")[1]
+    assert "the brief" in batos("missions")[1]
+    assert "x: y" in batos("failures")[1]
+    assert batos("show", "robbin")[0] == 4
+    assert batos("show", "robin", "--at", "1970-01-02")[0] == 4
+    assert batos("diff", "robin", "now")[0] == 2
+    assert path.read_bytes() == before
+    assert main(["show", "robin", "--image", str(tmp_path / "none.fs")]) == 4
+    assert "there is no image" in capsys.readouterr().err
+    assert not (tmp_path / "none.fs").exists()
+
+
+async def test_a_file_is_looked_into_beside_the_daemon_that_has_it(image: LivingImage, tmp_path: Path) -> None:
+    from batos.cli.looking import into_file
+
+    await change(image, "m1", n=1)
+    assert into_file(str(tmp_path / "i.fs"), lambda look: look.show("robin"))["slots"]["n"] == 1
+    await change(image, "m2", n=2)
+    assert looks(image).show("robin")["slots"]["n"] == 2
+
+
+def test_a_time_is_told_in_utc() -> None:
+    assert moments.when(bytes.fromhex("0000000000000000")) == "1900-01-01 00:00:00 UTC"

@@ -1,0 +1,223 @@
+"""What searches see when a mission is undone: what it remembered goes, what it forgot comes back, whatever became of the index."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.image import history, ledger
+from batos.kernel import Kernel
+from batos.memory.library import Library, library_of
+from batos.mind import remembering
+from batos.wire.schemas import Undo
+from tests.unit.memory_support import QUICK, CountsWords, Memory
+from tests.unit.mind_support import FakeInference, Listened, mind, submit
+
+NOTE = "The key is under the third stone of the garden wall."
+LONG = "\n\n".join(f"Paragraph {n} speaks of boats and of harbours and of the tide at number {n}." * 3 for n in range(8))
+
+
+class Held(Memory):
+    """A daemon's memory, and its missions."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel.image, kernel.memory, CountsWords())
+        self.kernel = kernel
+
+    async def sent(self, id: str, target: str, selector: str, *args: Any) -> dict[str, Any]:
+        heard, message = Listened(self.kernel, id), {"target": target, "selector": selector, "args": args, "kwargs": {}}
+        await self.kernel.scheduler.submit(id, f"{target} {selector}", {"message": json.dumps(message)})
+        result = await heard.end()
+        assert result["state"] == "COMPLETE", result
+        return result
+
+    async def forget(self, id: str, source: str) -> None:
+        """A mission that forgets a document, as `forget_` does."""
+        await self.embedded()  # whose commits would be conflicts, which are no matter of this
+        await self.image.system(ledger.accept, id, "forget", {}, True, mission=id)
+        async with self.image.unit() as unit:
+            library = library_of(unit.root)
+            dropped = library.forget(library.document(source))
+            ledger.complete(ledger.mission_of(unit.root, id), {"text": ""}, None)
+            unit.note(id, "COMPLETE by ROBIN")
+        self.recollection.shelver.names.drop(dropped)
+        self.recollection.stored(None, dropped)
+
+    async def undo(self, id: str, **how: Any) -> dict[str, Any]:
+        return await self.kernel.undoing.undo(Undo(op="undo", id=id, **how))
+
+
+def all_of(library: Library) -> tuple[Any, ...]:
+    """What there is in a library, and what searches know of it."""
+    facts = {int(row["id"]): tuple(row) for segment in library.text.segments() for row in segment.facts}
+    return list(library.chunks), sorted(library.entities), list(library.by_source), list(library.sections), facts
+
+
+@contextlib.asynccontextmanager
+async def held(folder: Path, **settings: Any) -> AsyncIterator[Held]:
+    inference = FakeInference()
+    inference.embedder = CountsWords()._vector
+    async with mind(folder, inference, **{"remember": "off", **QUICK, **settings}) as kernel:
+        yield Held(kernel)
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+async def test_what_a_mission_remembered_goes_and_comes_back_as_it_was(tmp_path: Path, vectors: bool) -> None:
+    async with held(tmp_path) as memory:
+        result = await memory.sent("m1", "memory", "remember_", LONG, "Harbours")
+        if vectors:
+            await memory.embedded()
+        assert memory.found("tide")
+        told = await memory.undo("m1")
+        assert told["documents"] == {"gone": ["Harbours"], "back": []}
+        assert memory.found("tide") == []
+        await memory.whole()
+        assert memory.look(lambda library: len(library.documents)) == 0
+        told = await memory.undo("m1", redo=True)
+        assert told["documents"] == {"gone": [], "back": ["Harbours"]}
+        assert memory.found("tide")
+        await memory.whole()
+        found = memory.look(lambda library: next(iter(library.documents.values())))
+        assert history.oid_of(found) == result["result"]["value"]["oid"], "the same object"
+        source = memory.look(lambda library: next(iter(library.by_source)))
+        assert "".join(memory.texts(source)) == LONG
+
+
+async def test_what_a_mission_forgot_comes_back_with_its_names_and_days(tmp_path: Path) -> None:
+    chat = tmp_path / "chat.txt"
+    chat.write_text("# 8 May 2023\nAnna: I planted tomatoes.\nBen: Which kind, Anna?\nAnna: San Marzano.\n")
+    async with held(tmp_path) as memory:
+        await memory.read(chat)
+        await memory.embedded()
+        before = memory.look(
+            lambda library: (list(library.chunks), sorted(library.entities), list(library.by_source), list(library.sections))
+        )
+        facts = {int(row["id"]): tuple(row) for segment in memory.look(lambda library: library.text.segments()) for row in segment.facts}
+        await memory.forget("m1", str(chat))
+        assert memory.found("tomatoes") == []
+        assert memory.look(lambda library: list(library.entities)) == []
+        told = await memory.undo("m1")
+        assert told["documents"]["back"] == ["chat"]
+        assert memory.found("tomatoes")
+        await memory.whole()
+        after = memory.look(
+            lambda library: (list(library.chunks), sorted(library.entities), list(library.by_source), list(library.sections))
+        )
+        assert after == before
+        again = {int(row["id"]): tuple(row) for segment in memory.look(lambda library: library.text.segments()) for row in segment.facts}
+        assert again == facts
+        await memory.undo("m1", redo=True)
+        assert memory.found("tomatoes") == []
+        await memory.whole()
+
+
+async def test_after_parts_of_the_index_were_merged_and_others_came(tmp_path: Path) -> None:
+    async with held(tmp_path, dropped_rows=0) as memory:
+        await memory.sent("m1", "memory", "remember_", NOTE)
+        for n in range(20):  # more than a fan of parts
+            await memory.sent(f"n{n}", "memory", "remember_", f"Note {n} about something else altogether.")
+            await memory.embedded()
+        assert memory.look(lambda library: library.text.parts()) < 21
+        await memory.undo("m1")
+        assert memory.found("stone") == []
+        assert len(memory.found("altogether")) == 20
+        await memory.whole()
+        await memory.undo("m1", redo=True)
+        assert memory.found("stone") == [NOTE]
+        await memory.whole()
+
+
+async def test_what_was_forgotten_or_read_again_meanwhile_stays_so(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.md"
+    notes.write_text(f"# Keys\n\n{NOTE}\n")
+    async with held(tmp_path) as memory:
+        await memory.sent("m1", "memory", "remember_", NOTE)
+        [source] = memory.look(lambda library: list(library.by_source))
+        await memory.forget("m2", source)
+        assert (await memory.undo("m1"))["documents"]["gone"] == []
+        await memory.undo("m1", redo=True)
+        assert memory.found("stone") == [NOTE], "what the mission remembered is there again"
+        await memory.read(notes)
+        await memory.forget("m3", str(notes))
+        await memory.read(notes)
+        assert (await memory.undo("m3"))["documents"]["back"] == []
+        assert memory.look(lambda library: len(library.documents)) == 2
+        await memory.whole()
+
+
+async def test_a_restart_sees_the_same(tmp_path: Path) -> None:
+    async with held(tmp_path) as memory:
+        await memory.sent("m1", "memory", "remember_", NOTE)
+        await memory.sent("m2", "memory", "remember_", "The lamp is in the shed.")
+        await memory.undo("m1")
+        await memory.undo("m2")
+        await memory.undo("m2", redo=True)
+    async with held(tmp_path) as memory:
+        assert memory.found("stone") == []
+        assert len(memory.found("lamp")) == 1
+        await memory.whole()
+
+
+async def test_a_mission_that_became_memory_is_forgotten_with_its_undo_and_remembered_again(tmp_path: Path) -> None:
+    async with held(tmp_path, remember="on", remember_pause_s=0) as memory:
+        heard = await submit(memory.kernel, "m1", "Where is the marzipan?")
+        await heard.end()
+        await memory.until(lambda: memory.found("marzipan"))
+        await memory.undo("m1")
+        assert memory.found("marzipan") == []
+        await memory.whole()
+        await memory.undo("m1", redo=True)
+        await memory.until(lambda: memory.found("marzipan"))
+        await memory.whole()
+        assert memory.look(lambda library: [one.mission for one in library.documents.values()]) == ["m1"]
+
+
+async def test_a_mission_that_is_undone_before_its_time_never_becomes_memory(tmp_path: Path) -> None:
+    async with held(tmp_path, remember="on", remember_pause_s=0.2) as memory:
+        await (await submit(memory.kernel, "m1", "Where is the marzipan?")).end()
+        await memory.undo("m1")
+        await (await submit(memory.kernel, "m2", "Where is the nougat?")).end()
+        await memory.until(lambda: memory.found("nougat"))
+        assert memory.found("marzipan") == []
+        await memory.undo("m1", redo=True)
+        await memory.until(lambda: memory.found("marzipan"))
+
+
+async def test_a_real_mission_and_its_record(tmp_path: Path) -> None:
+    async with held(tmp_path) as memory:
+        await (await submit(memory.kernel, "m1", "Plan the day")).end()
+        told = await memory.undo("m1")
+        assert [one["id"] for one in told["missions"]] == ["m1"]
+        assert memory.image.read(lambda root: history.resolve(root, "m1").state) == "COMPLETE"
+        assert memory.image.read(lambda root: ledger.mission_of(root, "m1").thought is not None)
+
+
+async def test_a_mission_that_is_undone_while_it_becomes_memory_does_not(tmp_path: Path) -> None:
+    """Whichever of the two is committed first."""
+    async with held(tmp_path) as memory:
+        for id in ("m1", "m2"):
+            await (await submit(memory.kernel, id, f"Where is the marzipan of {id}?")).end()
+        shelver = memory.recollection.shelver
+        work = remembering.Remembering(memory.image, shelver=shelver, stored=memory.recollection.stored, section_chars=8000, pause_s=0)
+        until, still_open, found = memory.image.read(remembering.ended)
+        prepared = work._prepared(found)
+        await memory.undo("m1")
+        assert not await memory.image.system(remembering.store, prepared, None, (0, ()), until, still_open)
+        commit = memory.image.committer.commit
+
+        async def remembered_first(tm: Any) -> None:
+            memory.image.committer.commit = commit  # type: ignore[method-assign]
+            assert await work.some()
+            await commit(tm)
+
+        memory.image.committer.commit = remembered_first  # type: ignore[method-assign]
+        told = await memory.undo("m2")
+        assert told["documents"]["gone"] == ["Where is the marzipan of m2?"]
+        assert memory.found("marzipan") == []
+        assert memory.look(lambda library: len(library.documents)) == 0
+        await memory.whole()
