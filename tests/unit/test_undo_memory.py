@@ -45,7 +45,6 @@ class Held(Memory):
             dropped = library.forget(library.document(source))
             ledger.complete(ledger.mission_of(unit.root, id), {"text": ""}, None)
             unit.note(id, "COMPLETE by ROBIN")
-        self.recollection.shelver.names.drop(dropped)
         self.recollection.stored(None, dropped)
 
     async def undo(self, id: str, **how: Any) -> dict[str, Any]:
