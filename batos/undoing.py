@@ -129,7 +129,7 @@ class Undoing:
 
         changes = {asked.id: reversal.change_of(self._image.db, root, asked.id, is_of_memory)}
         while True:
-            ordered = sorted(changes.values(), key=lambda change: change.tid, reverse=not asked.redo)
+            ordered = sorted(changes.values(), key=lambda change: change.since, reverse=not asked.redo)
             plan = reversal.planned(self._image.db, root, ordered, redo=asked.redo)
             more = {conflict.mission for conflict in plan.conflicts} - changes.keys()
             if not plan.conflicts:

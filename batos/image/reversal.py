@@ -55,6 +55,8 @@ class Change(NamedTuple):
     before: dict[bytes, State]
     """Of each object that it changed the state before, and of each of `at` that is not in it: it made that object."""
     at: dict[bytes, State]
+    since: bytes
+    """The transaction since which it is so: its own, or the one that last did it again."""
     others: tuple[bytes, ...]
     """Records of a kind that is not merged by its parts: trees, counters, indexes."""
 
@@ -115,7 +117,8 @@ def change_of(db: ZODB.DB, root: Any, id: str, left_out: Callable[[UvmObject], b
             if (earlier := _before(db, oid, tid)) is not None:
                 before[oid] = parts(type(obj), connection.oldstate(obj, earlier))
     _written(db, tid)  # packed meanwhile, what it changed would have looked like what it made
-    return Change(id, tid, before, at, tuple(others))
+    again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
+    return Change(id, tid, before, at, next(again, tid), tuple(others))
 
 
 def planned(db: ZODB.DB, root: Any, changes: Sequence[Change], *, redo: bool = False) -> Plan:

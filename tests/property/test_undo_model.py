@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from batos.errors import UndoConflict
@@ -17,6 +17,7 @@ from tests.unit.undo_support import House, house
 Place = tuple[str, str]
 State = dict[Place, int]
 OBJECTS, SLOTS, ITEMS = ("robin", "brick"), ("a", "b"), ("x", "y")
+A: Place = ("robin", "a")
 PLACES = [(name, slot) for name in OBJECTS for slot in (*SLOTS, *(f"d.{item}" for item in ITEMS))]
 
 writes = st.dictionaries(st.sampled_from(PLACES), st.one_of(st.none(), st.integers(0, 2)), min_size=1, max_size=4)
@@ -101,10 +102,7 @@ async def followed(folder: Path, steps: list[tuple[str, Any]]) -> None:
             if number is None or (number in model.undone) is (kind != "redo"):
                 continue
             if kind == "cascade":
-                lot = [int(one["id"][1:]) for one in (await at.undo(f"m{number}", cascade=True))["missions"]]
-                assert lot == sorted(lot, reverse=True)
-                assert lot[-1] == number
-                assert all(model.turn(one, False) for one in lot), "the lot is undone, the newest first"
+                await cascade(at, model, number)
             else:
                 free = model.turn(number, kind == "redo")
                 try:
@@ -117,12 +115,24 @@ async def followed(folder: Path, steps: list[tuple[str, Any]]) -> None:
             assert at.image.read(undone) == model.undone
         for number in reversed(range(len(model.done))):
             if number not in model.undone:
-                await at.undo(f"m{number}", cascade=True)
-        assert at.image.read(undone) == set(range(len(model.done)))
+                await cascade(at, model, number)
+        assert at.image.read(seen) == model.now
+
+
+async def cascade(at: House, model: Model, number: int) -> None:
+    """Undo a mission with what depends on it; refused only where it stands in the way of nobody's work that could go first."""
+    try:
+        lot = [int(one["id"][1:]) for one in (await at.undo(f"m{number}", cascade=True))["missions"]]
+    except UndoConflict:
+        assert not model.turn(number, False)
+        return
+    assert number in lot
+    assert all(model.turn(one, False) for one in lot), "the lot is undone in this order"
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(step, min_size=3, max_size=14))
+@example([("do", {A: 0}), ("do", {A: 1}), ("undo", 1), ("do", {A: None}), ("do", {A: 0}), ("redo", 1)])  # later than what came after it
 def test_undo_and_redo_do_what_a_plain_model_does(steps: list[tuple[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(followed(Path(folder), steps))
