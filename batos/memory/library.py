@@ -135,7 +135,7 @@ class Library(Persistent):
         self.embedder = ""
         """Identity of the embedder whose vectors searches use; empty before the first."""
         self.waiting = LLTreeSet()
-        """Sections that lack vectors of the present embedder."""
+        """Sections that lack vectors of the present embedder; see `without_vectors`."""
         self.complete()
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
         """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
@@ -143,11 +143,18 @@ class Library(Persistent):
 
     def complete(self) -> None:
         """Make what an earlier BAT OS did not have."""
+        self._p_activate()  # a ghost has nothing
         if "unlinked" not in self.__dict__:
             self.unlinked = OOTreeSet([""])
             """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
+        if 0 not in self.waiting:
+            self.waiting.add(0)  # no section's number, and stays: two missions that add to an empty tree would meet
 
     # --- reading
+
+    def without_vectors(self) -> Iterable[int]:
+        """Numbers of the sections that lack vectors of the present embedder, in the order in which they came."""
+        return self.waiting.keys(0, excludemin=True)  # type: ignore[no-any-return]
 
     def document(self, source: str) -> UvmObject:
         """The document of a source.
@@ -389,7 +396,7 @@ def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict
         "sections": len(library.sections),
         "chunks": len(library.chunks),
         "entities": len(library.entities),
-        "waiting": {"files": len(library.queue), "sections": len(library.waiting)},
+        "waiting": {"files": len(library.queue), "sections": len(library.waiting) - 1},
         "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at) in library.refused.items()][:_SHOWN],
         "followed": [{"folder": folder, "away": away.get(folder, "")} for folder in library.watched],
     }

@@ -60,7 +60,7 @@ class Kept(NamedTuple):
 def waiting(root: Any, most: int) -> list[Work]:
     """Sections that lack vectors, in the order in which they came."""
     library = library_of(root)
-    return [work_of(library, number) for number in itertools.islice(library.waiting, most)]
+    return [work_of(library, number) for number in itertools.islice(library.without_vectors(), most)]
 
 
 def work_of(library: Library, number: int) -> Work:

@@ -78,7 +78,7 @@ class Memory:
     async def embedded(self) -> None:
         """Wait until every chunk has its vector."""
         await self.until(
-            lambda: self.recollection.vectors.facts()["state"] == "ready" and not self.look(lambda library: len(library.waiting))
+            lambda: self.recollection.vectors.facts()["state"] == "ready" and not self.look(lambda library: list(library.without_vectors()))
         )
 
     def texts(self, source: Path | str) -> list[str]:
@@ -123,7 +123,7 @@ def consistent(library: Library) -> tuple[set[int], set[int]]:
     assert dict(library.starts) == {section.first: section.number for section in sections}
     assert {n for d in library.documents.values() for n in d.sections} == set(library.sections)
     assert all(library.documents[section.document].sections.count(section.number) == 1 for section in sections)
-    assert set(library.waiting) <= set(library.sections)
+    assert set(library.without_vectors()) <= set(library.sections)
     for entity in library.entities.values():
         assert entity.chunks
         assert set(entity.chunks) <= chunks
@@ -131,7 +131,7 @@ def consistent(library: Library) -> tuple[set[int], set[int]]:
     for number, chunk in library.chunks.items():
         assert (chunk.number, chunk.document.number in library.documents) == (number, True)
     held: set[int] = set(library.vectors[library.embedder].ids()) if library.embedder else set()
-    assert held == chunks - {n for number in library.waiting for n in library.section(number).numbers} or not library.embedder
+    assert held == chunks - {n for number in library.without_vectors() for n in library.section(number).numbers} or not library.embedder
     return chunks, held
 
 
