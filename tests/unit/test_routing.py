@@ -11,10 +11,10 @@ import pytest
 from transaction import TransactionManager
 from ZODB.utils import u64
 
-from batos.desk import _shown
 from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.kernel import Kernel
+from batos.looks import Looks
 from batos.memory.normal import normalised
 from batos.mind.codex import load_codex
 from batos.mind.learning import exemplars_of
@@ -178,7 +178,7 @@ async def test_status_and_show_tell_the_decision_also_of_a_failed_mission(tmp_pa
     inference.fail_when = lambda request: InferenceFailed("never", cause="refused", retryable=False)
     async with mind(tmp_path, inference) as kernel:
         assert (await think(kernel, "m1"))["state"] == "FAILED"
-        shown = kernel.image.read(_shown, "m1")["record"]["routing"]
+        shown = Looks(kernel.image.db, kernel.image.snapshot).show("m1")["record"]["routing"]
         assert (shown["persona"], shown["by"]) == ("babs", "rules and likeness")
 
 
