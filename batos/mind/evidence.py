@@ -167,8 +167,9 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
         if chunk is None or chars <= 0:
             continue
         document = chunk.document
-        said = _HEADING.sub("", chunk.text) if document.kind == "markdown" else chunk.text
-        text = " ".join((f"{chunk.speaker}: {said}" if chunk.speaker else said).split())
+        said = _HEADING.sub("", chunk.text) if document.kind in ("markdown", "conversation") else chunk.text
+        named = f"{chunk.speaker}:" if chunk.speaker else ""  # which a turn of a conversation has before it already
+        text = " ".join((said if said.lstrip().startswith(named) else f"{named} {said}").split())
         if document.kind != "code":
             text = _MARK.sub(r" (\1)", text)  # a document's own footnotes are no marks of ours
         text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"

@@ -160,6 +160,15 @@ async def test_headings_are_no_part_of_what_a_passage_says(tmp_path: Path) -> No
         await kernel.image.system(headed)
         assert [one.text for one in kernel.image.read(evidence.passages, (1, 2), 1000)] == [f"{TIDE} {MILLER}", "# Alone"]
 
+        def spoken(root: Any) -> None:
+            library = library_of(root)
+            library.documents[1].kind = "conversation"
+            for number, text in ((1, "# 8 May\nAnna: It froze."), (2, "It thawed.")):
+                library.chunks[number].text, library.chunks[number].speaker = text, "Anna"
+
+        await kernel.image.system(spoken)
+        assert [one.text for one in kernel.image.read(evidence.passages, (1, 2), 1000)] == ["Anna: It froze.", "Anna: It thawed."]
+
 
 async def test_a_mission_that_is_taken_up_again_recalls_the_same_and_pays_nothing_twice(tmp_path: Path) -> None:
     inference = FakeInference()
