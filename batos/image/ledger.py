@@ -190,12 +190,14 @@ def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], fin
     ledger, mission = ledger_of(root), mission_of(root, id)
     if mission.state in FINAL:
         return describe(mission)
-    record = UvmObject(mission=mission, error=_dumps(error), context=_dumps(context), at=time.time(), attempt=mission.attempts, final=final)
+    record = UvmObject(
+        mission=mission, error=compact(error), context=compact(context), at=time.time(), attempt=mission.attempts, final=final
+    )
     key = f"{_after_the_last(ledger, mission, record.at):017.6f} {id}"
     ledger.failures[key] = record
     failed.index(ledger.failures_by_selector, key, record)
     if final:
-        mission.state, mission.error, mission.finished = FAILED, _dumps(error), record.at
+        mission.state, mission.error, mission.finished = FAILED, compact(error), record.at
         settle(root, id)
     return None
 
@@ -221,43 +223,6 @@ def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
     return describe(mission)
 
 
-def ask(root: Any, id: str, question: str, occurrence: int) -> None:
-    """Record a question that a mission has for its user; its attempt ends here, and does not count: it said nothing wrong."""
-    mission = mission_of(root, id)
-    if mission.state in FINAL:
-        return
-    asked = json.loads(mission.questions) if mission.questions else []
-    if not any(_is(one, question, occurrence) for one in asked):
-        number = len(asked) + 1
-        asked.append({"number": number, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time()})
-        mission.questions = _dumps(asked)
-    uncount_attempt(root, id)
-
-
-def answer(root: Any, id: str, text: str, number: int | None) -> dict[str, Any]:
-    """Record what the user answers; the mission's record. The same answer again changes nothing.
-
-    :param number: of the question; None: the one that is open.
-    :raises InvalidInput: if there is no such question, or it was answered otherwise.
-    """
-    mission = mission_of(root, id)
-    asked = json.loads(mission.questions) if mission.questions else []
-    open_ones = [one for one in asked if one["answer"] is None]
-    if number is None and not open_ones:
-        raise InvalidInput(f"mission {id!r} has no open question; `batos status {id}` shows what it asked")
-    found = open_ones[0] if number is None else next((one for one in asked if one["number"] == number), None)
-    if found is None:
-        raise InvalidInput(f"mission {id!r} has no question {number}; it has asked {len(asked)}")
-    if found["answer"] is not None and found["answer"] != text:
-        raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")
-    if found["answer"] is None and mission.state in FINAL:
-        raise InvalidInput(f"mission {id!r} is {mission.state}; an answer has no use any more")
-    if found["answer"] is None:
-        found["answer"], found["answered"] = text, time.time()
-        mission.questions = _dumps(asked)
-    return describe(mission)
-
-
 def rate(root: Any, id: str, rating: int, why: str) -> bool:
     """Keep what a user thinks of a mission; whether the rating is another than before. A later rating takes the place of an earlier one.
 
@@ -271,22 +236,8 @@ def rate(root: Any, id: str, rating: int, why: str) -> bool:
     before = json.loads(mission.rating) if mission.rating else {}
     if {name: before.get(name) for name in given} == given:
         return False
-    mission.rating = _dumps({**given, "at": time.time()})
+    mission.rating = compact({**given, "at": time.time()})
     return int(before.get("rating", 0)) != rating
-
-
-def answer_to(record: dict[str, Any], question: str, occurrence: int) -> str | None:
-    """What the user answered to a question, as the mission's record has it; None if it is open or was never asked."""
-    return next((one["answer"] for one in record["questions"] if _is(one, question, occurrence)), None)
-
-
-def open_question(record: dict[str, Any]) -> dict[str, Any] | None:
-    """The question that a mission waits with, if there is one: its `number` and `question`."""
-    return next(({name: one[name] for name in ("number", "question")} for one in record["questions"] if one["answer"] is None), None)
-
-
-def _is(one: dict[str, Any], question: str, occurrence: int) -> bool:
-    return (one["question"], one["occurrence"]) == (question, occurrence)
 
 
 def settle(root: Any, id: str) -> None:
@@ -317,7 +268,7 @@ def recover(root: Any) -> list[dict[str, Any]]:
 
 def complete(mission: UvmObject, result: dict[str, Any], thought: UvmObject | None) -> None:
     """Set COMPLETE and the result, in the cycle's own transaction: answer, effects and state are one commit."""
-    mission.state, mission.result, mission.finished = COMPLETE, _dumps(result), time.time()
+    mission.state, mission.result, mission.finished = COMPLETE, compact(result), time.time()
     if thought is not None:
         mission.thought = thought
 
@@ -414,5 +365,6 @@ def failures_of(root: Any, id: str) -> list[dict[str, Any]]:
     return failures(root, id=id)[::-1]
 
 
-def _dumps(value: Any) -> str:
+def compact(value: Any) -> str:
+    """A slot's value as JSON, without blanks."""
     return _COMPACT.encode(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from batos.image import ledger
+from batos.image import ledger, questions
 from batos.image.living import LivingImage
 
 Record = dict[str, Any]
@@ -19,7 +19,7 @@ def held_state(record: Record) -> str | None:
     """PAUSED or NEEDS_INPUT for a mission that its user holds back; None for one that nobody does."""
     if record["paused"]:
         return PAUSED
-    return NEEDS_INPUT if ledger.open_question(record) else None
+    return NEEDS_INPUT if questions.open_question(record) else None
 
 
 class Held:
@@ -59,7 +59,7 @@ class Held:
         record = self._records.get(id)
         if record is None:
             return None
-        question = ledger.open_question(record)
+        question = questions.open_question(record)
         facts: Record = {"question": question} if question else {}
         return facts if held_state(record) else {**facts, "waits_for": record["context"]}
 

@@ -18,7 +18,7 @@ from ZODB.POSException import POSKeyError
 from batos.bridge.turns import session
 from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
-from batos.image import ledger
+from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.ending import Endings, in_time
@@ -199,7 +199,7 @@ class Scheduler:
         try:
             await self._try(entry, attempt, counted)
         except NeedAnswer as need:
-            await self._image.system(ledger.ask, id, need.question, need.occurrence, mission=id)
+            await self._image.system(questions.ask, id, need.question, need.occurrence, mission=id)
             log.info("needs_input", mission=id, question=need.question[:200])
             self._interrupted(record, attempt)
         except asyncio.CancelledError:
@@ -223,7 +223,7 @@ class Scheduler:
             self._endings.failed(record, attempt, now["error"])
         else:
             attempt.state = held_state(now) or ledger.ACCEPTED
-            question = ledger.open_question(now)
+            question = questions.open_question(now)
             attempt.publish("state")
             if question:
                 attempt.publish("needs_input", **question)
@@ -339,7 +339,7 @@ class Scheduler:
         """
         if len(text) > self.settings.question_chars:
             raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
-        await self._image.system(ledger.answer, id, text, number, mission=id)
+        await self._image.system(questions.answer, id, text, number, mission=id)
         if (record := self._held.take(id)) is not None:
             self._again(record)
 

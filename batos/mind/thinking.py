@@ -22,8 +22,8 @@ from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
 from batos.image import experts, journal
-from batos.image.ledger import answer_to
 from batos.image.living import LivingImage
+from batos.image.questions import answer_to
 from batos.mind.begun import Begun
 from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory

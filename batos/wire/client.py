@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from batos.errors import Busy, MissionFailed, MissionPending, from_wire
 from batos.wire.connection import DEFAULT_ENDPOINT, MESSAGE_BYTES, Connection
-from batos.wire.schemas import WAIT_S_LIMIT
+from batos.wire.fields import WAIT_S_LIMIT
 
 __all__ = ["DEFAULT_ENDPOINT", "LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 

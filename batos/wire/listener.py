@@ -20,7 +20,8 @@ from batos.wire import strict_json
 from batos.wire.endpoints import bind
 from batos.wire.inbox import Inbox, Message
 from batos.wire.outbox import ClientHandle, Outbox, Peer
-from batos.wire.schemas import Limits, Refused, Request, parse_request
+from batos.wire.parsing import Limits, Refused, parse_request
+from batos.wire.schemas import Request
 
 log = structlog.get_logger("batos.wire")
 

@@ -1,4 +1,4 @@
-"""What a client may ask: one pydantic model an op, and `parse_request`, which turns a payload into one of them.
+"""What a client may ask: one pydantic model an op.
 
 Schemas are strict (no number in a string's place, no boolean in a number's) and closed (a field the op does not have is refused).
 The same rules in prose, with examples that are tested: `docs/wire.md`.
@@ -6,49 +6,31 @@ The same rules in prose, with examples that are tested: `docs/wire.md`.
 
 from __future__ import annotations
 
-import datetime
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from batos.config import Settings
-from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
-from batos.wire import strict_json
-
-REF_CHARS = 256
-NAME_CHARS = 128
-WAIT_S_LIMIT = 60.0
-PRIORITY_LIMIT = 100
-DEADLINE_S_LIMIT = 7 * 86400
-PAGE_LIMIT = 1000
-DAYS_LIMIT = 36_500
-QUESTION_CHARS = 8192
-HITS_LIMIT = 100
-
-_INT64 = 2**63
-_SECONDS = 2**33
-_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-
-
-def _day(text: str) -> str:
-    datetime.date.fromisoformat(text)  # a ValueError says what is wrong with it
-    return text
-
-
-MissionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/-]+$", min_length=1, max_length=128)]
-Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, Field(ge=-_INT64, lt=_INT64)]
-Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
-Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
-ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
-Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
-Day = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_day)]
-Moment = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
-"""Id of a transaction, or seconds since the epoch."""
-Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
-Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
-Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
-State = Literal["ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED"]
+from batos.wire.fields import (
+    DAYS_LIMIT,
+    HITS_LIMIT,
+    NAME_CHARS,
+    PAGE_LIMIT,
+    QUESTION_CHARS,
+    WAIT_S_LIMIT,
+    Day,
+    Deadline,
+    Folder,
+    Limit,
+    MissionId,
+    ModelName,
+    Moment,
+    Name,
+    Persona,
+    Priority,
+    Ref,
+    State,
+    Target,
+)
 
 
 class Request(BaseModel):
@@ -407,108 +389,3 @@ OPS: dict[str, type[Request]] = {
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
     "ingest": Ingest, "memory": Memory, "search": Search,
 }  # fmt: skip
-_FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
-
-
-class Limits(NamedTuple):
-    """What `parse_request` measures against: bytes of a payload and of a brief, levels of JSON."""
-
-    message_bytes: int
-    message_depth: int
-    brief_bytes: int
-
-    @classmethod
-    def of(cls, settings: Settings) -> Limits:
-        return cls(settings.message_bytes, settings.message_depth, settings.brief_bytes)
-
-
-class Refused(Exception):
-    """A payload that is no request, with the marks by which its sender knows which one it was."""
-
-    def __init__(self, error: InvalidRequest, ref: str | int | None = None, mission: str | None = None) -> None:
-        super().__init__(error.message)
-        self.error, self.ref, self.mission = error, ref, mission
-
-
-def parse_request(payload: bytes, limits: Limits) -> Request:
-    """The request in `payload`.
-
-    :raises Refused: with the InvalidRequest that says why, and `ref` and `id` of the message if they could be read.
-    """
-    if len(payload) > limits.message_bytes:
-        raise Refused(MessageTooLarge(f"a message of {len(payload)} bytes; at most {limits.message_bytes} are taken"))
-    fields: dict[str, Any] | None = None
-    try:
-        fields = strict_json.decode(payload, depth=limits.message_depth)
-        return _validate(fields, limits)
-    except InvalidRequest as e:
-        if fields is None:
-            fields = strict_json.decode_leniently(payload)
-        raise Refused(e, *_marks(fields)) from None
-
-
-def _validate(fields: dict[str, Any], limits: Limits) -> Request:
-    op = fields.get("op")
-    if not isinstance(op, str):
-        raise InvalidRequest("the message has no `op`" if op is None else "`op` is a string")
-    model = OPS.get(op)
-    if model is None:
-        raise UnknownOp(f"no op {op[:64]!r}; there are {', '.join(OPS)}")
-    if unknown := fields.keys() - set(_FIELDS[op]):
-        name = min(unknown)[:64]
-        raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(_FIELDS[op])}")
-    try:
-        request = model.model_validate(fields)
-    except ValidationError as e:
-        raise InvalidRequest(f"{op}: {_first(e)}") from None
-    if isinstance(request, Submit):
-        _check_brief(request.brief, limits.brief_bytes)
-    elif isinstance(request, Send):
-        _check_keywords(request.kwargs)
-    return request
-
-
-def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    text = str(found["msg"]).removeprefix("Value error, ")
-    if not found["loc"]:  # a rule about several fields, which names them
-        return text
-    field = str(found["loc"][0])
-    if found["type"] == "missing":
-        return f"`{field}` is missing"
-    return f"`{field}`: {text[:1].lower()}{text[1:]}"
-
-
-def _check_brief(brief: str, limit: int) -> None:
-    if not brief.strip():
-        raise InvalidRequest("submit: the brief is empty; say what the mission is")
-    # four bytes a character at most: only long ones need to be encoded to be measured
-    if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
-        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `brief_bytes`)")
-
-
-def _check_keywords(kwargs: dict[str, Any]) -> None:
-    # here and not in the schema: pydantic would list every bad key of a hundred thousand
-    for name in kwargs:
-        if not (name.isidentifier() and len(name) <= NAME_CHARS):
-            raise InvalidRequest(f"send: `kwargs`: {name[:64]!r} is no name of an argument")
-
-
-def _marks(fields: dict[str, Any]) -> tuple[str | int | None, str | None]:
-    """`ref` and `id` of a refused message, each only if it is fit to be echoed."""
-    try:
-        ref = _Marks.model_validate({"ref": fields.get("ref")}).ref
-    except ValidationError:
-        ref = None
-    try:
-        mission = _Marks.model_validate({"id": fields.get("id")}).id
-    except ValidationError:
-        mission = None
-    return ref, mission
-
-
-class _Marks(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-    ref: Ref | None = None
-    id: MissionId | None = None

@@ -16,7 +16,7 @@ from typing import Any
 from batos.bridge import expert_model
 from batos.bridge.client import OllamaInference
 from batos.cli import main
-from batos.image import experts, groupsync, journal, ledger, reversal
+from batos.image import experts, groupsync, journal, ledger, questions, reversal
 from batos.image.committer import Committer
 from batos.mind import psm
 from batos.recollection import Recollection
@@ -140,9 +140,9 @@ POINTS: dict[str, Callable[[], None]] = {
 }
 STEPS: dict[str, Callable[[], None]] = {
     "a transition": lambda: before(psm, "_move"),
-    "a question is recorded": lambda: before(ledger, "ask"),
-    "a question was recorded": lambda: after(ledger, "ask"),
-    "an answer is recorded": lambda: before(ledger, "answer"),
+    "a question is recorded": lambda: before(questions, "ask"),
+    "a question was recorded": lambda: after(questions, "ask"),
+    "an answer is recorded": lambda: before(questions, "answer"),
     "a pause is recorded": lambda: before(ledger, "set_paused"),
 }
 """Steps of a mission's life; the tests of transitions kill before or after each."""

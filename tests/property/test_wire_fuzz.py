@@ -19,7 +19,8 @@ from batos.errors import MalformedMessage, by_code
 from batos.wire import strict_json
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
-from batos.wire.schemas import OPS, Limits, Refused, Request, parse_request
+from batos.wire.parsing import Limits, Refused, parse_request
+from batos.wire.schemas import OPS, Request
 
 LIMITS = Limits.of(Settings())
 SIGNATURE = b"\xff" + b"\0" * 7 + b"\x01\x7f"

@@ -8,7 +8,8 @@ import pytest
 
 from batos.config import Settings
 from batos.errors import ConfigError, DaemonUnavailable, EndpointError, ImageError, MissionPending, ModelfileError, by_code
-from batos.wire.schemas import OPS, Limits, parse_request
+from batos.wire.parsing import Limits, parse_request
+from batos.wire.schemas import OPS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "wire.md").read_text()

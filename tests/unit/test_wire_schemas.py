@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from batos.config import Settings
-from batos.wire.schemas import OPS, Limits, Refused, Result, Send, Submit, parse_request
+from batos.wire.parsing import Limits, Refused, parse_request
+from batos.wire.schemas import OPS, Result, Send, Submit
 
 LIMITS = Limits.of(Settings())
 GOOD: dict[str, dict[str, Any]] = {

@@ -1,0 +1,23 @@
+"""Settings and limits: one table, read once, passed on as a frozen object.
+
+A value comes from, first found first: a flag of the command line, `BATOS_<NAME>` in the environment, the key in
+`batos.toml`, the default of the table. No other module reads the environment. `batos config` prints the table.
+"""
+
+from batos.config.names import nearest
+from batos.config.settings import MIB, Settings
+from batos.config.sources import CONFIG_NAME, ENV_PREFIX, load, load_with_sources, unknown_variables
+from batos.config.table import SettingRow, table
+
+__all__ = [
+    "CONFIG_NAME",
+    "ENV_PREFIX",
+    "MIB",
+    "SettingRow",
+    "Settings",
+    "load",
+    "load_with_sources",
+    "nearest",
+    "table",
+    "unknown_variables",
+]

@@ -1,0 +1,14 @@
+"""The name that was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def nearest(word: str, names: Iterable[str], prefix: str = "") -> str:
+    """A helping half sentence for a name that does not exist: ` (did you mean 'x'?)`, `prefix` before the x, or nothing."""
+    import difflib  # late: only mistakes need it
+
+    lower = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
+    return f" (did you mean {prefix + lower[found[0]]!r}?)" if found else ""

@@ -1,0 +1,100 @@
+"""Where the values of settings come from: flags, the environment, a file, the defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from batos.config.names import nearest
+from batos.config.settings import Settings
+from batos.errors import ConfigError
+
+ENV_PREFIX = "BATOS_"
+CONFIG_NAME = "batos.toml"
+
+
+def load(
+    flags: dict[str, Any] | None = None,
+    *,
+    config_file: str | os.PathLike[str] | None = None,
+    environ: dict[str, str] | None = None,
+) -> Settings:
+    """The settings in force.
+
+    :param flags: values given on the command line; `None` values count as not given.
+    :param config_file: a settings file that must exist; without it `BATOS_CONFIG`, else `batos.toml` in the working
+        folder or in the data folder, is read if it is there.
+    :param environ: the environment; `os.environ` if left out.
+    :raises ConfigError: naming the setting, the place it came from, and what it may be.
+    """
+    return load_with_sources(flags, config_file=config_file, environ=environ)[0]
+
+
+def load_with_sources(
+    flags: dict[str, Any] | None = None,
+    *,
+    config_file: str | os.PathLike[str] | None = None,
+    environ: dict[str, str] | None = None,
+) -> tuple[Settings, dict[str, str]]:
+    """As `load`, with the source of every setting: `default`, `flag`, an environment variable or a file."""
+    environ = dict(os.environ) if environ is None else environ
+    given_flags = {k: v for k, v in (flags or {}).items() if v is not None and v != ()}
+    env_values, env_sources = _from_environ(environ)
+    data = given_flags.get("data") or env_values.get("data") or Settings.model_fields["data"].default
+    path = _find_file(config_file or environ.get(ENV_PREFIX + "CONFIG"), Path(data).expanduser())
+    file_values = _read_file(path) if path else {}
+    values = {**file_values, **env_values, **given_flags}
+    sources = {
+        name: "flag" if name in given_flags else env_sources.get(name) or (str(path) if name in file_values else "default")
+        for name in Settings.model_fields
+    }
+    if not values.get("ollama_host") and environ.get("OLLAMA_HOST"):
+        values["ollama_host"], sources["ollama_host"] = environ["OLLAMA_HOST"], "OLLAMA_HOST"
+    unknown = sorted(set(values) - set(Settings.model_fields))
+    if unknown:
+        hint = nearest(unknown[0], Settings.model_fields)
+        raise ConfigError(f"unknown setting {unknown[0]!r} in {path}{hint}; `batos config` lists the settings")
+    try:
+        return Settings(**values), sources
+    except ValidationError as e:
+        first = e.errors()[0]
+        name = str(first["loc"][0])
+        raise ConfigError(f"setting {name!r} (from {sources.get(name, 'default')}): {first['msg']}; got {first['input']!r}") from None
+
+
+def unknown_variables(environ: dict[str, str] | None = None) -> list[str]:
+    """Variables of the environment that look like settings and are none, each with the nearest name; they have no effect."""
+    known = [name.upper() for name in Settings.model_fields]
+    given = [name.removeprefix(ENV_PREFIX) for name in (os.environ if environ is None else environ) if name.startswith(ENV_PREFIX)]
+    return [ENV_PREFIX + name + nearest(name, known, ENV_PREFIX) for name in sorted(given) if name not in (*known, "CONFIG")]
+
+
+def _from_environ(environ: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    names = {ENV_PREFIX + name.upper(): name for name in Settings.model_fields}
+    values = {name: environ[key] for key, name in names.items() if environ.get(key)}
+    return dict(values), {name: key for key, name in names.items() if name in values}
+
+
+def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:
+    if named:
+        return Path(named)
+    for folder in (Path.cwd(), data):
+        if (folder / CONFIG_NAME).is_file():
+            return folder / CONFIG_NAME
+    return None
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as f:
+            return tomllib.load(f)
+    except FileNotFoundError:
+        raise ConfigError(f"no settings file {path}; name one that exists, or leave --config out") from None
+    except OSError as e:
+        raise ConfigError(f"cannot read the settings file {path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise ConfigError(f"the settings file {path} is no valid TOML: {e}") from None

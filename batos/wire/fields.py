@@ -1,0 +1,43 @@
+"""The kinds of values that requests are made of: names, moments, limits; each with what it may be."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, StringConstraints
+
+REF_CHARS = 256
+NAME_CHARS = 128
+WAIT_S_LIMIT = 60.0
+PRIORITY_LIMIT = 100
+DEADLINE_S_LIMIT = 7 * 86400
+PAGE_LIMIT = 1000
+DAYS_LIMIT = 36_500
+QUESTION_CHARS = 8192
+HITS_LIMIT = 100
+
+_INT64 = 2**63
+_SECONDS = 2**33
+_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def _day(text: str) -> str:
+    datetime.date.fromisoformat(text)  # a ValueError says what is wrong with it
+    return text
+
+
+MissionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/-]+$", min_length=1, max_length=128)]
+Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, Field(ge=-_INT64, lt=_INT64)]
+Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
+ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
+Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
+Day = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_day)]
+Moment = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
+"""Id of a transaction, or seconds since the epoch."""
+Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
+Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
+Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
+State = Literal["ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED"]

@@ -1,0 +1,119 @@
+"""From a payload to the request in it, or to the error that says what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from batos.config import Settings
+from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
+from batos.wire import strict_json
+from batos.wire.fields import NAME_CHARS, MissionId, Ref
+from batos.wire.schemas import OPS, Request, Send, Submit
+
+_FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
+
+
+class Limits(NamedTuple):
+    """What `parse_request` measures against: bytes of a payload and of a brief, levels of JSON."""
+
+    message_bytes: int
+    message_depth: int
+    brief_bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Limits:
+        return cls(settings.message_bytes, settings.message_depth, settings.brief_bytes)
+
+
+class Refused(Exception):
+    """A payload that is no request, with the marks by which its sender knows which one it was."""
+
+    def __init__(self, error: InvalidRequest, ref: str | int | None = None, mission: str | None = None) -> None:
+        super().__init__(error.message)
+        self.error, self.ref, self.mission = error, ref, mission
+
+
+def parse_request(payload: bytes, limits: Limits) -> Request:
+    """The request in `payload`.
+
+    :raises Refused: with the InvalidRequest that says why, and `ref` and `id` of the message if they could be read.
+    """
+    if len(payload) > limits.message_bytes:
+        raise Refused(MessageTooLarge(f"a message of {len(payload)} bytes; at most {limits.message_bytes} are taken"))
+    fields: dict[str, Any] | None = None
+    try:
+        fields = strict_json.decode(payload, depth=limits.message_depth)
+        return _validate(fields, limits)
+    except InvalidRequest as e:
+        if fields is None:
+            fields = strict_json.decode_leniently(payload)
+        raise Refused(e, *_marks(fields)) from None
+
+
+def _validate(fields: dict[str, Any], limits: Limits) -> Request:
+    op = fields.get("op")
+    if not isinstance(op, str):
+        raise InvalidRequest("the message has no `op`" if op is None else "`op` is a string")
+    model = OPS.get(op)
+    if model is None:
+        raise UnknownOp(f"no op {op[:64]!r}; there are {', '.join(OPS)}")
+    if unknown := fields.keys() - set(_FIELDS[op]):
+        name = min(unknown)[:64]
+        raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(_FIELDS[op])}")
+    try:
+        request = model.model_validate(fields)
+    except ValidationError as e:
+        raise InvalidRequest(f"{op}: {_first(e)}") from None
+    if isinstance(request, Submit):
+        _check_brief(request.brief, limits.brief_bytes)
+    elif isinstance(request, Send):
+        _check_keywords(request.kwargs)
+    return request
+
+
+def _first(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    text = str(found["msg"]).removeprefix("Value error, ")
+    if not found["loc"]:  # a rule about several fields, which names them
+        return text
+    field = str(found["loc"][0])
+    if found["type"] == "missing":
+        return f"`{field}` is missing"
+    return f"`{field}`: {text[:1].lower()}{text[1:]}"
+
+
+def _check_brief(brief: str, limit: int) -> None:
+    if not brief.strip():
+        raise InvalidRequest("submit: the brief is empty; say what the mission is")
+    # four bytes a character at most: only long ones need to be encoded to be measured
+    if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
+        raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `brief_bytes`)")
+
+
+def _check_keywords(kwargs: dict[str, Any]) -> None:
+    # here and not in the schema: pydantic would list every bad key of a hundred thousand
+    for name in kwargs:
+        if not (name.isidentifier() and len(name) <= NAME_CHARS):
+            raise InvalidRequest(f"send: `kwargs`: {name[:64]!r} is no name of an argument")
+
+
+def _marks(fields: dict[str, Any]) -> tuple[str | int | None, str | None]:
+    """`ref` and `id` of a refused message, each only if it is fit to be echoed."""
+    try:
+        ref = _Marks.model_validate({"ref": fields.get("ref")}).ref
+    except ValidationError:
+        ref = None
+    try:
+        mission = _Marks.model_validate({"id": fields.get("id")}).id
+    except ValidationError:
+        mission = None
+    return ref, mission
+
+
+class _Marks(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    ref: Ref | None = None
+    id: MissionId | None = None
