@@ -1,4 +1,4 @@
-"""Write the generated tables of docs/: settings, errors, command line. `--check` only compares, and exits 1 where one is stale.
+"""Write the generated tables and lists of docs/. `--check` only compares, and exits 1 where one is stale.
 
 A table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`; the prose around it is written by hand.
 """
@@ -80,6 +80,28 @@ def rules() -> str:
     return "\n\n".join(parts)
 
 
+def clients() -> str:
+    """One section a method of `Client`: how it is called, and its docstring."""
+    import inspect
+
+    from batos.wire import Client
+
+    parts = []
+    for name, method in vars(Client).items():
+        if name.startswith("_"):
+            continue
+        signature = str(inspect.signature(method)).replace("(self, ", "(").replace("(self)", "()").replace("'", "")
+        kind = "async for event in " if inspect.isasyncgenfunction(method) else "await "
+        text = inspect.cleandoc(method.__doc__ or "")
+        text = re.sub(r"^(:param|:raises) (\w+):((?:.|\n +)*)", _item, text, flags=re.MULTILINE)
+        parts.append(f"### {name}\n\n```python\n{kind}batos.{name}{signature}\n```\n\n{text}")
+    return "\n\n".join(parts)
+
+
+def _item(match: re.Match[str]) -> str:
+    return f"* {'raises ' * (match[1] == ':raises')}`{match[2]}`: {_flat(match[3])}"
+
+
 def _shown(source: str) -> str:
     """A source as it can be printed: long lines cut, characters that hide text as their names."""
     visible = "".join(c if c.isprintable() or c == "\n" else f"<U+{ord(c):04X}>" for c in source)
@@ -100,6 +122,7 @@ TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "errors": ("errors.md", errors),
     "verbs": ("cli.md", verbs),
     "rules": ("guardian.md", rules),
+    "clients": ("clients.md", clients),
 }
 
 

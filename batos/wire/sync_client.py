@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from batos.wire.client import DEFAULT_ENDPOINT, LONG_S, MESSAGE_BYTES, Accepted, Client
@@ -66,6 +66,19 @@ class SyncClient:
         **kwargs: Any,
     ) -> Accepted:
         return self._run(self._client.send(target, selector, *args, id=id, deadline_s=deadline_s, priority=priority, **kwargs))
+
+    def send_message(
+        self,
+        target: str,
+        selector: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        deadline_s: float | None = None,
+        priority: int | None = None,
+    ) -> Accepted:
+        return self._run(self._client.send_message(target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority))
 
     def teach(
         self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
@@ -177,8 +190,20 @@ class SyncClient:
     def memory(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> dict[str, Any]:
         return self._run(self._client.memory(documents, forget=forget, unfollow=unfollow))
 
-    def search(self, question: str, k: int = 10, **wanted: Any) -> dict[str, Any]:
-        return self._run(self._client.search(question, k, **wanted))
+    def search(
+        self,
+        question: str,
+        k: int = 10,
+        *,
+        explain: bool = False,
+        kind: str | None = None,
+        source: str | None = None,
+        speaker: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> dict[str, Any]:
+        facets = {"kind": kind, "source": source, "speaker": speaker, "since": since, "until": until}
+        return self._run(self._client.search(question, k, explain=explain, **facets))
 
     def personas(self, *, accept: str | None = None, slot: str | None = None) -> dict[str, Any]:
         return self._run(self._client.personas(accept=accept, slot=slot))

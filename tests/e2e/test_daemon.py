@@ -73,16 +73,6 @@ def test_a_mission_is_submitted_watched_and_answered(tmp_path: Path, scripted: S
     assert running.noise == []
 
 
-def test_the_examples_run_as_they_are(tmp_path: Path, scripted: ScriptedOllama) -> None:
-    with daemon(tmp_path, ollama_host=scripted.host) as running:
-        for name in ("send_mission.py", "send_mission_req.py"):
-            done = run(f"examples/{name}", "Plan a birthday party for a cat lover on a budget", running.endpoint)
-            assert done.returncode == 0, done.stderr
-            last = json.loads(done.stdout.splitlines()[-1])
-            assert (last["type"], last["state"]) == ("result", "COMPLETE")
-            assert last["result"]["persona"] == "BRICK"
-
-
 def test_the_command_line_sends_a_mission_and_finds_it_again(tmp_path: Path, scripted: ScriptedOllama) -> None:
     scripted.fail("slow", seconds=2)  # time for the watch, a request of its own, to see the first state
     with daemon(tmp_path, ollama_host=scripted.host) as running:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 from types import ModuleType
@@ -95,3 +96,15 @@ def test_every_name_on_the_architecture_page_exists() -> None:
                 break
         for part in parts[end:]:
             found = getattr(found, part)
+
+
+def test_every_method_of_a_client_is_documented_and_there_without_a_loop() -> None:
+    from batos.wire import Client, SyncClient
+
+    text = (ROOT / "docs" / "clients.md").read_text("utf-8")
+    methods = {name: method for name, method in vars(Client).items() if not name.startswith("_")}
+    assert len(methods) > 25
+    for name, method in methods.items():
+        assert f"\n### {name}\n" in text
+        mine, theirs = (inspect.signature(found).parameters for found in (getattr(SyncClient, name), method))
+        assert list(mine.values()) == list(theirs.values()), name

@@ -1,0 +1,34 @@
+// Send a mission to a BAT OS daemon and print what happens until its result: ZeroMQ and JSON, nothing else.
+//
+//     cd examples/node && npm install
+//     node send_mission.mjs "Plan a birthday party for a cat lover on a budget" [ENDPOINT]
+//
+// With CURVE (docs/wire.md), set BATOS_SERVER_KEY, BATOS_PUBLIC_KEY and BATOS_SECRET_KEY.
+
+import { randomUUID } from "node:crypto";
+import process from "node:process";
+import { Dealer } from "zeromq";
+
+const [brief = "Plan a birthday party for a cat lover on a budget", endpoint = "tcp://127.0.0.1:5757"] = process.argv.slice(2);
+const { BATOS_SERVER_KEY, BATOS_PUBLIC_KEY, BATOS_SECRET_KEY } = process.env;
+
+const socket = new Dealer({ linger: 0, receiveTimeout: 600_000 }); // milliseconds
+if (BATOS_SERVER_KEY) {
+  socket.curveServerKey = BATOS_SERVER_KEY;
+  socket.curvePublicKey = BATOS_PUBLIC_KEY;
+  socket.curveSecretKey = BATOS_SECRET_KEY;
+}
+socket.connect(endpoint);
+await socket.send(JSON.stringify({ op: "submit", id: randomUUID(), brief, watch: true }));
+
+let ended;
+for await (const [frame] of socket) {
+  const reply = JSON.parse(frame.toString());
+  console.log(JSON.stringify(reply));
+  if (reply.type === "result" || reply.type === "error") {
+    ended = reply;
+    break;
+  }
+}
+socket.close();
+process.exitCode = ended?.state === "COMPLETE" ? 0 : 1;
