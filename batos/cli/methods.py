@@ -10,7 +10,7 @@ import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
-from batos.cli.missions import WatchFlag, give, value_of
+from batos.cli.missions import IdFlag, WatchFlag, give, value_of
 from batos.cli.output import Output
 from batos.errors import UnknownTarget
 from batos.wire import Accepted, Client
@@ -50,6 +50,7 @@ def revert(
     target: Target,
     selector: Selector,
     version: Annotated[int | None, typer.Option("--version", metavar="N", min=0, help="Which; 0: what was there before the first.")] = None,
+    id: IdFlag = None,
     watch: WatchFlag = False,
     connect: Connect = None,
     as_json: Json = False,
@@ -57,7 +58,7 @@ def revert(
     """Bring an earlier version of a method back, as a new version: the one before the newest, if none is named."""
 
     async def submit(client: Client) -> Accepted:
-        return await _named(client.revert(target, selector, version), target)
+        return await _named(client.revert(target, selector, version, id=id), target)
 
     give(submit, endpoint(connect), Output(as_json), watch)
 
@@ -70,6 +71,7 @@ def teach(
         list[str], typer.Option("--example", "-e", metavar="'ARGS -> RESULT'", help="What it answers: '[2, 3] -> 5', or a JSON object.")
     ],
     intent: Annotated[str | None, typer.Option("--intent", metavar="TEXT", help="What the message is for, in words.")] = None,
+    id: IdFlag = None,
     watch: WatchFlag = False,
     connect: Connect = None,
     as_json: Json = False,
@@ -78,7 +80,7 @@ def teach(
     told = [read_example(text) for text in example]
 
     async def submit(client: Client) -> Accepted:
-        return await _named(client.teach(target, selector, told, intent=intent), target)
+        return await _named(client.teach(target, selector, told, intent=intent, id=id), target)
 
     give(submit, endpoint(connect), Output(as_json), watch)
 

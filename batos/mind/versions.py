@@ -26,7 +26,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     held = find(obj, selector)
     taught, intent = examples.of(root, obj, selector)
     if held is None and not taught:
-        raise InvalidInput(f"{obj!r} has no slot {selector!r}, and nobody taught it what the message is for")
+        raise InvalidInput(f"{_called(obj)} has no slot {selector!r}, and nobody taught it what the message is for")
     value = None if held is None else held[1]
     told: dict[str, Any] = {
         "selector": selector,
@@ -37,6 +37,11 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
         "versions": [_version(one) for one in value.versions()] if isinstance(value, Method) else [],
     }
     return told
+
+
+def _called(obj: UvmObject) -> str:
+    name = obj._slots.get("name")
+    return name if isinstance(name, str) and name else oid_of(obj)
 
 
 def _version(method: Method) -> dict[str, Any]:
@@ -60,7 +65,7 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
     """
     held = find(obj, selector)
     if held is None or not isinstance(held[1], Method):
-        raise InvalidInput(f"{obj!r} has no method {selector!r}; `batos method` shows what it has")
+        raise InvalidInput(f"{_called(obj)} has no method {selector!r}; `batos method` shows what it has")
     holder, newest = held
     wanted = newest.version - 1 if version is None else version
     if wanted == 0:
