@@ -31,6 +31,8 @@ log = structlog.get_logger("batos.mind")
 _HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # but for one that stands alone
 _QUOTED = 3  # sentences of one passage, where they hold as many of the brief's words
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
+_FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
+_WORD = re.compile(r"[^\W\d_]+")  # of letters
 _FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
 
 
@@ -223,9 +225,24 @@ def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
 
 
 def keeps_to(text: str, found: Sequence[Passage], brief: str) -> bool:
-    """Whether an answer keeps to the passages: at least half of its sentences come from them."""
-    from_them = {sentence for _, sentence in cited(text, found, brief)}
-    return 2 * len(from_them) >= len(weaving.sentences(text))
+    """Whether an answer keeps to the passages: at least half of its sentences hold mostly what one of them says, whatever they are
+    marked with, and it has no figure and no name that neither the passages nor the brief have.
+    """
+    contents, asked = [weaving.content(one.text) for one in found], weaving.content(brief)
+    said = weaving.sentences(text)
+    from_them = [sentence for sentence in said if _alike(weaving.content(unmarked(sentence)) - asked, contents)]
+    return 2 * len(from_them) >= len(said) and not invented(text, found, brief)
+
+
+def invented(text: str, found: Sequence[Passage], brief: str) -> list[str]:
+    """The figures, and the words with a capital inside a sentence, of an answer that are not in the passages, their titles or the brief."""
+    given = " ".join([brief, *(f"{one.title} {one.text}" for one in found)])
+    figures, words = set(_FIGURE.findall(given)), {word.casefold() for word in _WORD.findall(given)}
+    new: list[str] = []
+    for sentence in weaving.sentences(unmarked(text)):
+        new += [figure for figure in _FIGURE.findall(sentence) if figure not in figures]
+        new += [word for word in _WORD.findall(sentence)[1:] if word[0].isupper() and word != "I" and word.casefold() not in words]
+    return new
 
 
 def quoted(brief: str, found: Sequence[Passage]) -> str:

@@ -41,7 +41,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
 
 def _called(obj: UvmObject) -> str:
     name = obj._slots.get("name")
-    return name if isinstance(name, str) and name else oid_of(obj)
+    return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
 
 def _version(method: Method) -> dict[str, Any]:

@@ -142,6 +142,25 @@ async def test_who_keeps_to_memory_quotes_it_where_the_model_does_not(tmp_path: 
         assert (plan["persona"], plan.get("quoted")) == ("BRICK", None)
 
 
+LEASE = Passage(1, "oid:1", "lease", "lease.txt", "The lease of the greenhouse ends on 30 September 2027, and Hendrik has the keys.")
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("The lease ends on 30 September 2027.", True),
+        ("Hendrik has the keys. The lease of the greenhouse ends on 30 September 2027 [1].", True),
+        ("The lease of the greenhouse ends on 20 September 2027 [1].", False),
+        ("The lease of the greenhouse ends on 30 October 2027 [1].", False),
+        ("The lease ends on 30 September 2027, and Ingrid has the keys.", False),
+        ("Magic spells are possible in this world [1].", False),
+        ("Magic is possible. So are spells. The lease ends on 30 September 2027.", False),
+    ],
+)
+def test_what_keeps_to_a_passage(text: str, keeps: bool) -> None:
+    assert evidence.keeps_to(text, [LEASE], "Look up when it is over") is keeps
+
+
 async def test_passages_are_cut_at_the_budget(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         await kernel_with(kernel, Recalls([]))
