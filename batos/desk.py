@@ -184,7 +184,7 @@ class Desk:
 
     async def _submit(self, request: schemas.Submit | _Message, brief: str, options: Reply, client: ClientHandle) -> None:
         # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
-        watched = (request.id, client) in self._watches
+        watched = request.watch and (request.id, client) in self._watches
         watch = self._open_watch(request.id, client) if request.watch else None
         try:
             new, given = await self._scheduler.submit(request.id, brief, options)

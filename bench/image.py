@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import pathlib
@@ -99,6 +100,8 @@ async def measure_socket(folder: pathlib.Path, args: argparse.Namespace) -> dict
         "shutdown_s": 0.1,
     }
     kernel = await Kernel.start(load(flags, environ={}), inference=Stuck())
+    gc.collect()
+    gc.freeze()  # as the daemon does
     code = f"""
 import json, time, zmq
 socket = zmq.Context().socket(zmq.DEALER)

@@ -21,7 +21,7 @@ from ZODB.interfaces import IStorageWrapper
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged
-from batos.image import seals, sums
+from batos.image import scratch, seals, sums
 from batos.image.groupsync import filestorage
 
 log = structlog.get_logger("batos.image")
@@ -135,6 +135,7 @@ class CheckedStorage:
         """Begin a commit; of a file, with room for a seal."""
         self.base.tpc_begin(transaction, *args)
         if self.sealing:
+            scratch.prepare(self.base)
             seals.begin(self.base)
 
     def tpc_vote(self, transaction: Any) -> Any:

@@ -63,6 +63,7 @@ class Committer:
         self._commits: collections.deque[_Commit] = collections.deque()
         self._deferred: collections.deque[_System] = collections.deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
+        self._roused = False
         self._closing = False
         self._failure: ImageFailed | None = None
         self._storage = base_of(db.storage)
@@ -84,7 +85,7 @@ class Committer:
         self._check()
         future: asyncio.Future[Any] = self._loop.create_future()
         self._systems.append(_System(function, args, mission, future))
-        self._wake.put(None)
+        self._rouse()
         return await future  # a caller that is cancelled cancels the future; the work goes on
 
     def defer(self, function: SystemFunction, *args: Any) -> None:
@@ -97,7 +98,7 @@ class Committer:
         """Commit what was deferred, without waiting for another group to come."""
         if self._deferred:  # only the thread takes from it: the deferred ride along with a group that does nothing else
             self._systems.append(_System(_nothing, (), "", None))
-            self._wake.put(None)
+            self._rouse()
 
     async def commit(self, tm: TransactionManager) -> None:
         """Commit a unit's transaction.
@@ -108,13 +109,23 @@ class Committer:
         self._check()
         future: asyncio.Future[Any] = self._loop.create_future()
         self._commits.append(_Commit(tm, future))
-        self._wake.put(None)
+        self._rouse()
         try:
             await asyncio.shield(future)
         except asyncio.CancelledError:
             await outlast(future)
             future.exception()  # retrieved: the cancellation is what the caller hears of
             raise
+
+    def _rouse(self) -> None:
+        # At the end of the loop's turn: what the turn brings is one group, and the threads change places once for all of it.
+        if not self._roused:
+            self._roused = True
+            self._loop.call_soon(self._call_thread)
+
+    def _call_thread(self) -> None:
+        self._roused = False
+        self._wake.put(None)
 
     async def barrier(self) -> None:
         """Return when all that can be seen is durable: before anything read is told to the world outside."""

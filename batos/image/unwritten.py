@@ -25,9 +25,7 @@ def drop(storage: Any, failure: BaseException) -> None:
         file = open(storage._file_name, "r+b")  # noqa: SIM115  the storage closes it, and the next
         file.truncate(storage._pos)
         file.seek(0, os.SEEK_END)
-        scratch = open(storage._tfile.name, "w+b")  # noqa: SIM115
-        for old in (storage._file, storage._tfile):
-            old.raw.close()  # a file whose raw file is closed has nothing left to write
-        storage._file, storage._tfile, storage._tfmt = file, scratch, filestorage.TempFormatter(scratch)
+        storage._file.raw.close()  # a file whose raw file is closed has nothing left to write
+        storage._file = file
         storage._nextpos = 0
         storage._files.flush()  # readers may have read ahead into what was cut off

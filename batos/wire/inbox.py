@@ -13,6 +13,7 @@ import zmq
 
 from batos.errors import InvalidRequest, MalformedMessage, MessageTooLarge
 
+_NOW, _MORE = int(zmq.DONTWAIT), int(zmq.RCVMORE)
 _FRAMES_KEPT = 3  # routing id, empty delimiter of a REQ, payload
 
 
@@ -45,12 +46,12 @@ class Inbox:
         receive, option = self._socket.recv, self._socket.getsockopt
         for _ in range(frames):
             try:
-                frame = receive(zmq.DONTWAIT)
+                frame = receive(_NOW)
             except zmq.Again:
                 self.drained = True
                 return
             self._take(frame)
-            if not option(zmq.RCVMORE):
+            if self._count > 1 and not option(_MORE):  # a routing id is never the last frame
                 message = self._message()
                 self._start()
                 yield message

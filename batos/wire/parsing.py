@@ -13,6 +13,7 @@ from batos.wire.fields import NAME_CHARS, MissionId, Ref
 from batos.wire.schemas import OPS, Request, Send, Submit
 
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
+_NAMES = {op: frozenset(names) for op, names in _FIELDS.items()}
 
 
 class Limits(NamedTuple):
@@ -59,7 +60,7 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
     model = OPS.get(op)
     if model is None:
         raise UnknownOp(f"no op {op[:64]!r}; there are {', '.join(OPS)}")
-    if unknown := fields.keys() - set(_FIELDS[op]):
+    if unknown := fields.keys() - _NAMES[op]:
         name = min(unknown)[:64]
         raise UnknownField(f"{op} has no field {name!r}; it has {', '.join(_FIELDS[op])}")
     try:

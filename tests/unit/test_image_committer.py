@@ -429,3 +429,37 @@ async def test_what_is_seen_before_it_is_durable_waits_at_the_barrier(image: Liv
     go_on.set()
     await barrier
     assert bumped.done()
+
+
+async def test_what_one_turn_of_the_loop_brings_is_one_group(image: LivingImage) -> None:
+    before = dict(image.committer.stats)
+    await asyncio.gather(*(image.system(bump) for _ in range(200)))
+    assert image.committer.stats["groups"] == before["groups"] + 1
+    assert image.committer.stats["system"] == before["system"] + 200
+
+
+async def test_what_was_asked_for_in_the_turn_that_closes_is_committed(tmp_path: Path) -> None:
+    uri = f"file://{tmp_path / 'i.fs'}"
+    image = await LivingImage.open(uri, steps=(lambda lobby: lobby._slots.setdefault("n", 0),))
+    asked = asyncio.ensure_future(image.system(bump))
+    image.later(bump)
+    await asyncio.sleep(0)  # `asked` has its first turn, in which nobody wakes the thread yet
+    await image.close()
+    assert await asked == 2  # what was deferred goes first
+    image = await LivingImage.open(uri)
+    assert value(image) == 2
+    await image.close()
+
+
+async def test_a_transaction_is_gathered_in_memory_and_a_large_one_lets_go_of_it(image: LivingImage) -> None:
+    storage = base_of(image.db.storage)
+
+    def held() -> int:
+        return int(storage._tfile.getbuffer().nbytes)
+
+    await image.system(lambda root: root["lobby"]._slots.__setitem__("large", UvmObject(text="x" * (9 << 20))))
+    assert held() > 9 << 20
+    await image.system(bump)
+    assert held() < 1 << 20
+    assert value(image) == 1
+    assert image.read(lambda root: len(root["lobby"].large.text)) == 9 << 20
