@@ -125,7 +125,8 @@ class Kernel:
         self._on_paid = each(self.costs.add, *self.loop.hearers("paid"))
         self._route_with(inference)
         self.memory = Recollection(self.image, settings, each(*self.loop.hearers("retrieved")))
-        await self.memory.open(inference, self.profile.embedder, stack=self._stack, background=self._background)
+        asked_only = self.substrate.asked_only
+        await self.memory.open(inference, self.profile.embedder, asked_only=asked_only, stack=self._stack, background=self._background)
         self.undoing = Undoing(self.image, self.memory, settings)
         self._stack.push_async_callback(self.undoing.stop)
         self.methods = Methods(

@@ -28,9 +28,9 @@ from batos.wire.schemas import Search
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection
-    from batos.memory.embedders import Embedder
+    from batos.memory.embedders.choosing import Readers
     from batos.memory.ingest import Ingest
-    from batos.memory.library import Numbers
+    from batos.memory.numbers import Numbers
     from batos.memory.retrieval import Retrieval
     from batos.memory.segments import Segment
     from batos.memory.shelving import Shelver
@@ -48,7 +48,7 @@ class Recollection:
     collection: Collection
     numbers: Numbers
     shelver: Shelver
-    embedder: Embedder
+    readers: Readers
     ingest: Ingest
     watcher: Watcher
     retrieval: Retrieval
@@ -63,20 +63,28 @@ class Recollection:
         self._since: list[Callable[[Collection], object]] | None = None  # what came while the collection was read anew
 
     async def open(
-        self, inference: Inference, model: str, *, stack: contextlib.AsyncExitStack, background: Callable[[Any, str], None]
+        self,
+        inference: Inference,
+        model: str,
+        *,
+        asked_only: Inference | None = None,
+        stack: contextlib.AsyncExitStack,
+        background: Callable[[Any, str], None],
     ) -> None:
         """Load what searches see, and begin with what was left to do.
 
         :param model: the profile's embedder.
+        :param asked_only: the same inference, which fetches no model that is not there; that one if left out.
         :param stack: what was begun here ends with it.
         :param background: runs something until the stack ends.
         """
         await in_helper(importlib.import_module, "batos.memory.vectors")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import Limits
-        from batos.memory.embedders.choosing import embedder_of
+        from batos.memory.embedders.choosing import Readers
         from batos.memory.ingest import Ingest
-        from batos.memory.library import Numbers, epoch_of
+        from batos.memory.library import epoch_of
         from batos.memory.naming import Names, known
+        from batos.memory.numbers import Numbers
         from batos.memory.retrieval import Retrieval
         from batos.memory.shelving import Shelver
         from batos.memory.vectors import Vectors, loaded
@@ -87,10 +95,10 @@ class Recollection:
         self.collection = await in_helper(image.read, loaded)
         limits = Limits(settings.chunk_smallest, settings.chunk_largest)
         self.shelver = shelver = Shelver(self.numbers, limits, await in_helper(lambda: Names(image.read(known), self._holds)))
-        self.embedder = embedder_of(settings, inference, model)
-        stack.push_async_callback(self.embedder.close)
-        self.vectors = Vectors(image, self.embedder, shelver, limits, settings, self)
-        self.retrieval = Retrieval(image, lambda: self.collection, self.embedder, limit_s=settings.search_s, pause_s=settings.embed_retry_s)
+        self.readers = readers = Readers(settings, inference, asked_only or inference, model)
+        stack.push_async_callback(readers.close)
+        self.vectors = Vectors(image, readers, shelver, limits, settings, self)
+        self.retrieval = Retrieval(image, lambda: self.collection, readers.of, limit_s=settings.search_s, pause_s=settings.embed_retry_s)
         self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = Watcher(image, self.ingest, settings)
         background(self.ingest.run(), "ingest")
@@ -147,9 +155,9 @@ class Recollection:
             self.stored(one.segment, ())
         self._look_back()  # a mission that is done again is remembered again
 
-    def embedded(self, ids: list[int], rows: Any) -> None:
-        """Vectors of chunks, of a transaction that is durable."""
-        self._apply(lambda collection: collection.vectors(_array(ids), rows))
+    def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
+        """Vectors of chunks by that embedder, of a transaction that is durable; searches have those of one only."""
+        self._apply(lambda collection: collection.vectors(_array(ids), rows) if collection.maker.identity == identity else None)
 
     def _apply(self, change: Callable[[Collection], object]) -> None:
         change(self.collection)
@@ -271,7 +279,7 @@ def _has_document(root: Any, number: int) -> bool:
 
 
 def _described(root: Any, documents: int | None, away: dict[str, str]) -> Reply:
-    from batos.memory.library import described
+    from batos.memory.inventory import described
 
     return described(root, documents, away)
 

@@ -64,6 +64,8 @@ class Substrate:
         """What `info` says of the Ollamas; empty where there is none."""
         self.outage: Callable[[], str] = str
         """Says that no Ollama answers; empty where one does."""
+        self.asked_only: Inference | None = None
+        """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
         self._settled = asyncio.Event()
 
     # --- putting together
@@ -119,6 +121,7 @@ class Substrate:
         async def heal(model: str) -> None:
             await (factory if factory.owns(model) else everywhere).heal(model)
 
+        self.asked_only = hosts
         return ReadyInference(hosts, ready=ready, heal=heal), self._grouping(fairness, guess, waiting)
 
     def _place(self, client: AsyncClient, host: str, fairness: Fairness, service: OllamaService | None = None) -> Place:

@@ -121,7 +121,9 @@ def _figures(reply: dict[str, Any], output: Output) -> None:
     waiting, embedder = reply["waiting"], reply["embedder"]
     held = f"{reply['documents']} documents, {reply['chunks']} chunks, {reply['entities']} entities"
     vectors = f"{embedder['vectors']} chunks have one; {embedder['state']}" + (f" ({embedder['why']})" if embedder.get("why") else "")
-    shown: list[tuple[str, object]] = [("holds", held), ("vectors", vectors), ("embedder", embedder["identity"] or "not asked yet")]
+    serving, identity = embedder.get("serving", ""), embedder["identity"]
+    change = f"; until its vectors are there, those of {serving} serve" if identity and serving not in ("", identity) else ""
+    shown: list[tuple[str, object]] = [("holds", held), ("vectors", vectors), ("embedder", (identity or "not asked yet") + change)]
     shown.append(("waiting", f"{waiting['files']} files to be read, {waiting['sections']} sections for vectors"))
     if reply.get("trouble"):
         shown.append(("trouble", reply["trouble"]))

@@ -12,7 +12,8 @@ from typing import Any
 _HOME = {
     "Block": "vectorlog",
     "Catalogue": "catalogue",
-    "Epoch": "library",
+    "Change": "changing",
+    "Epoch": "numbers",
     "Library": "library",
     "OkapiText": "textindex",
     "SegmentedText": "textindex",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
+from batos.memory.embedders import Maker
 from batos.memory.packed import widen
 from batos.memory.ranking import ROOM, Part, Ranking
 from batos.memory.segments import FACTS, Array, Segment, merge
@@ -60,6 +61,8 @@ class View:
         """float32[n, d]: unit vectors; zeros where none has come yet. d is 0 as long as there is none at all."""
         self.has: Array = collection._has[:n]
         """bool: which rows have their vector. Vectors that come meanwhile are seen."""
+        self.maker = collection.maker
+        """Who made them: a question must be read by the same."""
         self._rows, self._ranking, self._pairs = collection._rows, collection._ranked(), tuple(collection._links)
         self._runs = collection._runs[:n]
 
@@ -107,6 +110,8 @@ class Collection:
         self.size = 0
         self.dropped = 0
         """Rows that are masked: every search passes over them. When they are many, load anew."""
+        self.maker = Maker()
+        """Who made the vectors, as the image has it: those of another embedder are loaded, all of them."""
         self._room, self._lock = room, threading.RLock()
         self._facts = np.zeros(0, FACTS)
         self._gone = np.zeros(0, bool)
@@ -132,6 +137,7 @@ class Collection:
             made._join(Part.of(segment, rows[base : base + len(segment)]))
             base += len(segment)
         if vectors is not None:
+            made.maker = Maker(vectors.identity, vectors.place)
             made._widen(vectors.dimensions)
             for ids, block in vectors.blocks():
                 made.vectors(ids, block)

@@ -2,17 +2,15 @@
 
 A document is a row of sections, a section a row of chunks with consecutive numbers; neighbours are one apart. The texts of a
 section's chunks, put together, are the section's text, so that it can be cut anew without the file it came from. Numbers are
-handed out by the process (`Numbers`), never by a counter in the image: two missions that remember something at once do not
+handed out by the process (`batos.memory.numbers`), never by a counter in the image: two missions that remember something at once do not
 meet. All functions work inside whatever transaction is open: a system transaction for what is read from files, a mission's unit
 for what it remembers.
 """
 
 from __future__ import annotations
 
-import datetime
-import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from BTrees.LLBTree import LLBTree, LLTreeSet
 from BTrees.LOBTree import LOBTree
@@ -20,9 +18,12 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.errors import ImageDamaged, UnknownSource
-from batos.image.history import oid_of
 from batos.memory.catalogue import Catalogue
+from batos.memory.numbers import EPOCH, Epoch
 from batos.objects import UvmObject
+
+if TYPE_CHECKING:
+    from batos.memory.changing import Change
 
 CATALOGUED = ("kind", "mission", "day", "sources", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
@@ -30,19 +31,6 @@ MISSION, FAILURE = "mission", "failure"
 """Kinds of documents that are made of missions: what was answered, and what went wrong."""
 SUMMARY = "summary"
 """Kind of documents that say what others hold; `of` is what."""
-_SHOWN = 100  # refusals that are told of at a time
-_EPOCH = 1 << 32  # numbers that one run of the process may hand out
-
-
-class Epoch(Persistent):
-    """How many runs of the process have stored something; the numbers of each lie apart from those of all others."""
-
-    __module__ = "batos.memory"
-    value: int = 0
-
-    def _p_resolveConflict(self, old: Any, saved: dict[str, int], new: dict[str, int]) -> dict[str, int]:
-        """Two units of one run stored its first things at once: they say the same."""
-        return max(saved, new, key=lambda state: state["value"])
 
 
 class Section(NamedTuple):
@@ -84,25 +72,6 @@ class Shelf(NamedTuple):
     passages: tuple[Passage, ...]
 
 
-class Numbers:
-    """Hands out numbers of documents and chunks. May be asked by any thread."""
-
-    def __init__(self, epoch: int) -> None:
-        """
-        :param epoch: of this run of the process (`epoch_of`).
-        """
-        self._next, self._end = max(1, epoch * _EPOCH), (epoch + 1) * _EPOCH
-        self._lock = threading.Lock()
-
-    def take(self, count: int = 1) -> int:
-        """The first of `count` consecutive numbers that nobody has."""
-        with self._lock:
-            first = self._next
-            self._next += count
-        assert self._next <= self._end, "a run of the process hands out at most 2**32 numbers"
-        return first
-
-
 def summary_source(number: int) -> str:
     """What the summary of the document or chunk of that number is from: documents and chunks share their numbers."""
     return f"summary:{number}"
@@ -117,6 +86,8 @@ class Library(Persistent):
     """The memory's root object."""
 
     __module__ = "batos.memory"
+    change: Change | None = None
+    """The embedder that takes the place of the one whose vectors searches use, while its own are being made."""
 
     def __init__(self) -> None:
         from batos.memory.textindex import SegmentedText  # late: these two need numpy
@@ -131,11 +102,11 @@ class Library(Persistent):
         self.catalogue = Catalogue()
         self.text = SegmentedText()
         self.vectors = OOBTree()
-        """Vector logs by the identity of the embedder that they are from."""
+        """Vector logs by the identity of the embedder that they are from: one, or two during a change."""
         self.embedder = ""
         """Identity of the embedder whose vectors searches use; empty before the first."""
         self.waiting = LLTreeSet()
-        """Sections that lack vectors of the present embedder; see `without_vectors`."""
+        """Sections that lack vectors of `embedder`; see `without_vectors`."""
         self.complete()
         self.queue, self.refused, self.stamps, self.watched = OOBTree(), OOBTree(), OOBTree(), OOBTree()
         """Files that wait to be read, with the attempts at them; those that could not be, with the reason; time and size of all that
@@ -153,8 +124,14 @@ class Library(Persistent):
     # --- reading
 
     def without_vectors(self) -> Iterable[int]:
-        """Numbers of the sections that lack vectors of the present embedder, in the order in which they came."""
+        """Numbers of the sections that lack the vectors which searches use, in the order in which they came."""
         return self.waiting.keys(0, excludemin=True)  # type: ignore[no-any-return]
+
+    def lacking(self, identity: str) -> Any:
+        """The tree of sections that lack an embedder's vectors; None for one that neither serves nor comes."""
+        if identity == self.embedder:
+            return self.waiting
+        return self.change.waiting if self.change is not None and self.change.identity == identity else None
 
     def document(self, source: str) -> UvmObject:
         """The document of a source.
@@ -326,7 +303,18 @@ class Library(Persistent):
     def _enter(self, section: Section) -> None:
         self.sections[section.number] = tuple(section[1:])
         self.starts[section.first] = section.number
-        self.waiting.add(section.number)
+        for waiting in self._waits():
+            waiting.add(section.number)
+
+    def _waits(self) -> list[Any]:
+        """The trees of sections that lack vectors: of `embedder`, and of the one that comes.
+
+        A mission that began before a change of embedder, and so does not know of it, meets a conflict: it would leave out the new one's.
+        """
+        self._p_activate()
+        if self._p_jar is not None:
+            self._p_jar.readCurrent(self)
+        return [self.waiting] if self.change is None else [self.waiting, self.change.waiting]
 
     def _mention(self, root: Any, chunk: UvmObject) -> None:
         for key in chunk.mentioned:
@@ -342,7 +330,7 @@ class Library(Persistent):
 
     def _claim(self, number: int) -> None:
         """Nobody else shall hand out numbers of this one's epoch."""
-        epoch = number // _EPOCH
+        epoch = number // EPOCH
         if self.epoch.value <= epoch:
             self.epoch.value = epoch + 1
 
@@ -361,7 +349,8 @@ class Library(Persistent):
         for number in sections:
             dropped += self._clear(self.section(number))
             del self.sections[number]
-            self.waiting.discard(number)
+            for waiting in self._waits():
+                waiting.discard(number)
         self._unindex(dropped)
         return dropped + self._forget_summaries(dropped)
 
@@ -383,41 +372,6 @@ class Library(Persistent):
 def library_of(root: Any) -> Library:
     """The library of an image."""
     return root["lobby"].memory.library  # type: ignore[no-any-return]
-
-
-def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict[str, Any]:
-    """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
-
-    :param away: watched folders that cannot be looked through, and why.
-    """
-    library = library_of(root)
-    told: dict[str, Any] = {
-        "documents": len(library.documents),
-        "sections": len(library.sections),
-        "chunks": len(library.chunks),
-        "entities": len(library.entities),
-        "waiting": {"files": len(library.queue), "sections": len(library.waiting) - 1},
-        "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at) in library.refused.items()][:_SHOWN],
-        "followed": [{"folder": folder, "away": away.get(folder, "")} for folder in library.watched],
-    }
-    if documents is not None:
-        newest = list(library.documents)[: -documents - 1 : -1]
-        told["listed"] = [_listed(library, library.documents[number]) for number in newest]
-    return told
-
-
-def _listed(library: Library, document: UvmObject) -> dict[str, Any]:
-    return {
-        "source": document.source,
-        "sources": list(document.sources),
-        "title": document.title,
-        "kind": document.kind,
-        "chunks": sum(section.size for section in library.sections_of(document)),
-        "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
-        "mission": document.mission,
-        "complete": document.complete,
-        "oid": oid_of(document),
-    }
 
 
 def _apart(known: str, wanted: str) -> tuple[bool, int, str]:

@@ -6,7 +6,6 @@ it is, a chunk a turn. The functions of the root are reads and system transactio
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +16,6 @@ from batos.memory.library import Library, Section, library_of
 from batos.memory.segments import Array, Segment, build
 from batos.memory.sentences import Span, sentences
 from batos.memory.shelving import Shelved, Shelver, about_of, parted
-from batos.memory.vectorlog import VectorLog
 
 
 class Work(NamedTuple):
@@ -30,6 +28,8 @@ class Work(NamedTuple):
     mentioned: tuple[tuple[str, ...], ...]
     about: tuple[int, ...]
     """Numbers of the documents that it is a summary of, or of parts of them."""
+    served: bool = False
+    """Whether searches have vectors of its chunks: if so, those of another embedder are made for the same chunks."""
 
 
 class Plan(NamedTuple):
@@ -57,19 +57,13 @@ class Kept(NamedTuple):
     vectors: Array
 
 
-def waiting(root: Any, most: int) -> list[Work]:
-    """Sections that lack vectors, in the order in which they came."""
-    library = library_of(root)
-    return [work_of(library, number) for number in itertools.islice(library.without_vectors(), most)]
-
-
 def work_of(library: Library, number: int) -> Work:
     """A section as there is to work on it."""
     section = library.section(number)
     chunks = [library.chunks[n] for n in section.numbers]
     document = library.documents[section.document]
     texts, speakers, mentioned = (tuple(getattr(chunk, name) for chunk in chunks) for name in ("text", "speaker", "mentioned"))
-    return Work(section, document.kind, texts, speakers, mentioned, about_of(document.of))
+    return Work(section, document.kind, texts, speakers, mentioned, about_of(document.of), number not in library.waiting)
 
 
 def plan(work: Work, limits: Limits) -> Plan:
@@ -99,17 +93,22 @@ def make(planned: Plan, vectors: Array, shelver: Shelver, limits: Limits) -> Mad
     speakers = work.speakers if cuts == work.texts else ("",) * len(cuts)
     shelved = shelver.filled(work.section._replace(cut=True), list(zip(cuts, speakers, strict=True)), work.kind, work.about)
     # the same cuts and the same names: all that there is new are the vectors
-    same = cuts == work.texts and tuple(passage.mentioned for passage in shelved.shelf.passages) == work.mentioned
+    named = work.served or tuple(passage.mentioned for passage in shelved.shelf.passages) == work.mentioned
+    same = named and cuts == work.texts
     return Made(work.section, None if same else shelved, rows)
 
 
 def keep(root: Any, identity: str, made: Sequence[Made]) -> Kept:
-    """System transaction: put sections with vectors in the place of what they were made from, where that is still there."""
+    """System transaction: put sections with vectors in the place of what they were made from, where that is still there.
+
+    :param identity: of the embedder; nothing is kept of one that neither serves nor comes any more.
+    """
     library = library_of(root)
+    waiting = library.lacking(identity)
     ids: list[int] = []
     rows, entries, dropped = [], [], []
     for one in made:
-        if library.sections.get(one.was.number) != tuple(one.was[1:]):
+        if waiting is None or library.sections.get(one.was.number) != tuple(one.was[1:]):
             continue  # forgotten or changed meanwhile: what is there now waits for its own
         if one.shelved is None:
             library.sections[one.was.number] = tuple(one.was._replace(cut=True)[1:])
@@ -119,7 +118,7 @@ def keep(root: Any, identity: str, made: Sequence[Made]) -> Kept:
             entries += one.shelved.entries
             ids += one.shelved.shelf.section.numbers
         rows.append(one.vectors)
-        library.waiting.remove(one.was.number)
+        waiting.remove(one.was.number)
     if not ids:
         return Kept(None, [], [], np.zeros((0, 0), np.float32))
     segment = build(entries) if entries else None
@@ -135,23 +134,3 @@ def _mean(rows: Array) -> Array:
     length = float(np.linalg.norm(mean))
     unit: Array = (mean / length if length > 0 else rows[0]).astype(np.float32)
     return unit
-
-
-def adopt(root: Any, identity: str, dimensions: int) -> bool:
-    """System transaction: vectors are from this embedder from now on; whether they were from another. Then all sections wait for theirs."""
-    library = library_of(root)
-    if library.embedder == identity:
-        return False
-    library.embedder = identity
-    for other in list(library.vectors):
-        del library.vectors[other]
-    library.vectors[identity] = VectorLog(identity, dimensions)
-    library.waiting.update(library.sections)
-    return True
-
-
-def give_up(root: Any, section: Section) -> None:
-    """System transaction: a section stays without vectors, and is found by its words."""
-    library = library_of(root)
-    if library.sections.get(section.number) == tuple(section[1:]):
-        library.waiting.discard(section.number)

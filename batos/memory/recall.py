@@ -48,14 +48,13 @@ async def recalled(text: str, image: LivingImage, retrieval: Retrieval, *, most:
     view = retrieval.view()
     if not most or not view.n or not any(char.isalnum() for char in text):
         return []
-    question, served = await in_helper(image.read, _understood, view, text)
-    vectors, _ = await retrieval.vectors(view, question, served)
+    question = await in_helper(image.read, _understood, view, text)
+    vectors, _ = await retrieval.vectors(view, question)
     return await in_helper(_best, view, question, vectors, most, alike)
 
 
-def _understood(root: Any, view: View, text: str) -> tuple[Question, str]:
-    library = library_of(root)
-    return search.read(view, text, called=library.catalogue.called), library.embedder
+def _understood(root: Any, view: View, text: str) -> Question:
+    return search.read(view, text, called=library_of(root).catalogue.called)
 
 
 def _best(view: View, question: Question, vectors: Vectors | None, most: int, alike: float) -> list[int]:

@@ -1,7 +1,7 @@
 """Retrieval: a question in words to the passages of the memory that answer it, with where they are from.
 
-A read on a snapshot, in helper threads: it waits for no mission, and none for it. Without an embedder, or while vectors are made
-anew for another one, words, names and days decide, and the answer says so.
+A read on a snapshot, in helper threads: it waits for no mission, and none for it. The embedder that the vectors are from reads the
+question; where that is not to be had, words, names and days decide, and the answer says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from batos.image.turns import in_helper
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection, View
-    from batos.memory.embedders import Embedder
+    from batos.memory.embedders import Embedder, Maker
     from batos.memory.fusion import Vectors
     from batos.memory.search import Filters, Found, Hit
 
@@ -52,7 +52,7 @@ class Retrieval:
         self,
         image: LivingImage,
         collection: Callable[[], Collection],
-        embedder: Embedder,
+        reader: Callable[[Maker], Embedder],
         *,
         limit_s: float,
         pause_s: float,
@@ -61,12 +61,13 @@ class Retrieval:
     ) -> None:
         """
         :param collection: what searches see now.
+        :param reader: who is to read a question for vectors of that maker.
         :param limit_s: time for the embedder to read a question; past it, words decide.
         :param pause_s: how long an embedder that did not answer is left alone.
         """
-        self._image, self._collection, self._embedder = image, collection, embedder
+        self._image, self._collection, self._reader = image, collection, reader
         self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
-        self._away_until, self._why = -math.inf, ""
+        self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
         """What searches see now."""
@@ -83,8 +84,8 @@ class Retrieval:
         begun = self._now()
         await in_helper(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
         view, today = self.view(), self._today()
-        filters, question, served = await in_helper(self._understand, view, wanted, today)
-        vectors, why = await self.vectors(view, question, served)
+        filters, question = await in_helper(self._understand, view, wanted, today)
+        vectors, why = await self.vectors(view, question)
         found, passages = await in_helper(self._find, view, question, vectors, wanted.k, filters)
         reply = {"question": wanted.question, "hits": passages, "by_vectors": found.by_vectors, "why": why}
         for hit, passage in zip(found.hits, passages, strict=True):
@@ -96,14 +97,13 @@ class Retrieval:
             reply["understood"] = _told(found)
         return {**reply, "took_ms": round((self._now() - begun) * 1e3, 2)}
 
-    def _understand(self, view: View, wanted: Wanted, today: date) -> tuple[Filters | None, Any, str]:
+    def _understand(self, view: View, wanted: Wanted, today: date) -> tuple[Filters | None, Any]:
         from batos.memory.library import library_of
         from batos.memory.search import read
 
-        def understand(root: Any) -> tuple[Filters | None, Any, str]:
-            documents, served = _documents(root, wanted)
+        def understand(root: Any) -> tuple[Filters | None, Any]:
             called = library_of(root).catalogue.called
-            return _filters(wanted, documents, called), read(view, wanted.question, today=today, called=called), served
+            return _filters(wanted, _documents(root, wanted), called), read(view, wanted.question, today=today, called=called)
 
         return self._image.read(understand)  # type: ignore[no-any-return]
 
@@ -118,26 +118,25 @@ class Retrieval:
         hits = [hit for hit, one in zip(found.hits, there, strict=True) if one]
         return found._replace(hits=hits), [passage for passage in passages if passage is not None]
 
-    async def vectors(self, view: View, question: Any, served: str) -> tuple[Vectors | None, str]:
-        """The vectors of a question, or why there are none.
-
-        :param served: the identity of the embedder that the vectors of the view are from.
-        """
+    async def vectors(self, view: View, question: Any) -> tuple[Vectors | None, str]:
+        """The vectors of a question, by the embedder that those of the view are from; or why there are none."""
         from batos.memory.fusion import Vectors
 
         if not view.has.any():
             return None, "no passage has its vector yet"
-        if self._now() < self._away_until:
+        maker = view.maker
+        if self._now() < self._away_until and maker.identity == self._away:
             return None, self._why
+        embedder = self._reader(maker)
         try:
             async with asyncio.timeout(self._limit_s):
-                identity = await self._embedder.identity()
-                if str(identity) != served or identity.dimensions != view.matrix.shape[1]:
-                    return None, "the embedder is another one than the vectors are from; they are made anew"
-                rows = await self._embedder.embed([question.cleaned, question.text])
+                identity = await embedder.identity()
+                if str(identity) != maker.identity or identity.dimensions != view.matrix.shape[1]:
+                    return None, f"the vectors are from {maker.identity}, which is not to be had any more; they are made anew by {identity}"
+                rows = await embedder.embed([question.cleaned, question.text])
         except (TimeoutError, BatosError) as e:
             cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
-            self._away_until, self._why = self._now() + self._pause_s, f"the embedder is away: {cause}"
+            self._away, self._away_until, self._why = maker.identity, self._now() + self._pause_s, f"the embedder is away: {cause}"
             log.warning("searching_by_words_only", pause_s=self._pause_s, cause=cause)
             return None, self._why
         return Vectors(rows[0], rows[1]), ""
@@ -154,8 +153,8 @@ def _filters(wanted: Wanted, documents: set[int] | None, called: Callable[[str],
     return filters if filters != Filters() else None
 
 
-def _documents(root: Any, wanted: Wanted) -> tuple[set[int] | None, str]:
-    """Numbers of the documents that fit, None for all; and whose vectors there are."""
+def _documents(root: Any, wanted: Wanted) -> set[int] | None:
+    """Numbers of the documents that fit; None for all."""
     from batos.memory.library import library_of
 
     library = library_of(root)
@@ -166,7 +165,7 @@ def _documents(root: Any, wanted: Wanted) -> tuple[set[int] | None, str]:
         if wanted.source in library.by_source:
             fits.add(library.by_source[wanted.source])
         found = fits if found is None else found & fits
-    return found, library.embedder
+    return found
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:

@@ -43,14 +43,18 @@ class VectorLog(PartLog):
 
     :param identity: of the embedder: kind, model and digest. Vectors of another are not to be compared with these.
     :param dimensions: numbers of a vector.
+    :param place: where the embedder's weights are, if the identity does not tell (`batos.memory.embedders.Identity`).
     """
 
     __module__ = "batos.memory"
     FAN, MOST = 32, 1024
+    place = ""
 
-    def __init__(self, identity: str, dimensions: int) -> None:
+    def __init__(self, identity: str, dimensions: int, place: str = "") -> None:
         super().__init__()
         self.identity, self.dimensions = identity, dimensions
+        if place:
+            self.place = place
 
     def add(self, ids: Sequence[int] | Array, vectors: Array) -> None:
         """Keep the vectors of chunks that have none here yet (else `drop` them first), as a block.

@@ -1,7 +1,8 @@
 """The worker that gives chunks their vectors, in the background: section by section, as `batos.memory.meaning` has it.
 
 Which sections wait stands in the image, so that it goes on after a restart. An embedder that is away is asked again after a while;
-searches go by words meanwhile. When there is nothing to do, it tidies up: small parts of the index are merged, and what was
+searches go by words meanwhile. When the settings ask for another embedder than the vectors are from, those serve until the new ones
+are all there (`batos.memory.changing`). When there is nothing to do, it tidies up: small parts of the index are merged, and what was
 dropped is taken out.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import traceback
 from typing import Any, Protocol
 
@@ -16,13 +18,15 @@ import numpy as np
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError
+from batos.errors import BatosError, EmbedderFailed
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
-from batos.memory import linking, meaning
+from batos.memory import changing, linking, meaning
+from batos.memory.changing import Adopted
 from batos.memory.chunking import Limits
 from batos.memory.collection import Collection
 from batos.memory.embedders import Embedder
+from batos.memory.embedders.choosing import Readers
 from batos.memory.library import library_of
 from batos.memory.partlog import BEGIN, Drops
 from batos.memory.segments import Array
@@ -41,20 +45,19 @@ class Hearer(Protocol):
     def count(self) -> int: ...
     def stored(self, segment: Any, dropped: list[int]) -> None: ...
     def relinked(self, segment: Any) -> None: ...
-    def embedded(self, ids: list[int], rows: Array) -> None: ...
+    def embedded(self, identity: str, ids: list[int], rows: Array) -> None: ...
     async def reload(self) -> None: ...
 
 
 class Vectors:
     """See the module. All methods are called on the loop's thread."""
 
-    def __init__(
-        self, image: LivingImage, embedder: Embedder, shelver: Shelver, limits: Limits, settings: Settings, hearer: Hearer
-    ) -> None:
-        self._image, self._embedder, self._shelver, self.limits = image, embedder, shelver, limits
+    def __init__(self, image: LivingImage, readers: Readers, shelver: Shelver, limits: Limits, settings: Settings, hearer: Hearer) -> None:
+        self._image, self._readers, self._shelver, self.limits = image, readers, shelver, limits
         self._settings, self._hearer = settings, hearer
         self._more = asyncio.Event()
         self._identity = ""
+        self._former_until, self._former_why = 0.0, ""
         self._state, self._why = "waiting", ""
 
     def wake(self) -> None:
@@ -62,38 +65,44 @@ class Vectors:
         self._more.set()
 
     def facts(self) -> dict[str, Any]:
-        """How it stands: the embedder's identity, `ready`, `working`, `waiting` or `away`, why, and chunks that have a vector."""
-        return {"identity": self._identity, "state": self._state, "why": self._why, "vectors": self._hearer.count()}
+        """How it stands: the embedder's identity, `ready`, `working`, `waiting` or `away`, why, and chunks that have a vector.
+
+        `serving` is the identity of the embedder that those vectors are from: another one while a change is under way.
+        """
+        told = {"identity": self._identity, "state": self._state, "why": self._why, "vectors": self._hearer.count()}
+        return {**told, "serving": self._hearer.collection.maker.identity}
 
     async def run(self) -> None:
         """Work until cancelled."""
         while True:
             self._more.clear()
             try:
-                await self._linked()
-            except OSError as e:  # of a full disk; the titles wait
+                more = await self._step()
+            except (BatosError, OSError) as e:  # an OSError is of a full disk; nothing of this step was kept
                 await self._away(e)
                 continue
-            work = await in_helper(self._image.read, meaning.waiting, self._settings.embed_sections)
-            try:
-                await self._known()
-            except BatosError as e:
-                await self._away(e)
-                continue
-            if not work:
-                self._state = "ready"
-                await self._tidied()
+            if not more:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.embed_check_s):
                         await self._more.wait()
-                continue
-            try:
-                if self._state != "away":
-                    self._state, self._why = "working", ""
-                await self._round(work)
+
+    async def _step(self) -> bool:
+        """Do some of what is to be done; whether there may be more."""
+        await self._linked()
+        await self._late()
+        await self._known()
+        work = await in_helper(self._image.read, changing.due, self._settings.embed_sections)
+        if work:
+            if self._state != "away":
                 self._state, self._why = "working", ""
-            except (BatosError, OSError) as e:  # an OSError is of a full disk; nothing of this round was kept
-                await self._away(e)
+            await self._round(work, self._readers.present, self._identity)
+            self._state, self._why = "working", ""
+            return True
+        if not await self._arrived():
+            return True
+        self._state = "ready"
+        await self._tidied()
+        return False
 
     async def _away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
@@ -102,23 +111,23 @@ class Vectors:
         self._state, self._why = "away", why
         await asyncio.sleep(self._settings.embed_retry_s)
 
-    async def _round(self, work: list[meaning.Work]) -> None:
+    async def _round(self, work: list[meaning.Work], embedder: Embedder, identity: str) -> None:
         """Embed these sections; one that cannot be, though the embedder is there, stays without and holds up no other.
 
         :raises BatosError: where the embedder is away.
         """
         try:
-            await self._embed(work)
+            await self._embed(work, embedder, identity)
         except OSError:
             raise
         except Exception as e:
             if isinstance(e, BatosError):
-                await self._embedder.embed([_PROBE])
+                await embedder.embed([_PROBE])
             for one in work if len(work) > 1 else []:
-                await self._round([one])
+                await self._round([one], embedder, identity)
             if len(work) == 1:
                 log.error("section_without_vectors", section=work[0].section.number, trace=traceback.format_exc(limit=-4))
-                await self._image.system(meaning.give_up, work[0].section, mission="ingest")
+                await self._image.system(changing.give_up, work[0], identity, mission="ingest")
 
     async def _linked(self) -> None:
         """Let texts point at documents that came after them, by their titles."""
@@ -136,26 +145,76 @@ class Vectors:
                     self._hearer.relinked(segment)
 
     async def _known(self) -> None:
-        """Ask who the embedder is; if it is another than the vectors are from, all are made anew."""
-        identity = await self._embedder.identity()
+        """Ask who the embedder is; if it is another than the vectors are from, its own are made beside them."""
+        identity = await self._readers.present.identity()
         if str(identity) == self._identity:
             return
-        if await self._image.system(meaning.adopt, str(identity), identity.dimensions, mission="ingest"):
-            log.info("vectors_anew", embedder=str(identity))
-            await self._hearer.reload()
+        adopted = await self._image.system(changing.adopt, str(identity), identity.dimensions, identity.place, mission="ingest")
         self._identity = str(identity)
-        self.wake()
+        maker = self._hearer.collection.maker
+        if adopted is Adopted.SERVES:
+            log.info("vectors_from", embedder=self._identity)
+            await self._hearer.reload()
+        elif maker.identity != self._identity:
+            log.info("embedder_changes", embedder=self._identity, serving=maker.identity, hint="searches go on meanwhile")
+            self._former_until = 0.0
+            await self._former()  # loaded before it is asked
+        elif adopted is Adopted.BACK:
+            log.info("embedder_back", embedder=self._identity)
 
-    async def _embed(self, work: list[meaning.Work]) -> None:
+    async def _arrived(self) -> bool:
+        """Let searches use the present embedder's vectors, once all are there; whether they do."""
+        if not await self._image.system(changing.arrive, self._identity, mission="ingest"):
+            return False
+        if self._hearer.collection.maker.identity != self._identity:
+            await self._hearer.reload()
+            log.info("embedder_changed", embedder=self._identity)
+        await self._readers.let_go()
+        return True
+
+    async def _late(self) -> None:
+        """Give what came during a change the vectors that searches use meanwhile, if their embedder can be had."""
+        while time.monotonic() >= self._former_until:
+            work = await in_helper(self._image.read, changing.late, self._settings.embed_sections)
+            former = await self._former() if work else None
+            if former is None:
+                return
+            try:
+                await self._round(work, former, self._hearer.collection.maker.identity)
+            except (BatosError, OSError) as e:
+                self._former_away(e)
+
+    async def _former(self) -> Embedder | None:
+        """The embedder that searches' vectors are from, where it is not the present one and can be had."""
+        maker = self._hearer.collection.maker
+        former = self._readers.former(maker)
+        if former is None:
+            return None
+        try:
+            if str(await former.identity()) == maker.identity:
+                return former
+            self._former_away(EmbedderFailed("its model has other weights by now"))
+        except BatosError as e:
+            self._former_away(e)
+        return None
+
+    def _former_away(self, e: BatosError | OSError) -> None:
+        why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
+        self._former_until = time.monotonic() + self._settings.embed_retry_s
+        if why != self._former_why:
+            log.warning("former_embedder_away", error=why, hint="what comes during the change is found by words until its end")
+        self._former_why = why
+
+    async def _embed(self, work: list[meaning.Work], embedder: Embedder, identity: str) -> None:
         plans = await in_helper(lambda: [meaning.plan(one, self.limits) for one in work])
-        rows = await self._embedder.embed([text for plan in plans for text in plan.texts])
-        if str(await self._embedder.identity()) != self._identity:
+        rows = await embedder.embed([text for plan in plans for text in plan.texts])
+        if str(await embedder.identity()) != identity:
             return  # another by now: whose these are is not known, and the next round makes them again
         made = await in_helper(self._made, plans, rows)
-        kept = await self._image.system(meaning.keep, self._identity, made, mission="ingest")
+        kept = await self._image.system(meaning.keep, identity, made, mission="ingest")
         self._hearer.stored(kept.segment, kept.dropped)
         if kept.ids:
-            self._hearer.embedded(kept.ids, kept.vectors)
+            self._hearer.embedded(identity, kept.ids, kept.vectors)
 
     def _made(self, plans: list[meaning.Plan], rows: Array) -> list[meaning.Made]:
         made, at = [], 0

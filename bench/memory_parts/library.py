@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from batos.image import LivingImage
 from batos.image.packing import pack
-from batos.memory import meaning, objects
+from batos.memory import changing, meaning, objects
 from batos.memory.chunking import Limits
 from batos.memory.drafts import Draft, DraftPart, Turn
-from batos.memory.library import Numbers, epoch_of, library_of
+from batos.memory.library import epoch_of, library_of
 from batos.memory.naming import Names
+from batos.memory.numbers import Numbers
 from batos.memory.remembering import Prepared, keep, prepare
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelver
@@ -36,7 +37,7 @@ async def measure(bench: Bench) -> dict[str, Any]:
     image = await LivingImage.open(f"file://{path}", steps=(objects.install,))
     empty, count = path.stat().st_size, bench.args.chunks // DOCUMENT * DOCUMENT
     shelver = Shelver(Numbers(image.read(epoch_of)), Limits(), Names())
-    await image.system(meaning.adopt, EMBEDDER, DIMENSIONS)
+    await image.system(changing.adopt, EMBEDDER, DIMENSIONS)
     said, vectors = texts(count), unit_vectors(DOCUMENT)
     begun = time.perf_counter()
     for first in range(0, count, DOCUMENT):

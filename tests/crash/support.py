@@ -92,9 +92,9 @@ def chats(server: ScriptedOllama) -> list[dict[str, Any]]:
     return [chat for chat in server.chats if chat]
 
 
-def on_disk(folder: Path, read: Callable[[Any], Any]) -> Any:
+def on_disk(folder: Path, read: Callable[[Any], Any], name: str = "live_image.fs") -> Any:
     """What a function of the root finds in the image of a daemon that is no more; the file is not touched."""
-    db = open_database(f"file://{folder / 'live_image.fs'}", cache_size=1000, pool_size=7, read_only=True)
+    db = open_database(f"file://{folder / name}", cache_size=1000, pool_size=7, read_only=True)
     try:
         with db.transaction() as connection:
             return read(connection.root())

@@ -131,13 +131,20 @@ def consistent(library: Library) -> tuple[set[int], set[int]]:
     for number, chunk in library.chunks.items():
         assert (chunk.number, chunk.document.number in library.documents) == (number, True)
     held: set[int] = set(library.vectors[library.embedder].ids()) if library.embedder else set()
-    assert held == chunks - {n for number in library.without_vectors() for n in library.section(number).numbers} or not library.embedder
+    identities = {library.embedder, library.change.identity} if library.change is not None else {library.embedder}
+    assert set(library.vectors) == identities or not library.embedder
+    for identity, log in library.vectors.items():
+        lack = library.lacking(identity).keys(0, excludemin=True)
+        assert set(log.ids()) == chunks - {n for number in lack for n in library.section(number).numbers}
     return chunks, held
 
 
 @contextlib.asynccontextmanager
-async def memory(folder: Path, *, embedder: CountsWords | None = None, **settings: Any) -> AsyncIterator[Memory]:
-    """An open memory with its image in a folder."""
+async def memory(folder: Path, *, embedder: CountsWords | None = None, model: str = "words", **settings: Any) -> AsyncIterator[Memory]:
+    """An open memory with its image in a folder.
+
+    :param model: what the embedder is asked for.
+    """
     embedder = embedder or CountsWords()
     failed: list[BaseException] = []
     async with contextlib.AsyncExitStack() as stack:
@@ -155,6 +162,6 @@ async def memory(folder: Path, *, embedder: CountsWords | None = None, **setting
             stack.push_async_callback(stop)
 
         made = Recollection(image, Settings(**{**QUICK, "data": folder, **settings}))
-        await made.open(embedder, "words", stack=stack, background=background)
+        await made.open(embedder, model, stack=stack, background=background)
         yield Memory(image, made, embedder)
         assert not failed, failed

@@ -71,6 +71,13 @@ def test_memory_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == HELD
 
 
+def test_memory_says_whose_vectors_serve_during_a_change_of_embedder(capsys: pytest.CaptureFixture[str]) -> None:
+    batos({"memory": {**HELD, "embedder": {**EMBEDDER, "serving": "onnx:minilm@2:384"}}}, "memory")
+    assert "those of onnx:minilm@2:384 serve" in capsys.readouterr().out.replace("\n", " ")
+    batos({"memory": {**HELD, "embedder": {**EMBEDDER, "serving": EMBEDDER["identity"]}}}, "memory")
+    assert "serve" not in capsys.readouterr().out
+
+
 def test_memory_lists_documents(capsys: pytest.CaptureFixture[str]) -> None:
     one = {"source": "/n/a.md", "title": "A\x1b[31m", "kind": "markdown", "chunks": 12, "day": "2024-01-01", "oid": "oid:5c"}
     code, [request] = batos({"memory": {**HELD, "listed": [one]}}, "memory", "documents", "--limit", "1")

@@ -16,8 +16,8 @@ from batos.memory import readers
 from batos.memory.chunking import Limits
 from batos.memory.collection import Collection, View
 from batos.memory.drafts import bounded
-from batos.memory.library import Numbers
 from batos.memory.naming import Names
+from batos.memory.numbers import Numbers
 from batos.memory.search import read, search
 from batos.memory.segments import Entry, Facts, build
 from batos.memory.shelving import Shelver

@@ -15,8 +15,9 @@ from transaction.interfaces import TransientError
 from batos.errors import InferenceFailed
 from batos.kernel import Kernel
 from batos.memory.chunking import Limits
-from batos.memory.library import Numbers, epoch_of, library_of
+from batos.memory.library import epoch_of, library_of
 from batos.memory.naming import Names
+from batos.memory.numbers import Numbers
 from batos.memory.segments import Segment
 from batos.memory.shelving import Shelver
 from batos.mind import remembering

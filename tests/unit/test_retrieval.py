@@ -14,13 +14,14 @@ import pytest
 from batos.errors import InferenceFailed, InvalidInput
 from batos.image import LivingImage
 from batos.memory import objects
+from batos.memory.changing import adopt
 from batos.memory.chunking import Limits
 from batos.memory.collection import Collection
 from batos.memory.drafts import DraftPart, Turn
 from batos.memory.embedders import Identity
-from batos.memory.library import Numbers, library_of
-from batos.memory.meaning import adopt
+from batos.memory.library import library_of
 from batos.memory.naming import Names
+from batos.memory.numbers import Numbers
 from batos.memory.retrieval import Retrieval, Wanted
 from batos.memory.segments import build
 from batos.memory.shelving import Shelver
@@ -55,9 +56,8 @@ class Memory:
     def __init__(self, image: LivingImage) -> None:
         self.image, self.embedder, self.clock = image, Embedder(), 0.0
         self.collection = Collection()
-        self.retrieval = Retrieval(
-            image, lambda: self.collection, self.embedder, limit_s=0.2, pause_s=30, today=lambda: date(2023, 5, 8), now=lambda: self.clock
-        )
+        times: dict[str, Any] = {"limit_s": 0.2, "pause_s": 30, "today": lambda: date(2023, 5, 8), "now": lambda: self.clock}
+        self.retrieval = Retrieval(image, lambda: self.collection, lambda maker: self.embedder, **times)
 
     async def fill(self) -> None:
         await self.image.system(_fill)

@@ -11,8 +11,9 @@ from batos.config import Settings
 from batos.image import LivingImage, ledger
 from batos.memory import objects
 from batos.memory.chunking import Limits
-from batos.memory.library import Numbers, epoch_of
+from batos.memory.library import epoch_of
 from batos.memory.naming import Names
+from batos.memory.numbers import Numbers
 from batos.memory.shelving import Shelver
 from batos.mind import memories
 from batos.objects import UvmObject

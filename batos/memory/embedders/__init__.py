@@ -19,9 +19,20 @@ class Identity(NamedTuple):
     model: str
     digest: str
     dimensions: int
+    place: str = ""
+    """Where its weights are, if its name does not tell: a folder. No part of what it is: weights may be moved."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.model}@{self.digest}:{self.dimensions}"
+
+
+class Maker(NamedTuple):
+    """Who made the vectors of a collection."""
+
+    identity: str = ""
+    """`str` of an `Identity`; empty while there are no vectors."""
+    place: str = ""
+    """See `Identity`."""
 
 
 class Embedder(Protocol):

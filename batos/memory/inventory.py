@@ -1,0 +1,48 @@
+"""What there is in the memory, as plain values for whoever asks."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from batos.image.history import oid_of
+from batos.memory.library import Library, library_of
+from batos.objects import UvmObject
+
+_SHOWN = 100  # refusals that are told of at a time
+
+
+def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict[str, Any]:
+    """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
+
+    :param away: watched folders that cannot be looked through, and why.
+    """
+    library = library_of(root)
+    told: dict[str, Any] = {
+        "documents": len(library.documents),
+        "sections": len(library.sections),
+        "chunks": len(library.chunks),
+        "entities": len(library.entities),
+        "waiting": {"files": len(library.queue), "sections": len((library.change or library).waiting) - 1},
+        "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at) in library.refused.items()][:_SHOWN],
+        "followed": [{"folder": folder, "away": away.get(folder, "")} for folder in library.watched],
+    }
+    if documents is not None:
+        newest = list(library.documents)[: -documents - 1 : -1]
+        told["listed"] = [_listed(library, library.documents[number]) for number in newest]
+    return told
+
+
+def _listed(library: Library, document: UvmObject) -> dict[str, Any]:
+    return {
+        "source": document.source,
+        "sources": list(document.sources),
+        "title": document.title,
+        "kind": document.kind,
+        "chunks": sum(section.size for section in library.sections_of(document)),
+        "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
+        "mission": document.mission,
+        "complete": document.complete,
+        "oid": oid_of(document),
+    }
