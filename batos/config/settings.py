@@ -208,7 +208,7 @@ class Settings(BaseModel):
     linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")
 
     # --- looking after itself
-    autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")
+    autotelic: Literal["on", "observe", "off"] = Field("on", description="on: it changes itself; observe: it only proposes; off: neither")
     heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
     heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="share of that time by which one may come earlier or later, by chance")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
@@ -237,6 +237,7 @@ class Settings(BaseModel):
     trigger_still: float = Field(
         0.01, ge=0, le=1, description="most that the entropy of the last missions differs when it counts as stagnant"
     )
+    changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
 
