@@ -126,7 +126,7 @@ class Kernel:
         self._route_with(inference)
         self.memory = Recollection(self.image, settings, each(*self.loop.hearers("retrieved")))
         await self.memory.open(inference, self.profile.embedder, stack=self._stack, background=self._background)
-        self.undoing = Undoing(self.image, self.memory, settings)
+        self.undoing = Undoing(self.image, self.memory, settings, self.loop)
         self._stack.push_async_callback(self.undoing.stop)
         self.methods = Methods(
             self.image,

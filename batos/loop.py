@@ -167,6 +167,21 @@ class Loop:
         await self._image.system(_rate, id, rating, why, bounds, mission=id)
         log.info("rated", mission=id, rating=rating)
 
+    async def settled(self) -> None:
+        """Return when what was measured so far is in the image."""
+        if self.assessor is not None:
+            self.assessor.flush()
+            await self._image.system(lambda root: None)  # in order with what was just handed over
+
+    def undone(self, root: Any, number: int, redo: bool) -> None:
+        """Part of the transaction that undoes the mission of that number, or does it again: learn from that."""
+        if self.assessor is None:
+            return
+        if redo:
+            weights.unlearn(root, number, _bounds(self._settings))
+        elif (found := assessments.of(root, number)) is not None:  # else it is learned from when the mission is measured
+            weights.learn(root, found, weights.UNDONE, _bounds(self._settings))
+
     def facts(self) -> Record:
         """What `info` says of it."""
         facts: Record = {"state": self._settings.autotelic}

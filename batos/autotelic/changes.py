@@ -6,7 +6,7 @@ proposed ─ refused                     what its rehearsal said
                     └ disabled         the daemon died again and again
 
 All functions are parts of a transaction, or reads. A promotion is a unit of work of its own, annotated with `name_of` and a note that
-begins with `PROMOTED`, which writes what the change is about and calls `promote`: so it can be undone like a mission.
+begins with `NOTE`, which writes what the change is about and calls `promote`: so it can be undone like a mission.
 """
 
 from __future__ import annotations
@@ -58,6 +58,12 @@ class Proposed(Protocol):
 def name_of(number: int) -> str:
     """What a change's promotion is annotated with."""
     return f"change:{number}"
+
+
+def number_in(name: str) -> int | None:
+    """The number of the change that an annotation names; None for any other."""
+    kind, _, number = name.partition(":")
+    return int(number) if kind == "change" and number.isdecimal() else None
 
 
 # --- parts of transactions
