@@ -13,6 +13,7 @@ import structlog
 from batos.autotelic import assessments, ring, triggers, usage, weights
 from batos.autotelic.alarms import Alarms, Spans
 from batos.autotelic.assessor import Assessor, Limits
+from batos.autotelic.budget import Budget, Spent
 from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.senses import Levels, Senses, told
 from batos.bridge.types import Inference
@@ -43,6 +44,7 @@ class Loop:
         :param stack: what was begun here ends with it.
         """
         self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
+        self.budget = Budget(image, Spent(*(getattr(settings, f"loop_{name}") for name in Spent._fields)))
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
         self.alarms: Alarms | None = None
@@ -86,6 +88,10 @@ class Loop:
         async def submit(id: str, brief: str) -> None:
             await scheduler.submit(id, brief, {"origin": "system"})
 
+        async def ready() -> None:
+            await self.budget.ready()
+            await scheduler.quiet()
+
         async def sensed() -> Record:
             return {**await measure(), "sensed": await self._sensed()}
 
@@ -99,7 +105,7 @@ class Loop:
             first_s=settings.heartbeat_first_s,
             submit=submit,
             measure=sensed,
-            quiet=scheduler.quiet,
+            quiet=ready,
         )
         background(heartbeat.run(), "heartbeat")
         self.alarms = Alarms(
@@ -110,15 +116,15 @@ class Loop:
             since=self.senses.since,
             entropy=lambda: _standing(assessor),
         )
-        background(self._watching(self.alarms, scheduler), "triggers")
+        background(self._watching(self.alarms, ready), "triggers")
         background(self._ticking(), "senses")
 
-    async def _watching(self, alarms: Alarms, scheduler: Scheduler) -> None:
-        """Look at the triggers after each interval, when nobody else needs the system."""
+    async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
+        """Look at the triggers after each interval, when nobody else needs the system and the loop may spend something."""
         while True:
             await self._ticked.wait()
             self._ticked.clear()
-            await scheduler.quiet()
+            await ready()
             try:
                 await alarms.look()
             except (BatosError, OSError) as e:
@@ -186,7 +192,12 @@ class Loop:
         """What `info` says of it."""
         facts: Record = {"state": self._settings.autotelic}
         if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
-            facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts(), "triggers": self.alarms.facts()}
+            facts |= {
+                "budget": self.budget.facts(),
+                "heartbeat": self.heartbeat.facts(),
+                "cem": self.assessor.facts(),
+                "triggers": self.alarms.facts(),
+            }
         return facts
 
 
