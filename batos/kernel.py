@@ -138,6 +138,7 @@ class Kernel:
         )
         self._stack.push_async_callback(self.methods.close)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
+        await self.loop.hold(self.undoing.undo_change)
         resumed = await self.scheduler.recover()
         if listen:
             desk = Desk(

@@ -10,11 +10,12 @@ from typing import Any
 
 import structlog
 
-from batos.autotelic import assessments, ring, triggers, usage, weights
+from batos.autotelic import assessments, effect, ring, triggers, usage, weights
 from batos.autotelic.alarms import Alarms, Spans
 from batos.autotelic.assessor import Assessor, Limits
 from batos.autotelic.budget import Budget, Spent
 from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic.leash import Leash, Undo
 from batos.autotelic.senses import Levels, Senses, told
 from batos.bridge.types import Inference
 from batos.config import Settings
@@ -45,6 +46,7 @@ class Loop:
         """
         self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
         self.budget = Budget(image, Spent(*(getattr(settings, f"loop_{name}") for name in Spent._fields)))
+        self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
         self.alarms: Alarms | None = None
@@ -67,6 +69,16 @@ class Loop:
             counters["models"] = {name: models[name] for name in ("loads", "unloads", "preloads")}
             levels["models_bytes"] = models["bytes"]
         return Levels(counters, levels)
+
+    async def hold(self, undo: Undo) -> None:
+        """Put it on its leash. To be called before any mission goes on: what a daemon dies of is taken back first."""
+        if self.senses is None:
+            return
+        settings = self._settings
+        limits = effect.Limits(*(getattr(settings, f"leash_{name}") for name in effect.Limits._fields))
+        self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
+        await self.leash.begin()
+        self._stack.push_async_callback(self.leash.end)
 
     def begin(
         self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, background: Callable[[Any, str], None]
@@ -146,6 +158,8 @@ class Loop:
             if bucket is not None and usage.concerns(bucket):
                 self._image.later(usage.note, bucket)
             self._ticked.set()
+        if self.leash is not None:
+            await self.leash.look()
 
     async def _sensed(self) -> str:
         """What the senses noted lately, and how it stands with entropy, in words."""
@@ -191,13 +205,10 @@ class Loop:
     def facts(self) -> Record:
         """What `info` says of it."""
         facts: Record = {"state": self._settings.autotelic}
+        if self.leash is not None:
+            facts |= {"budget": self.budget.facts(), "leash": self.leash.facts()}
         if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
-            facts |= {
-                "budget": self.budget.facts(),
-                "heartbeat": self.heartbeat.facts(),
-                "cem": self.assessor.facts(),
-                "triggers": self.alarms.facts(),
-            }
+            facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts(), "triggers": self.alarms.facts()}
         return facts
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
@@ -23,7 +24,7 @@ from ZODB.utils import p64, u64
 
 from batos.autotelic import changes
 from batos.config import Settings
-from batos.errors import Busy, Conflicted, HistoryGone, InvalidInput, UndoConflict
+from batos.errors import Busy, Conflicted, HistoryGone, UndoConflict
 from batos.image import ledger, reversal
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos")
 Reply = dict[str, Any]
+_NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _NAMED = 3  # conflicts that a message names
 
 
@@ -79,10 +81,13 @@ class Undoing:
         )
         return {"id": asked.id, "redo": asked.redo, "dry": asked.dry, **reply}
 
-    async def undo_change(self, number: int, why: str, *, state: str = changes.UNDONE, dry: bool = False) -> Reply:
+    async def undo_change(
+        self, number: int, why: str, *, state: str = changes.UNDONE, effect: Mapping[str, Any] = _NOTHING, dry: bool = False
+    ) -> Reply:
         """Take back a change that the loop made of its own accord, and record that, and why. It goes on without whoever asked for it.
 
         :param state: what becomes of it, `UNDONE` or `DISABLED`.
+        :param effect: figures of its watch.
         :returns: `number` and `objects`; `already`, if it is so already.
         :raises UndoConflict: if later work depends on it.
         :raises UnknownChange: if there is none of that number.
@@ -90,7 +95,7 @@ class Undoing:
         :raises HistoryGone: if it is from before the last pack.
         """
         name = changes.name_of(number)
-        job = _Job(name, reversal.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state))
+        job = _Job(name, reversal.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state, effect))
         return {"number": number, "dry": dry, **await self._begun(job)}
 
     async def _begun(self, job: _Job) -> Reply:
@@ -161,15 +166,14 @@ class Undoing:
             self._mark(unit.root, id, asked, lot)
         return _Done(lot, moved, told)
 
-    def _unmade(self, unit: Unit, number: int, why: str, state: str) -> _Done:
+    def _unmade(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:
         from batos.memory.undoing import is_of_memory
 
         root, record = unit.root, changes.record_of(unit.root, number)
         name = changes.name_of(number)
         if record.state in (changes.UNDONE, changes.DISABLED):
             return _Done([], [], {"objects": [], "already": True})
-        if record.state not in (changes.PROMOTED, changes.KEPT):
-            raise InvalidInput(f"change {number} is {record.state}: nothing of it is in the image that could be undone")
+        changes.take_back(root, number, state, why, effect)
         tid = reversal.annotated(self._image.db, record._p_oid, name, changes.NOTE)
         change = reversal.change_in(self._image.db, root, name, tid, lambda obj: changes.is_record(root, obj) or is_of_memory(obj))
         plan = reversal.planned(self._image.db, root, [change])
@@ -178,7 +182,6 @@ class Undoing:
             raise _refusal(f"undo of {name!r}", plan.conflicts, missions, _remedy(plan.conflicts, "undo that first"))
         reversal.write(root, plan)
         trees, moved = self._by_layer(root, change, redo=False)
-        changes.end(root, number, state, why)
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
     def _planned(self, root: Any, asked: Undo) -> tuple[list[reversal.Change], reversal.Plan]:

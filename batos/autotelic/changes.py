@@ -24,6 +24,8 @@ from batos.objects import UvmObject
 
 PROPOSED, REFUSED, PROMOTED, KEPT, UNDONE, DISABLED = "proposed", "refused", "promoted", "kept", "undone", "disabled"
 STATES = (PROPOSED, REFUSED, PROMOTED, KEPT, UNDONE, DISABLED)
+STANDING = (PROMOTED, KEPT)
+"""States of a change that is in the image."""
 LESSONS = (REFUSED, UNDONE, DISABLED)
 """States of a change that is not to be proposed again."""
 MODEL, MEASUREMENT = "model", "measurement"
@@ -32,7 +34,7 @@ NOTE = "PROMOTED"
 """What the note of a promotion's commit begins with."""
 LISTED = 500
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
-_JSON = ("content", "evidence", "comparison")
+_JSON = ("content", "evidence", "comparison", "effect")
 
 
 class Proposed(Protocol):
@@ -86,7 +88,7 @@ def propose(
     held.log[held.ever] = held.derive(
         **{"number": held.ever, "digest": digest, "source": source, "mission": mission, "state": PROPOSED, "reason": ""},
         **{"kind": proposal.kind, "target": proposal.target, "content": _COMPACT.encode(proposal.content), "why": proposal.why},
-        **{"evidence": _COMPACT.encode(dict(evidence)), "comparison": "{}"},
+        **{"evidence": _COMPACT.encode(dict(evidence)), "comparison": "{}", "effect": "{}"},
         **{"missions": 0, "proposed": time.time(), "decided": None, "ended": None},
     )
     old = [number for number, one in held.log.items() if one.state != PROMOTED and number != held.ever]
@@ -117,15 +119,33 @@ def promote(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
     home.part(root, "changes").last = number
 
 
-def end(root: Any, number: int, state: str, why: str) -> None:
-    """Record what became of a change that was made: `KEPT`, `UNDONE` or `DISABLED`; also `KEPT` of one that is done again.
+def keep(root: Any, number: int, why: str, effect: Mapping[str, Any]) -> bool:
+    """Record that a change stays, and is watched no more; False where something else has become of it.
 
-    :raises InvalidInput: if it was never made.
+    :param effect: figures of its watch.
     """
     record = record_of(root, number)
-    if record.state in (PROPOSED, REFUSED):
-        raise InvalidInput(f"change {number} is {record.state}: nothing of it is in the image")
+    if record.state != PROMOTED:
+        return False
+    _end(record, KEPT, why, effect)
+    return True
+
+
+def take_back(root: Any, number: int, state: str, why: str, effect: Mapping[str, Any]) -> None:
+    """Record that a change is `UNDONE` or `DISABLED`, in the very transaction that takes it back.
+
+    :raises InvalidInput: if nothing of it is in the image.
+    """
+    record = record_of(root, number)
+    if record.state not in STANDING:
+        raise InvalidInput(f"change {number} is {record.state}: nothing of it is in the image that could be undone")
+    _end(record, state, why, effect)
+
+
+def _end(record: UvmObject, state: str, why: str, effect: Mapping[str, Any]) -> None:
     record.state, record.reason, record.ended = state, why, time.time()
+    if effect:
+        record.effect = _COMPACT.encode(dict(effect))
 
 
 def _decide(root: Any, number: int, state: str, why: str, comparison: Mapping[str, Any]) -> None:
@@ -160,8 +180,9 @@ def of(root: Any, number: int) -> dict[str, Any]:
 def described(record: UvmObject) -> dict[str, Any]:
     """A change as plain values.
 
-    `number`, `kind`, `target`, `content`, `why`, `evidence`, `source`, `mission`, `state`, `reason`, `comparison`; when it was `proposed`,
-    `decided` and `ended` (seconds since the epoch, or None); `missions`, the number of the last one accepted before it was made; `digest`.
+    `number`, `kind`, `target`, `content`, `why`, `evidence`, `source`, `mission`, `state`, `reason`, `comparison` (of its rehearsal),
+    `effect` (of its watch), `digest`; when it was `proposed`, `decided` and `ended` (seconds since the epoch, or None); `missions`, the
+    number of the last one accepted before it was made.
     """
     record._p_activate()
     told = {name: value for name, value in record._slots.items() if name != "parent*"}
@@ -201,8 +222,7 @@ def lesson(root: Any, proposal: Proposed) -> dict[str, Any] | None:
 
 def promoted_since(root: Any, at: float) -> int:
     """How many changes were made since a time, in seconds since the epoch."""
-    decided = ((one.state, one.decided) for one in newest_first(root))
-    return sum(1 for state, when in decided if state not in (PROPOSED, REFUSED) and when is not None and when > at)
+    return sum(one.state not in (PROPOSED, REFUSED) and one.decided > at for one in newest_first(root))
 
 
 def digest_of(proposal: Proposed) -> str:

@@ -246,7 +246,9 @@ class Settings(BaseModel):
     leash_failures: float = Field(0.15, gt=0, le=1, description="share of missions more that FAILED before a change is undone")
     leash_slower: float = Field(1.5, ge=1.05, le=1000, description="times that missions get slower before it is")
     leash_fall: float = Field(0.08, gt=0, le=1, description="fall of entropy (CEM) before it is")
-    crash_limit: int = Field(3, ge=1, le=1000, description="deaths of the daemon while a change is watched before it is disabled")
+    crash_limit: int = Field(
+        2, ge=1, le=1000, description="deaths of the daemon while a change is watched before it is disabled; less than mission_attempts"
+    )
     changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")

@@ -33,9 +33,11 @@ async def test_a_proposal_is_promoted_and_kept(tmp_path: Path) -> None:
         assert (watched["number"], watched["comparison"], watched["ended"]) == (1, {"failures": [0, 0]}, None)
         assert image.read(changes.promoted_since, watched["decided"] - 1) == 1
         assert image.read(changes.promoted_since, watched["decided"] + 1) == 0
-        await image.system(changes.end, number, changes.KEPT, "nothing got worse")
+        await image.system(changes.keep, number, "nothing got worse", {"samples": 9})
         assert image.read(changes.watched) is None
-        assert image.read(changes.of, number)["state"] == changes.KEPT
+        kept = image.read(changes.of, number)
+        assert (kept["state"], kept["reason"], kept["effect"]) == (changes.KEPT, "nothing got worse", {"samples": 9})
+        assert not await image.system(changes.keep, number, "again", {})
 
 
 async def test_one_change_at_a_time_is_watched(tmp_path: Path) -> None:
@@ -46,7 +48,7 @@ async def test_one_change_at_a_time_is_watched(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="change 1 is being watched"):
             await image.system(changes.promote, 2, {})
         assert image.read(changes.of, 2)["state"] == changes.PROPOSED
-        await image.system(changes.end, 1, changes.UNDONE, "slower")
+        await image.system(changes.take_back, 1, changes.UNDONE, "slower", {})
         await image.system(changes.promote, 2, {})
         assert image.read(changes.watched)["number"] == 2
 
@@ -55,7 +57,7 @@ async def test_what_was_decided_is_not_decided_again(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         await image.system(changes.propose, Proposal(), EVIDENCE, "")
         with pytest.raises(InvalidInput, match="nothing of it"):
-            await image.system(changes.end, 1, changes.UNDONE, "")
+            await image.system(changes.take_back, 1, changes.UNDONE, "", {})
         await image.system(changes.refuse, 1, "two of five failed", {"failures": [0, 2]})
         for decide in (changes.promote, lambda root, number, figures: changes.refuse(root, number, "", figures)):
             with pytest.raises(InvalidInput, match="refused already"):
