@@ -93,7 +93,11 @@ class Budget:
     async def why_not(self) -> str:
         """Why the loop may not think now, in words; empty where it may."""
         spent = await self.spent()
-        return _told(spent._replace(changes=-1), self._limits)  # a thought that changes nothing is free of that
+        why = _told(spent._replace(changes=-1), self._limits)  # a thought that changes nothing is free of that
+        if why and not self.deferred:
+            log.info("loop_deferred", why=why)
+        self.deferred = why
+        return why
 
     async def why_no_change(self) -> str:
         """Why the loop may not change anything now, in words; empty where it may."""
@@ -101,12 +105,8 @@ class Budget:
 
     async def ready(self) -> None:
         """Return when the loop may think; at once, if it may now."""
-        while why := await self.why_not():
-            if not self.deferred:
-                log.info("loop_deferred", why=why)
-            self.deferred = why
+        while await self.why_not():
             await self._sleep(self._wait())
-        self.deferred = ""
 
     def paid(self, inference: journal.Inference) -> None:
         """Count an inference that the loop paid for outside of its missions."""

@@ -163,7 +163,7 @@ def record_of(root: Any, number: int) -> UvmObject:
 
     :raises UnknownChange: if there is none.
     """
-    found = home.part(root, "changes").log.get(number)
+    found = _log(root).get(number)
     if found is None:
         raise UnknownChange(f"no change {number} in this image; `batos changes` lists them")
     return found  # type: ignore[no-any-return]
@@ -189,9 +189,15 @@ def described(record: UvmObject) -> dict[str, Any]:
     return {**told, **{name: json.loads(told[name]) for name in _JSON}}
 
 
+def _log(root: Any) -> Any:
+    loop = root["lobby"]._slots.get("autotelic")
+    held = None if loop is None else loop._slots.get("changes")
+    return {} if held is None else held.log  # an image of an earlier version that is only read has none
+
+
 def newest_first(root: Any) -> Iterator[UvmObject]:
     """The objects of all changes that are kept, the last proposed first."""
-    log = home.part(root, "changes").log
+    log = _log(root)
     for number in reversed(log.keys()):
         yield log[number]
 
