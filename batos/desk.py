@@ -131,6 +131,11 @@ class Desk:
                 client.send(await asyncio.to_thread(self._looks.missions, request.state, request.limit))
             case schemas.Failures():
                 client.send(await asyncio.to_thread(self._looks.failures, request.id, request.code, request.selector, request.limit))
+            case schemas.Changes():
+                client.send(self._looks.changes(request.number, request.state, request.limit))
+            case schemas.UndoChange():
+                why = request.why or "taken back by its user"
+                client.send({"type": "undo_change", **await self._undoing.undo_change(request.number, why, dry=request.dry)})
             case schemas.Replay():
                 client.send({"type": "replay", **await self._replays.replay(request.id)})
             case schemas.Pack():

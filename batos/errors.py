@@ -12,6 +12,7 @@
     │   ├── UnknownMission         no mission of that id
     │   ├── UnknownTarget          no object under that path or oid
     │   ├── UnknownSource          nothing in the memory is from there
+    │   ├── UnknownChange          the loop has made no change of that number, or it is not kept any more
     │   ├── UndoConflict           later work depends on the mission that was to be undone; see `conflicts` and `missions`
     │   ├── HistoryGone            a moment or revision that is not kept any more, or never was
     │   ├── Unreadable             a file that cannot be read into the memory: no text, broken, encrypted, too large
@@ -122,6 +123,10 @@ class UnknownTarget(InvalidInput):
 
 class UnknownSource(InvalidInput):
     code = "unknown_source"
+
+
+class UnknownChange(InvalidInput):
+    code = "unknown_change"
 
 
 class UndoConflict(InvalidInput):

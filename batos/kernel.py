@@ -127,7 +127,7 @@ class Kernel:
         self.memory = Recollection(self.image, settings, each(*self.loop.hearers("retrieved")))
         asked_only = self.substrate.asked_only
         await self.memory.open(inference, self.profile.embedder, asked_only=asked_only, stack=self._stack, background=self._background)
-        self.undoing = Undoing(self.image, self.memory, settings)
+        self.undoing = Undoing(self.image, self.memory, settings, self.loop)
         self._stack.push_async_callback(self.undoing.stop)
         self.methods = Methods(
             self.image,
@@ -139,6 +139,7 @@ class Kernel:
         )
         self._stack.push_async_callback(self.methods.close)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
+        await self.loop.hold(self.undoing.undo_change)
         resumed = await self.scheduler.recover()
         if listen:
             desk = Desk(

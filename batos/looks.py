@@ -9,12 +9,15 @@ from typing import Any
 import ZODB
 from persistent import Persistent
 
+from batos.autotelic import changes
 from batos.errors import UnknownTarget
 from batos.image import history, ledger
 from batos.image.moments import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
 from batos.mind import record
 
 Reply = dict[str, Any]
+_OF_ONE = ("content", "comparison", "effect", "digest", "missions")
+"""What a list of changes leaves out."""
 
 
 class Looks:
@@ -89,6 +92,16 @@ class Looks:
         """The failed attempts that fit, the newest first; see `batos.image.ledger.failures`."""
         with self._snapshot() as root:
             return {"type": "failures", "failures": ledger.failures(root, id=id, code=code, selector=selector, limit=limit)}
+
+    def changes(self, number: int | None, state: str | None, limit: int) -> Reply:
+        """The changes that the loop proposed and made, the newest first, all or those in a state; or the one of a number, whole.
+
+        :raises UnknownChange: if there is none of that number.
+        """
+        with self._snapshot() as root:
+            told = changes.listed(root, limit, state) if number is None else [changes.of(root, number)]
+        left_out = () if number is not None else _OF_ONE
+        return {"type": "changes", "changes": [{name: value for name, value in one.items() if name not in left_out} for one in told]}
 
     def _oid(self, target: str, moments: list[Moment | None]) -> str:
         """The id of an object, by a path that leads to it at one of the moments."""

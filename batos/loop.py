@@ -10,10 +10,12 @@ from typing import Any
 
 import structlog
 
-from batos.autotelic import assessments, ring, triggers, usage, weights
+from batos.autotelic import assessments, effect, ring, triggers, usage, weights
 from batos.autotelic.alarms import Alarms, Spans
 from batos.autotelic.assessor import Assessor, Limits
+from batos.autotelic.budget import Budget, Spent
 from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic.leash import Leash, Undo
 from batos.autotelic.senses import Levels, Senses, told
 from batos.bridge.types import Inference
 from batos.config import Settings
@@ -43,6 +45,8 @@ class Loop:
         :param stack: what was begun here ends with it.
         """
         self._settings, self._image, self._events, self._residency, self._stack = settings, image, events, residency, stack
+        self.budget = Budget(image, Spent(*(getattr(settings, f"loop_{name}") for name in Spent._fields)))
+        self.leash: Leash | None = None
         self.heartbeat: Heartbeat | None = None
         self.assessor: Assessor | None = None
         self.alarms: Alarms | None = None
@@ -66,6 +70,16 @@ class Loop:
             levels["models_bytes"] = models["bytes"]
         return Levels(counters, levels)
 
+    async def hold(self, undo: Undo) -> None:
+        """Put it on its leash. To be called before any mission goes on: what a daemon dies of is taken back first."""
+        if self.senses is None:
+            return
+        settings = self._settings
+        limits = effect.Limits(*(getattr(settings, f"leash_{name}") for name in effect.Limits._fields))
+        self.leash = Leash(self._image, limits, period_s=settings.leash_s, deaths=settings.crash_limit, undo=undo)
+        await self.leash.begin()
+        self._stack.push_async_callback(self.leash.end)
+
     def begin(
         self, scheduler: Scheduler, inference: Inference, embedder: str, measure: Measure, background: Callable[[Any, str], None]
     ) -> None:
@@ -86,6 +100,10 @@ class Loop:
         async def submit(id: str, brief: str) -> None:
             await scheduler.submit(id, brief, {"origin": "system"})
 
+        async def ready() -> None:
+            await self.budget.ready()
+            await scheduler.quiet()
+
         async def sensed() -> Record:
             return {**await measure(), "sensed": await self._sensed()}
 
@@ -99,7 +117,7 @@ class Loop:
             first_s=settings.heartbeat_first_s,
             submit=submit,
             measure=sensed,
-            quiet=scheduler.quiet,
+            quiet=ready,
         )
         background(heartbeat.run(), "heartbeat")
         self.alarms = Alarms(
@@ -110,15 +128,15 @@ class Loop:
             since=self.senses.since,
             entropy=lambda: _standing(assessor),
         )
-        background(self._watching(self.alarms, scheduler), "triggers")
+        background(self._watching(self.alarms, ready), "triggers")
         background(self._ticking(), "senses")
 
-    async def _watching(self, alarms: Alarms, scheduler: Scheduler) -> None:
-        """Look at the triggers after each interval, when nobody else needs the system."""
+    async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
+        """Look at the triggers after each interval, when nobody else needs the system and the loop may spend something."""
         while True:
             await self._ticked.wait()
             self._ticked.clear()
-            await scheduler.quiet()
+            await ready()
             try:
                 await alarms.look()
             except (BatosError, OSError) as e:
@@ -140,6 +158,8 @@ class Loop:
             if bucket is not None and usage.concerns(bucket):
                 self._image.later(usage.note, bucket)
             self._ticked.set()
+        if self.leash is not None:
+            await self.leash.look()
 
     async def _sensed(self) -> str:
         """What the senses noted lately, and how it stands with entropy, in words."""
@@ -167,9 +187,26 @@ class Loop:
         await self._image.system(_rate, id, rating, why, bounds, mission=id)
         log.info("rated", mission=id, rating=rating)
 
+    async def settled(self) -> None:
+        """Return when what was measured so far is in the image."""
+        if self.assessor is not None:
+            self.assessor.flush()
+            await self._image.system(lambda root: None)  # in order with what was just handed over
+
+    def undone(self, root: Any, number: int, redo: bool) -> None:
+        """Part of the transaction that undoes the mission of that number, or does it again: learn from that."""
+        if self.assessor is None:
+            return
+        if redo:
+            weights.unlearn(root, number, _bounds(self._settings))
+        elif (found := assessments.of(root, number)) is not None:  # else it is learned from when the mission is measured
+            weights.learn(root, found, weights.UNDONE, _bounds(self._settings))
+
     def facts(self) -> Record:
         """What `info` says of it."""
         facts: Record = {"state": self._settings.autotelic}
+        if self.leash is not None:
+            facts |= {"budget": self.budget.facts(), "leash": self.leash.facts()}
         if self.heartbeat is not None and self.assessor is not None and self.alarms is not None:
             facts |= {"heartbeat": self.heartbeat.facts(), "cem": self.assessor.facts(), "triggers": self.alarms.facts()}
         return facts

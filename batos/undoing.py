@@ -4,6 +4,8 @@ image.reversal (objects, by parts) ──┐
 trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
 memory.undoing (documents) ──────────┤
 the missions' records: marked ───────┘
+
+A change that the loop made of its own accord (`change:N`) is undone in the same way, and its record says so.
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
 from transaction.interfaces import TransientError
 from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
 
+from batos.autotelic import changes
 from batos.config import Settings
 from batos.errors import Busy, Conflicted, HistoryGone, UndoConflict
 from batos.image import ledger, reversal
@@ -35,14 +39,28 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos")
 Reply = dict[str, Any]
+_NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _NAMED = 3  # conflicts that a message names
+
+
+class Learning(Protocol):
+    """Learns from what becomes of missions."""
+
+    async def settled(self) -> None:
+        """Return when what is known of missions so far is in the image."""
+
+    def undone(self, root: Any, number: int, redo: bool) -> None:
+        """Part of the transaction that undoes the mission of that number, or with `redo` does it again; in a helper thread."""
 
 
 class Undoing:
     """Undoes missions, one after the other. All methods are called on the loop's thread."""
 
-    def __init__(self, image: LivingImage, memory: Recollection, settings: Settings) -> None:
-        self._image, self._memory, self._settings = image, memory, settings
+    def __init__(self, image: LivingImage, memory: Recollection, settings: Settings, learning: Learning | None = None) -> None:
+        """
+        :param learning: learns from what is undone; None: nobody does.
+        """
+        self._image, self._memory, self._settings, self._learning = image, memory, settings, learning
         self._lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Reply]] = set()
         self._stopping = False
@@ -55,9 +73,35 @@ class Undoing:
         :raises InvalidInput: for a mission that is not COMPLETE.
         :raises HistoryGone: if it is from before the last pack.
         """
+        if self._learning is not None:
+            await self._learning.settled()
+        kind = reversal.REDO if asked.redo else reversal.UNDO
+        reply = await self._begun(
+            _Job(asked.id, kind + asked.id, kind.rstrip(":").upper(), asked.dry, lambda unit: self._done(unit, asked))
+        )
+        return {"id": asked.id, "redo": asked.redo, "dry": asked.dry, **reply}
+
+    async def undo_change(
+        self, number: int, why: str, *, state: str = changes.UNDONE, effect: Mapping[str, Any] = _NOTHING, dry: bool = False
+    ) -> Reply:
+        """Take back a change that the loop made of its own accord, and record that, and why. It goes on without whoever asked for it.
+
+        :param state: what becomes of it, `UNDONE` or `DISABLED`.
+        :param effect: figures of its watch.
+        :returns: `number` and `objects`; `already`, if it is so already.
+        :raises UndoConflict: if later work depends on it.
+        :raises UnknownChange: if there is none of that number.
+        :raises InvalidInput: if it was never made.
+        :raises HistoryGone: if it is from before the last pack.
+        """
+        name = changes.name_of(number)
+        job = _Job(name, reversal.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state, effect))
+        return {"number": number, "dry": dry, **await self._begun(job)}
+
+    async def _begun(self, job: _Job) -> Reply:
         if self._stopping:
             raise Busy("the daemon is stopping")
-        task = asyncio.create_task(self._retried(asked), name=f"undo {asked.id}")
+        task = asyncio.create_task(self._retried(job), name=f"undo {job.name}")
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
@@ -68,34 +112,33 @@ class Undoing:
         if self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def _retried(self, asked: Undo) -> Reply:
+    async def _retried(self, job: _Job) -> Reply:
         async with self._lock:
             for _ in range(self._settings.conflict_retries + 1):
                 try:
-                    return await self._once(asked)
+                    return await self._once(job)
                 except TransientError as e:
-                    log.info("undo_conflict", mission=asked.id, error=str(e)[:200])
-        raise Conflicted(f"the undo of {asked.id!r} met conflicts with missions under way too often; try again when they have ended")
+                    log.info("undo_conflict", of=job.name, error=str(e)[:200])
+        raise Conflicted(f"the undo of {job.name!r} met conflicts with missions under way too often; try again when they have ended")
 
-    async def _once(self, asked: Undo) -> Reply:
+    async def _once(self, job: _Job) -> Reply:
         async with self._image.unit() as unit:
             try:
-                done = await in_helper(self._done, unit, asked)
+                done = await in_helper(job.work, unit)
             except POSKeyError:
                 unit.doom()
-                raise HistoryGone(f"what {asked.id!r} changed is not kept any more: history goes back to the last pack") from None
+                raise HistoryGone(f"what {job.name!r} changed is not kept any more: history goes back to the last pack") from None
             except BaseException:
                 unit.doom()
                 raise
-            if asked.dry or not done.lot:
+            if job.dry or not done.lot:
                 unit.doom()
             else:
-                kind = reversal.REDO if asked.redo else reversal.UNDO
-                unit.note(kind + asked.id, f"{kind.rstrip(':').upper()} of {', '.join(done.lot)}")
-        if not (asked.dry or not done.lot):
+                unit.note(job.annotation, f"{job.verb} of {', '.join(done.lot)}")
+        if not (job.dry or not done.lot):
             self._memory.moved(done.moved)
-            log.info("redone" if asked.redo else "undone", mission=asked.id, missions=done.lot)
-        return {"id": asked.id, "redo": asked.redo, "dry": asked.dry, **done.told}
+            log.info("undone" if job.verb == "UNDO" else "redone", of=job.name, lot=done.lot)
+        return done.told
 
     # --- in a helper thread, on the unit's connection
 
@@ -123,6 +166,24 @@ class Undoing:
             self._mark(unit.root, id, asked, lot)
         return _Done(lot, moved, told)
 
+    def _unmade(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:
+        from batos.memory.undoing import is_of_memory
+
+        root, record = unit.root, changes.record_of(unit.root, number)
+        name = changes.name_of(number)
+        if record.state in (changes.UNDONE, changes.DISABLED):
+            return _Done([], [], {"objects": [], "already": True})
+        changes.take_back(root, number, state, why, effect)
+        tid = reversal.annotated(self._image.db, record._p_oid, name, changes.NOTE)
+        change = reversal.change_in(self._image.db, root, name, tid, lambda obj: changes.is_record(root, obj) or is_of_memory(obj))
+        plan = reversal.planned(self._image.db, root, [change])
+        if plan.conflicts:
+            missions = sorted({conflict.mission for conflict in plan.conflicts} - {""})
+            raise _refusal(f"undo of {name!r}", plan.conflicts, missions, _remedy(plan.conflicts, "undo that first"))
+        reversal.write(root, plan)
+        trees, moved = self._by_layer(root, change, redo=False)
+        return _Done([name], [moved], {"objects": _objects(plan) + trees})
+
     def _planned(self, root: Any, asked: Undo) -> tuple[list[reversal.Change], reversal.Plan]:
         """What the lot did, the newest first, and what is to be written."""
         from batos.memory.undoing import is_of_memory
@@ -135,7 +196,9 @@ class Undoing:
             if not plan.conflicts:
                 return ordered, plan
             if asked.redo or not asked.cascade or "" in more or not more:
-                raise _refusal(asked, plan.conflicts, sorted(more - {""}))
+                again = "what it found then is not there any more; do again first what it was based on"
+                remedy = again if asked.redo else _remedy(plan.conflicts, "undo that first, or all of it with --cascade")
+                raise _refusal(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}", plan.conflicts, sorted(more - {""}), remedy)
             if len(changes) + len(more) > (limit := self._settings.undo_missions):
                 raise _impossible(f"more than {limit} missions depend on {asked.id!r} (setting undo_missions)")
             for id in more:
@@ -167,6 +230,8 @@ class Undoing:
         mission = ledger.mission_of(root, id)
         facts = {"at": round(time.time(), 3), "with": asked.id, "missions": len(lot)}
         mission.undone = None if asked.redo else json.dumps(facts)
+        if self._learning is not None:
+            self._learning.undone(root, mission.number, asked.redo)
         if asked.redo and f"mission:{id}" not in root["lobby"].memory.library.by_source:
             remember_again(root, mission)
 
@@ -174,22 +239,38 @@ class Undoing:
         missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
         return {
             "missions": [{name: one[name] for name in ("id", "brief", "finished")} for one in missions],
-            "objects": [{"oid": reversal.name(oid), "parts": [str(part) for part in found]} for oid, found in plan.touched()] + trees,
+            "objects": _objects(plan) + trees,
             "documents": {side: [title for one in moved for title in getattr(one, side)] for side in ("gone", "back")},
         }
 
 
+class _Job(NamedTuple):
+    """One undo, or redo."""
+
+    name: str
+    annotation: str
+    verb: str
+    dry: bool
+    work: Callable[[Unit], _Done]
+    """Does it, in a helper thread, on the unit's connection."""
+
+
 class _Done(NamedTuple):
     lot: list[str]
+    """What was undone; nothing, if nothing was to be done."""
     moved: Sequence[Moved]
     told: Reply
+
+
+def _objects(plan: reversal.Plan) -> list[Reply]:
+    return [{"oid": reversal.name(oid), "parts": [str(part) for part in found]} for oid, found in plan.touched()]
 
 
 def _impossible(why: str) -> UndoConflict:
     return UndoConflict(why, conflicts=[], missions=[])
 
 
-def _refusal(asked: Undo, conflicts: Sequence[reversal.Conflict], missions: list[str]) -> UndoConflict:
+def _refusal(what: str, conflicts: Sequence[reversal.Conflict], missions: list[str], remedy: str) -> UndoConflict:
     told = [
         {"oid": reversal.name(one.oid), "part": one.part, "why": one.why, "mission": one.mission or None, "writer": one.writer}
         for one in conflicts
@@ -198,13 +279,18 @@ def _refusal(asked: Undo, conflicts: Sequence[reversal.Conflict], missions: list
         f"{one['part']} of {one['oid']} {one['why']}, by {one['mission'] or one['writer'] or 'BAT OS itself'}" for one in told[:_NAMED]
     )
     more = f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else ""
-    if asked.redo:
-        remedy = "what it found then is not there any more; do again first what it was based on"
-    elif any(one.mission == "" for one in conflicts):
-        remedy = "that is no mission's work, and stays; change it by hand"
-    else:
-        remedy = "undo that first, or all of it with --cascade"
-    return UndoConflict(f"{'redo' if asked.redo else 'undo'} of {asked.id!r}: {named}{more}. {remedy}", conflicts=told, missions=missions)
+    return UndoConflict(f"{what}: {named}{more}. {remedy}", conflicts=told, missions=missions)
+
+
+def _remedy(conflicts: Sequence[reversal.Conflict], by_missions: str) -> str:
+    """What can be done about it."""
+    others = [one.writer for one in conflicts if one.mission == ""]
+    if not others:
+        return by_missions
+    own = next((number for writer in others if (number := changes.number_in(writer)) is not None), None)
+    if own is not None:
+        return f"that is a change that BAT OS made of itself: `batos changes undo {own}` first"
+    return "that is no mission's work, and stays; change it by hand"
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:

@@ -217,6 +217,8 @@ def _material(root: Any, id: str) -> Material | None:
 def _known(root: Any, row: Material) -> tuple[Assessment | None, Kinds, Parts, list[tuple[int, str]]]:
     """What the image knows already: the mission's assessment, the kinds, the weights, and what has become of missions."""
     outcomes = [(row.number, weights.RATED_UP if row.rating > 0 else weights.RATED_DOWN)] if row.rating else []
+    if row.undone:
+        outcomes.append((row.number, weights.UNDONE))
     if row.context is not None:
         outcomes.append((ledger.mission_of(root, row.context).number, weights.REUSED))
     return assessments.of(root, row.number), material.kinds(root), assessments.weights_of(root), outcomes
@@ -226,5 +228,10 @@ def _keep(root: Any, new: Sequence[Assessment], watch: dict[str, Any], limits: L
     """System transaction: keep what was found, and learn from what has become of missions; each once, since each is new once."""
     assessments.keep(root, new, watch, limits.kept)
     for number, outcome in outcomes:
-        if (found := assessments.of(root, number)) is not None:
+        if (found := assessments.of(root, number)) is not None and not (outcome == weights.UNDONE and _is_redone(root, number)):
             weights.learn(root, found, outcome, limits.bounds)
+
+
+def _is_redone(root: Any, number: int) -> bool:
+    """Whether a mission that was undone is not undone any more."""
+    return not any(mission.undone for mission in ledger.numbered(root, number - 1, 1))

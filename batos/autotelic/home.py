@@ -17,6 +17,9 @@ COMMENTS = {
     "triggers": "I know which triggers fired and have not recovered, and the missions that they became.",
     "usage": "I know when each generated method was last of use.",
     "weights": "I know what weighs how much in the entropy metric, and why. Sent weights_back_, I take steps of learning back.",
+    "budget": "I know what the loop spent lately besides what its missions' journals say, by the hour.",
+    "leash": "I know whether a daemon is at work on this image, and how often one died since the last change was made.",
+    "changes": "I know which changes of itself the system proposed and made, each with its evidence and what became of it.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
 """The parts of the loop that have something to remember."""
@@ -26,6 +29,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "triggers": {"fired": OOBTree, "ever": 0, "last": ""},
     "usage": {"methods": OOBTree},
     "weights": {"weights": (0.25, 0.25, 0.25, 0.25), "log": ()},
+    "budget": {"rows": (), "until": ""},
+    "leash": {"running": False, "change": 0, "deaths": 0},
+    "changes": {"log": LOBTree, "ever": 0, "last": 0},
     "senses": {"ring": LOBTree, "written": 0},
 }
 

@@ -27,6 +27,7 @@ class Material(NamedTuple):
     """The mission that it follows."""
     rating: int
     """Of its user; 0 where there is none yet."""
+    undone: bool
 
 
 def of(root: Any, mission: UvmObject) -> Material | None:
@@ -46,6 +47,7 @@ def of(root: Any, mission: UvmObject) -> Material | None:
         described=entropy.description_length(line for one in cycles for line in _described(one)),
         context=told["context"],
         rating=told["rating"]["rating"] if told["rating"] else 0,
+        undone=told["undone"] is not None,
     )
 
 

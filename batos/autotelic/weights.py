@@ -19,6 +19,7 @@ from batos.image.genesis import add_missing
 from batos.objects import Primitive, UvmObject
 
 RATED_UP, RATED_DOWN, UNDONE, REUSED = "rated +1", "rated -1", "undone", "reused"
+REDONE = "done again"
 REWARDS = {RATED_UP: 1.0, RATED_DOWN: -1.0, UNDONE: -1.0, REUSED: 0.5}
 """By outcome. One that was only accepted says nothing about its parts: most are, whatever they are like."""
 USUAL = 64  # missions whose mean is what is usual
@@ -50,14 +51,27 @@ def learn(root: Any, found: Assessment, outcome: str, bounds: Bounds) -> bool:
     usual = assessments.last(root, USUAL)
     if not usual:
         return False
-    weights = home.part(root, "weights")
-    before = Parts(*weights.weights)
+    before = assessments.weights_of(root)
     means = Parts(*(sum(one.parts[n] for one in usual) / len(usual) for n in range(len(Parts._fields))))
     after = stepped(before, found.parts, means, REWARDS[outcome], bounds)
-    if after == before:
+    return after != before and _step(root, found.number, outcome, before, after)
+
+
+def unlearn(root: Any, number: int, bounds: Bounds) -> bool:
+    """Part of a transaction: what the undo of a mission moved is moved back, because it is done again; whether anything moved."""
+    outcomes = (step for step in reversed(log_of(root)) if step.number == number and step.outcome in (UNDONE, REDONE))
+    step = next(outcomes, None)
+    if step is None or step.outcome == REDONE:
         return False
+    before = assessments.weights_of(root)
+    back = _within(before, [was - now for was, now in zip(step.before, step.after, strict=True)], bounds)
+    return _step(root, number, REDONE, before, back)
+
+
+def _step(root: Any, number: int, outcome: str, before: Parts, after: Parts) -> bool:
+    weights = home.part(root, "weights")
     weights.weights = tuple(after)
-    weights.log = (*weights.log, (round(time.time(), 3), found.number, outcome, tuple(before), tuple(after)))[-LOGGED:]
+    weights.log = (*weights.log, (round(time.time(), 3), number, outcome, tuple(before), tuple(after)))[-LOGGED:]
     return True
 
 
@@ -66,11 +80,14 @@ def stepped(weights: Parts, parts: Parts, usual: Parts, reward: float, bounds: B
     grown = [weight * math.exp(reward * (part - mean)) for weight, part, mean in zip(weights, parts, usual, strict=True)]
     total, before = sum(grown), sum(weights)
     moves = _free([value / total * before - weight for value, weight in zip(grown, weights, strict=True)], weights, bounds)
+    return _within(weights, moves, bounds) if max(map(abs, moves)) >= _TOLERANCE else weights
+
+
+def _within(weights: Parts, moves: list[float], bounds: Bounds) -> Parts:
+    """The weights moved so, or less far in the same direction."""
     most = max(map(abs, moves))
-    if most < _TOLERANCE:
-        return weights
     room = [((bounds.most if move > 0 else bounds.least) - weight) / move for move, weight in zip(moves, weights, strict=True) if move]
-    scale = min(1.0, bounds.step / most, *(max(0.0, share) for share in room))
+    scale = min(1.0, bounds.step / most if most else 1.0, *(max(0.0, share) for share in room))
     return Parts(*(weight + scale * move for weight, move in zip(weights, moves, strict=True)))
 
 

@@ -6,6 +6,7 @@
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
     undo.py       undo
+    changes.py    changes: what the system changed of its own accord
     audit.py      audit: the guardian's verdict on a file
     objects.py    show, ls, history, diff, info, personas
     looking.py    moments in words; the verbs that only read, on a file

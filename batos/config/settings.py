@@ -208,7 +208,7 @@ class Settings(BaseModel):
     linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")
 
     # --- looking after itself
-    autotelic: Literal["on", "off"] = Field("on", description="whether the daemon gives itself missions")
+    autotelic: Literal["on", "observe", "off"] = Field("on", description="on: it changes itself; observe: it only proposes; off: neither")
     heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
     heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="share of that time by which one may come earlier or later, by chance")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
@@ -237,6 +237,19 @@ class Settings(BaseModel):
     trigger_still: float = Field(
         0.01, ge=0, le=1, description="most that the entropy of the last missions differs when it counts as stagnant"
     )
+    loop_tokens: int = Field(2_000_000, ge=0, le=10**12, description="tokens that the loop may spend in 24 hours, rehearsals counted")
+    loop_minutes: float = Field(240, ge=0, le=1440, description="minutes of model time that it may spend in 24 hours")
+    loop_bytes: int = Field(256 * MIB, ge=0, le=2**50, description="bytes that it may write into the image in 24 hours")
+    loop_changes: int = Field(4, ge=0, le=1000, description="changes of itself that it may make in 24 hours")
+    leash_s: float = Field(6 * 3600, ge=0.05, le=366 * 86400, description="time for which a change is watched; no other is made meanwhile")
+    leash_missions: int = Field(12, ge=4, le=1000, description="missions after a change that are enough to say whether it does harm")
+    leash_failures: float = Field(0.15, gt=0, le=1, description="share of missions more that FAILED before a change is undone")
+    leash_slower: float = Field(1.5, ge=1.05, le=1000, description="times that missions get slower before it is")
+    leash_fall: float = Field(0.08, gt=0, le=1, description="fall of entropy (CEM) before it is")
+    crash_limit: int = Field(
+        2, ge=1, le=1000, description="deaths of the daemon while a change is watched before it is disabled; less than mission_attempts"
+    )
+    changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
 

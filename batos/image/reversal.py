@@ -93,18 +93,36 @@ def commit_of(db: ZODB.DB, root: Any, id: str) -> bytes:
         raise InvalidInput(f"mission {id!r} FAILED: it left nothing in the image that could be undone")
     if mission.state != ledger.COMPLETE:
         raise InvalidInput(f"mission {id!r} has not ended; `batos cancel {id}` takes it back")
-    for entry in db.history(mission._p_oid, _REVISIONS):
-        if _text(entry["user_name"]) == id and _text(entry["description"]).startswith(COMPLETE_NOTE):
+    return annotated(db, mission._p_oid, id, COMPLETE_NOTE)
+
+
+def annotated(db: ZODB.DB, oid: bytes, name: str, note: str) -> bytes:
+    """The last transaction that wrote an object, was annotated with a name, and has a note that begins so.
+
+    :raises HistoryGone: if there is none any more.
+    """
+    for entry in db.history(oid, _REVISIONS):
+        if _text(entry["user_name"]) == name and _text(entry["description"]).startswith(note):
             return bytes(entry["tid"])
-    raise HistoryGone(f"what mission {id!r} did cannot be told any more: history goes back to the last pack")
+    raise HistoryGone(f"what {name!r} did cannot be told any more: history goes back to the last pack")
 
 
 def change_of(db: ZODB.DB, root: Any, id: str, left_out: Callable[[UvmObject], bool]) -> Change:
-    """What a mission did; its own connection reads all states, so that what they refer to can be used.
+    """What a mission did.
 
     :param left_out: tells the objects that another layer takes care of.
     """
-    tid, connection = commit_of(db, root, id), root._p_jar
+    change = change_in(db, root, id, commit_of(db, root, id), left_out)
+    again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
+    return change._replace(since=next(again, change.tid))
+
+
+def change_in(db: ZODB.DB, root: Any, id: str, tid: bytes, left_out: Callable[[UvmObject], bool]) -> Change:
+    """What a transaction did; the root's own connection reads all states, so that what they refer to can be used.
+
+    :param id: what to call it.
+    """
+    connection = root._p_jar
     before: dict[bytes, State] = {}
     at: dict[bytes, State] = {}
     others = []
@@ -117,8 +135,7 @@ def change_of(db: ZODB.DB, root: Any, id: str, left_out: Callable[[UvmObject], b
             if (earlier := _before(db, oid, tid)) is not None:
                 before[oid] = parts(type(obj), connection.oldstate(obj, earlier))
     _written(db, tid)  # packed meanwhile, what it changed would have looked like what it made
-    again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
-    return Change(id, tid, before, at, next(again, tid), tuple(others))
+    return Change(id, tid, before, at, tid, tuple(others))
 
 
 def planned(db: ZODB.DB, root: Any, changes: Sequence[Change], *, redo: bool = False) -> Plan:

@@ -258,6 +258,24 @@ class Client(Connection):
         flags = {"redo": redo or None, "cascade": cascade or None, "dry": dry or None}
         return await self._ask("undo", hold_s=timeout_s, id=id, **flags, expect=None if expect is None else list(expect))
 
+    async def changes(self, number: int | None = None, *, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
+        """The changes that the system proposed and made of its own accord, the newest first; with a number one of them, whole.
+
+        :param state: only those that are proposed, refused, promoted, kept, undone or disabled.
+        :raises UnknownChange: if there is none of that number.
+        """
+        return await self._ask("changes", number=number, state=state, limit=limit)
+
+    async def undo_change(self, number: int, *, why: str | None = None, dry: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Take back a change that the system made of its own accord; `objects` says what that was. It is not made again.
+
+        :param why: is kept with it.
+        :param dry: only say what would be done.
+        :raises UndoConflict: if later work depends on it.
+        :raises HistoryGone: if it is from before the last pack.
+        """
+        return await self._ask("undo_change", hold_s=timeout_s, number=number, why=why, dry=dry or None)
+
     async def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         """Make a folder of the daemon's machine with the whole image as of a moment (as of `show`; left out: now), for another daemon.
 

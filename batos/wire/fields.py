@@ -16,6 +16,7 @@ PAGE_LIMIT = 1000
 DAYS_LIMIT = 36_500
 QUESTION_CHARS = 8192
 HITS_LIMIT = 100
+WHY_CHARS = 2000
 
 _INT64 = 2**63
 _SECONDS = 2**33
@@ -41,3 +42,6 @@ Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
 State = Literal["ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED"]
+ChangeState = Literal["proposed", "refused", "promoted", "kept", "undone", "disabled"]
+"""What became of a change that the loop made of itself."""
+Number = Annotated[int, Field(ge=1, lt=2**31)]

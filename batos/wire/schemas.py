@@ -17,6 +17,8 @@ from batos.wire.fields import (
     PAGE_LIMIT,
     QUESTION_CHARS,
     WAIT_S_LIMIT,
+    WHY_CHARS,
+    ChangeState,
     Day,
     Deadline,
     Folder,
@@ -25,6 +27,7 @@ from batos.wire.fields import (
     ModelName,
     Moment,
     Name,
+    Number,
     Persona,
     Priority,
     Ref,
@@ -134,7 +137,7 @@ class Rate(Request):
     op: Literal["rate"]
     id: MissionId
     rating: Literal[1, -1]
-    why: Annotated[str, StringConstraints(max_length=2000)] = ""
+    why: Annotated[str, StringConstraints(max_length=WHY_CHARS)] = ""
 
 
 class Method(Request):
@@ -264,6 +267,28 @@ class Undo(Request):
         return self
 
 
+class Changes(Request):
+    """The changes that the loop proposed and made of its own accord, the newest first; or one of them, whole."""
+
+    op: Literal["changes"]
+    number: Number | None = None
+    state: ChangeState | None = None
+    limit: Limit = 50
+
+
+class UndoChange(Request):
+    """A change that the loop made of its own accord is taken back; `why` is kept with it. `dry`: it is only said."""
+
+    op: Literal["undo_change"]
+    number: Number
+    why: Annotated[str, StringConstraints(max_length=WHY_CHARS)] = ""
+    dry: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
 class Fork(Request):
     """The whole image as it was at a moment (left out: as it is) into a folder of the daemon's machine, by its absolute path."""
 
@@ -385,7 +410,7 @@ OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
-    "replay": Replay, "undo": Undo, "fork": Fork, "pack": Pack, "backup": Backup,
+    "replay": Replay, "undo": Undo, "changes": Changes, "undo_change": UndoChange, "fork": Fork, "pack": Pack, "backup": Backup,
     "info": Info, "models": Models, "experts": Experts, "personas": Personas,
     "ingest": Ingest, "memory": Memory, "search": Search,
 }  # fmt: skip

@@ -158,6 +158,12 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.undo(id, redo=redo, cascade=cascade, dry=dry, expect=expect, timeout_s=timeout_s))
 
+    def changes(self, number: int | None = None, *, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
+        return self._run(self._client.changes(number, state=state, limit=limit))
+
+    def undo_change(self, number: int, *, why: str | None = None, dry: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.undo_change(number, why=why, dry=dry, timeout_s=timeout_s))
+
     def fork(self, folder: str, at: float | str | None = None, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.fork(folder, at, timeout_s))
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from batos.autotelic import changes, effect
 from batos.bridge import expert_model
 from batos.bridge.client import OllamaInference
 from batos.cli import main
@@ -159,6 +160,15 @@ UNDO_POINTS: dict[str, Callable[[], None]] = {
 }
 """Steps of an undo."""
 
+LEASH_POINTS: dict[str, Callable[[], None]] = {
+    "before it is looked at": lambda: before(effect, "seen"),
+    "after it is looked at": lambda: after(effect, "seen"),
+    "before its record is written": lambda: before(changes, "take_back"),
+    "after its record is written": lambda: after(changes, "take_back"),
+    **{name: point for name, point in UNDO_POINTS.items() if name != "before it is told"},
+}
+"""Steps from the watch of a change to its undo."""
+
 EXPERT_POINTS: dict[str, Callable[[], None]] = {
     "before it is intended": lambda: before(experts, "intend"),
     "after it is intended": lambda: before(expert_model.adapters, "write_gguf"),
@@ -172,5 +182,5 @@ EXPERT_POINTS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
-    {**POINTS, **STEPS, **UNDO_POINTS, **EXPERT_POINTS}[point]()
+    {**POINTS, **STEPS, **UNDO_POINTS, **LEASH_POINTS, **EXPERT_POINTS}[point]()
     sys.exit(main(sys.argv[3:]))

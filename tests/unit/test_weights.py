@@ -18,6 +18,7 @@ from batos.errors import InvalidInput, UnknownMission
 from batos.image import ledger
 from batos.kernel import Kernel
 from batos.mind import record
+from batos.wire.schemas import Undo
 from tests.unit.mind_support import FakeInference, mind, submit, written
 from tests.unit.test_assessor import ON, assessed, done
 from tests.unit.test_forge import sent
@@ -85,6 +86,42 @@ async def test_steps_are_logged_up_to_a_limit(tmp_path: Path) -> None:
                 weights.learn, image.read(assessments.of, 1 + n % 4), weights.RATED_UP if n % 2 else weights.RATED_DOWN, BOUNDS
             )
         assert len(image.read(weights.log_of)) <= weights.LOGGED
+
+
+async def test_what_an_undo_moved_is_moved_back_once_it_is_done_again(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        for n in range(1, 5):
+            await image.system(assessments.keep, [Assessment(n, 0.5, 0.5, 0.5, n / 5, 0.5, "words")], {}, 100)
+        assert not await image.system(weights.unlearn, 4, BOUNDS)
+        await image.system(weights.learn, image.read(assessments.of, 4), weights.UNDONE, BOUNDS)
+        await image.system(weights.learn, image.read(assessments.of, 1), weights.RATED_UP, BOUNDS)
+        between = image.read(assessments.weights_of)
+        assert await image.system(weights.unlearn, 4, BOUNDS)
+        undone, _, redone = image.read(weights.log_of)
+        assert (redone.number, redone.outcome, redone.before) == (4, weights.REDONE, between)
+        back = image.read(assessments.weights_of)
+        moved = [one + was - now for one, was, now in zip(between, undone.before, undone.after, strict=True)]
+        assert list(back) == pytest.approx(moved)
+        assert sum(back) == pytest.approx(1)
+        assert not await image.system(weights.unlearn, 4, BOUNDS)
+        await image.system(weights.learn, image.read(assessments.of, 4), weights.UNDONE, BOUNDS)
+        assert await image.system(weights.unlearn, 4, BOUNDS), "undone again, and done again"
+        assert list(image.read(assessments.weights_of)) == pytest.approx(list(back))
+
+
+async def test_what_is_moved_back_stays_within_the_bounds(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        log = (1.0, 4, weights.UNDONE, tuple(EVEN), (0.27, 0.25, 0.23, 0.25))
+
+        def set(root: Any) -> None:
+            held = root["lobby"].autotelic.weights
+            held.weights, held.log = (0.4, 0.11, 0.49, 0.0 + 0.0), (log,)
+
+        await image.system(set)
+        await image.system(weights.unlearn, 4, BOUNDS)
+        after = image.read(assessments.weights_of)
+        assert after.novelty == pytest.approx(0.5)
+        assert sum(after) == pytest.approx(1)
 
 
 # --- ratings of missions
@@ -180,3 +217,41 @@ async def test_who_may_be_rated(tmp_path: Path) -> None:
         await kernel.loop.rate("m2", -1, "no answer")
         described: dict[str, Any] = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m2")))
         assert json.loads(json.dumps(described["rating"]))["rating"] == -1
+
+
+# --- undos of missions
+
+
+async def undone(kernel: Kernel, id: str, *, redo: bool = False) -> None:
+    await kernel.undoing.undo(Undo(op="undo", id=id, redo=redo))
+
+
+async def test_an_undo_is_learned_from_in_its_own_transaction(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), **ON) as kernel:
+        await two(kernel)
+        await undone(kernel, "m1")
+        (step,) = steps(kernel)
+        assert (step.number, step.outcome, step.after) == (1, "undone", now(kernel))
+        assert now(kernel).novelty < 0.25
+        users = [
+            kernel.image.db.history(kernel.image.read(read), 1)[0]["user_name"]
+            for read in (lambda root: ledger.mission_of(root, "m1")._p_oid, lambda root: root["lobby"].autotelic.weights._p_oid)
+        ]
+        assert users == ["undo:m1", "undo:m1"]
+        await undone(kernel, "m1")
+        assert len(steps(kernel)) == 1, "it is undone already"
+        await undone(kernel, "m1", redo=True)
+        assert list(now(kernel)) == pytest.approx(list(EVEN))
+        assert [one.outcome for one in steps(kernel)] == ["undone", "done again"]
+
+
+async def test_one_that_was_undone_before_it_was_measured_is_learned_from_then_unless_it_is_done_again(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:  # nothing is measured
+        for id in ("m1", "m2", "m3"):
+            await done(kernel, id, "I feel stuck")
+        await undone(kernel, "m1")
+    async with mind(tmp_path, inference, **ON) as kernel:
+        await assessed(kernel, "m3")
+    async with mind(tmp_path, inference, **ON) as kernel:
+        assert [(one.number, one.outcome) for one in steps(kernel)] == [(1, "undone")]

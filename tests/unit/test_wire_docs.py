@@ -29,6 +29,8 @@ FIELDS = {
     "personas": {"personas", "embedder"},
     "fork": {"image", "bytes", "objects", "tid", "time", "unfinished", "took_s"},
     "undo": {"id", "redo", "dry", "missions", "objects", "documents"},
+    "changes": {"changes"},
+    "undo_change": {"number", "dry", "objects"},
     "ls": {"target", "oid", "entries"},
     "diff": {"target", "oid", "a", "b", "changes"},
     "replay": {"id", "state", "outcome", "inferences", "journaled", "unused"},

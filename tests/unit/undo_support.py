@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from batos.autotelic import home
 from batos.config import Settings
 from batos.image import LivingImage, ledger
 from batos.memory import objects
@@ -83,7 +84,7 @@ def step(lobby: UvmObject) -> None:
 
 @contextlib.asynccontextmanager
 async def house(folder: Path, **settings: Any) -> AsyncIterator[House]:
-    image = await LivingImage.open(f"file://{folder / 'i.fs'}", steps=(step, objects.install, memories.install))
+    image = await LivingImage.open(f"file://{folder / 'i.fs'}", steps=(step, objects.install, memories.install, home.install))
     try:
         yield House(image, **settings)
     finally:

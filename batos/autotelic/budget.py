@@ -1,0 +1,221 @@
+"""What the loop may spend in a day, and what it has spent: tokens, minutes of model time, bytes of the image, changes.
+
+Nothing is counted that could be lost: what its missions cost is in their journals, what they wrote is in the transactions that name
+them, and changes have their records. Only what is paid for outside of missions, in rehearsals, has rows of its own in the image, one
+an hour, which also keep how far the transactions have been looked through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import structlog
+from ZODB.utils import p64, u64
+
+from batos.autotelic import changes, home
+from batos.errors import BatosError
+from batos.image import journal, ledger
+from batos.image.living import LivingImage
+from batos.image.moments import tid_of
+from batos.image.reversal import UNDO
+from batos.image.turns import in_helper
+
+log = structlog.get_logger("batos.autotelic")
+
+DAY_S, HOUR_S = 86400.0, 3600.0
+LEAST_WAIT_S = 1.0  # between two looks whether there is room again
+
+
+class Spent(NamedTuple):
+    """What was spent, or may be."""
+
+    tokens: float
+    minutes: float
+    bytes: float
+    changes: float
+
+
+class Row(NamedTuple):
+    """Costs of one hour that no mission's journal has. Stored as a plain tuple."""
+
+    hour: int
+    """Since the epoch."""
+    tokens: int
+    seconds: float
+    bytes: int
+
+
+class _Mission(NamedTuple):
+    accepted: float
+    tokens: int
+    seconds: float
+    final: bool
+
+
+class Budget:
+    """Counts, and says when it is enough. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        limits: Spent,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+    ) -> None:
+        """
+        :param limits: of 24 hours; settings `loop_tokens`, `loop_minutes`, `loop_bytes`, `loop_changes`.
+        """
+        self._image, self._limits, self._now, self._sleep = image, limits, now, sleep
+        self._missions: dict[str, _Mission] = {}
+        self._looked_at = 0  # the number of the last mission
+        self._until = ""  # the id of the last transaction
+        self._counting = asyncio.Lock()
+        self._last = Spent(0, 0, 0, 0)
+        self.deferred = ""
+
+    async def spent(self) -> Spent:
+        """What was spent in the last 24 hours."""
+        async with self._counting:
+            since = self._now() - DAY_S
+            await self._count_bytes(since)
+            self._missions, self._looked_at = await in_helper(self._image.read, _missions, since, self._missions, self._looked_at)
+            rows, made = self._image.read(_rows, since), self._image.read(changes.promoted_since, since)
+        own = [(one.tokens, one.seconds, 0) for one in self._missions.values()] + [row[1:] for row in rows]
+        tokens, seconds, size = (sum(column) for column in zip(*own, strict=True)) if own else (0, 0.0, 0)
+        self._last = Spent(tokens, round(seconds / 60, 3), size, made)
+        return self._last
+
+    async def why_not(self) -> str:
+        """Why the loop may not think now, in words; empty where it may."""
+        spent = await self.spent()
+        why = _told(spent._replace(changes=-1), self._limits)  # a thought that changes nothing is free of that
+        if why and not self.deferred:
+            log.info("loop_deferred", why=why)
+        self.deferred = why
+        return why
+
+    async def why_no_change(self) -> str:
+        """Why the loop may not change anything now, in words; empty where it may."""
+        return _told(await self.spent(), self._limits)
+
+    async def ready(self) -> None:
+        """Return when the loop may think; at once, if it may now."""
+        while await self.why_not():
+            await self._sleep(self._wait())
+
+    def paid(self, inference: journal.Inference) -> None:
+        """Count an inference that the loop paid for outside of its missions."""
+        tokens = inference.prompt_tokens + inference.answer_tokens
+        self._image.later(_note, Row(self._hour(), tokens, round(inference.total_ms / 1000, 3), 0))
+
+    def facts(self) -> dict[str, Any]:
+        """What `info` says of it: what was spent in 24 hours when it was last counted, of how much, and why the loop waits."""
+        pairs = zip(Spent._fields, self._last, self._limits, strict=True)
+        return {"spent": {name: {"spent": spent, "limit": limit} for name, spent, limit in pairs}, "deferred": self.deferred or None}
+
+    def _wait(self) -> float:
+        """Seconds until the oldest of what was counted is a day old."""
+        begun = [one.accepted for one in self._missions.values()]
+        begun += [(row.hour + 1) * HOUR_S for row in self._image.read(_rows, self._now() - DAY_S)]
+        return max(LEAST_WAIT_S, min(begun) + DAY_S - self._now()) if begun else HOUR_S
+
+    def _hour(self) -> int:
+        return int(self._now() // HOUR_S)
+
+    async def _count_bytes(self, since: float) -> None:
+        counted, size, until = await in_helper(self._image.read, _written, since, self._until)
+        if size:
+            await self._image.system(_note, Row(self._hour(), 0, 0.0, size), counted, until)
+        self._until = until
+
+
+def _told(spent: Spent, limits: Spent) -> str:
+    over = (name for name, used, limit in zip(Spent._fields, spent, limits, strict=True) if used >= limit)
+    words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (loop_{name})" for name in over]
+    return f"in 24 hours the loop has spent {' and '.join(words)}" if words else ""
+
+
+def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: int) -> tuple[dict[str, _Mission], int]:
+    """The system's missions accepted since a time with what they cost; and the number of the last mission that was looked at."""
+    found = {id: one for id, one in known.items() if one.accepted > since}
+    open_ones = [id for id, one in found.items() if not one.final]
+    newest = looked_at
+    try:
+        for mission in ledger.newest_first(root):
+            if mission.number <= looked_at or mission.accepted <= since:
+                break
+            newest = max(newest, int(mission.number))
+            if mission.origin == "system":
+                open_ones.append(mission.id)
+        for id in open_ones:
+            mission = ledger.mission_of(root, id)
+            spent = journal.spent_on(mission.journal)
+            tokens = sum(one.prompt_tokens + one.answer_tokens for one in spent)
+            seconds = sum(one.model_ms for one in spent) / 1000
+            found[id] = _Mission(float(mission.accepted), tokens, seconds, mission.state in ledger.FINAL)
+    except BatosError as e:  # damage: what can be read counts
+        log.warning("budget_incomplete", error=e.message)
+    return found, newest
+
+
+def _rows(root: Any, since: float) -> list[Row]:
+    rows = (Row(*row) for row in home.part(root, "budget").rows)
+    return [row for row in rows if (row.hour + 1) * HOUR_S > since]
+
+
+def _written(root: Any, since: float, looked_at: str) -> tuple[str, int, str]:
+    """How far transactions were counted, what those after that wrote in the loop's name, and how far that is.
+
+    :param looked_at: up to which one nothing is to be found beyond what was counted.
+    """
+    db = root._p_jar.db()
+    counted = home.part(root, "budget").until
+    after = max(counted, looked_at)
+    begin = max(p64(u64(bytes.fromhex(after)) + 1) if after else b"", tid_of(db, since))
+    last = db.lastTransaction()
+    size = 0.0
+    own: dict[str, bool] = {}
+    with contextlib.closing(db.storage.iterator(begin, last)) as transactions:
+        for transaction in transactions:
+            names = transaction.user.decode("utf-8", "replace").split()
+            for name in names:
+                if name not in own:
+                    own[name] = _is_own(root, name)
+            share = sum(own[name] for name in names) / len(names) if names else 0
+            if share:
+                size += share * sum(len(record.data or b"") for record in transaction)
+    return counted, round(size), last.hex()
+
+
+def _is_own(root: Any, name: str) -> bool:
+    if changes.number_in(name.removeprefix(UNDO)) is not None:
+        return True
+    mission = ledger.ledger_of(root).missions.get(name)
+    try:
+        return mission is not None and mission.origin == "system"
+    except BatosError:  # damaged: nobody knows whose it is
+        return False
+
+
+def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> None:
+    """System transaction: add costs to the row of their hour; those of more than a day ago go.
+
+    :param counted: how far transactions were looked through before; if it is not so any more, somebody else has counted them.
+    :param until: how far they are now.
+    """
+    held = home.part(root, "budget")
+    if counted is not None:
+        if held.until != counted:
+            return
+        held.until = until
+    if not any(more[1:]):
+        return
+    rows = [Row(*row) for row in held.rows if more.hour - row[0] <= DAY_S // HOUR_S]
+    same = next((row for row in rows if row.hour == more.hour), Row(more.hour, 0, 0.0, 0))
+    new = Row(more.hour, same.tokens + more.tokens, round(same.seconds + more.seconds, 3), same.bytes + more.bytes)
+    held.rows = tuple(tuple(row) for row in sorted([*(row for row in rows if row.hour != more.hour), new]))

@@ -1,0 +1,242 @@
+"""The changes that the loop proposes and makes, in the image: numbered from 1, each with its evidence and what became of it.
+
+proposed ─ refused                     what its rehearsal said
+         └ promoted ─ kept             nothing got worse while it was watched
+                    ├ undone           by itself, or by its user
+                    └ disabled         the daemon died again and again
+
+All functions are parts of a transaction, or reads. A promotion is a unit of work of its own, annotated with `name_of` and a note that
+begins with `NOTE`, which writes what the change is about and calls `promote`: so it can be undone like a mission.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from batos.autotelic import home
+from batos.errors import InvalidInput, UnknownChange
+from batos.image import ledger
+from batos.objects import UvmObject
+
+PROPOSED, REFUSED, PROMOTED, KEPT, UNDONE, DISABLED = "proposed", "refused", "promoted", "kept", "undone", "disabled"
+STATES = (PROPOSED, REFUSED, PROMOTED, KEPT, UNDONE, DISABLED)
+STANDING = (PROMOTED, KEPT)
+"""States of a change that is in the image."""
+LESSONS = (REFUSED, UNDONE, DISABLED)
+"""States of a change that is not to be proposed again."""
+MODEL, MEASUREMENT = "model", "measurement"
+"""Where a proposal comes from."""
+NOTE = "PROMOTED"
+"""What the note of a promotion's commit begins with."""
+LISTED = 500
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=str)
+_JSON = ("content", "evidence", "comparison", "effect")
+
+
+class Proposed(Protocol):
+    """What a proposal says: see `batos.autotelic.proposals`."""
+
+    @property
+    def kind(self) -> str:
+        """What sort of change it is."""
+
+    @property
+    def target(self) -> str:
+        """What it is about: a path or id of the image, or a name."""
+
+    @property
+    def content(self) -> Any:
+        """What is to be there: a JSON value."""
+
+    @property
+    def why(self) -> str:
+        """What it is expected to do."""
+
+
+def name_of(number: int) -> str:
+    """What a change's promotion is annotated with."""
+    return f"change:{number}"
+
+
+def number_in(name: str) -> int | None:
+    """The number of the change that an annotation names; None for any other."""
+    kind, _, number = name.partition(":")
+    return int(number) if kind == "change" and number.isdecimal() else None
+
+
+# --- parts of transactions
+
+
+def propose(
+    root: Any, proposal: Proposed, evidence: Mapping[str, Any], mission: str, *, source: str = MEASUREMENT, limit: int = LISTED
+) -> int:
+    """Record a proposal; its number. The same one of the same mission again, while it is undecided, is the one that is there.
+
+    :param evidence: the measurement: `words`, and its figures; a JSON object.
+    :param mission: whose work the proposal is; empty for none.
+    :param limit: records that are kept; of more, the oldest go, but none that is watched.
+    """
+    held, digest = home.part(root, "changes"), digest_of(proposal)
+    same = next((one for one in newest_first(root) if one.digest == digest and one.state == PROPOSED and one.mission == mission), None)
+    if same is not None:
+        return int(same.number)
+    held.ever += 1
+    held.log[held.ever] = held.derive(
+        **{"number": held.ever, "digest": digest, "source": source, "mission": mission, "state": PROPOSED, "reason": ""},
+        **{"kind": proposal.kind, "target": proposal.target, "content": _COMPACT.encode(proposal.content), "why": proposal.why},
+        **{"evidence": _COMPACT.encode(dict(evidence)), "comparison": "{}", "effect": "{}"},
+        **{"missions": 0, "proposed": time.time(), "decided": None, "ended": None},
+    )
+    old = [number for number, one in held.log.items() if one.state != PROMOTED and number != held.ever]
+    for number in old[: max(0, len(held.log) - limit)]:
+        del held.log[number]
+    return int(held.ever)
+
+
+def refuse(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
+    """Record that a proposal is not made, and why.
+
+    :param comparison: figures of the rehearsal; empty where it came to none.
+    :raises InvalidInput: if it was decided already.
+    """
+    _decide(root, number, REFUSED, why, comparison)
+
+
+def promote(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
+    """Record that a proposal is made, in the very transaction that makes it. From here on it is watched.
+
+    :raises InvalidInput: if it was decided already, or another change is being watched: then nobody could tell whose effect is whose.
+    """
+    if (watched_now := watched(root)) is not None:
+        raise InvalidInput(f"change {watched_now['number']} is being watched; the next one is made when that has ended")
+    _decide(root, number, PROMOTED, "", comparison)
+    newest = ledger.ledger_of(root).newest.mission
+    record_of(root, number).missions = 0 if newest is None else int(newest.number)
+    home.part(root, "changes").last = number
+
+
+def keep(root: Any, number: int, why: str, effect: Mapping[str, Any]) -> bool:
+    """Record that a change stays, and is watched no more; False where something else has become of it.
+
+    :param effect: figures of its watch.
+    """
+    record = record_of(root, number)
+    if record.state != PROMOTED:
+        return False
+    _end(record, KEPT, why, effect)
+    return True
+
+
+def take_back(root: Any, number: int, state: str, why: str, effect: Mapping[str, Any]) -> None:
+    """Record that a change is `UNDONE` or `DISABLED`, in the very transaction that takes it back.
+
+    :raises InvalidInput: if nothing of it is in the image.
+    """
+    record = record_of(root, number)
+    if record.state not in STANDING:
+        raise InvalidInput(f"change {number} is {record.state}: nothing of it is in the image that could be undone")
+    _end(record, state, why, effect)
+
+
+def _end(record: UvmObject, state: str, why: str, effect: Mapping[str, Any]) -> None:
+    record.state, record.reason, record.ended = state, why, time.time()
+    if effect:
+        record.effect = _COMPACT.encode(dict(effect))
+
+
+def _decide(root: Any, number: int, state: str, why: str, comparison: Mapping[str, Any]) -> None:
+    record = record_of(root, number)
+    if record.state != PROPOSED:
+        raise InvalidInput(f"change {number} is {record.state} already")
+    record.state, record.reason, record.comparison, record.decided = state, why, _COMPACT.encode(dict(comparison)), time.time()
+
+
+# --- reads
+
+
+def record_of(root: Any, number: int) -> UvmObject:
+    """The object of the change of that number.
+
+    :raises UnknownChange: if there is none.
+    """
+    found = _log(root).get(number)
+    if found is None:
+        raise UnknownChange(f"no change {number} in this image; `batos changes` lists them")
+    return found  # type: ignore[no-any-return]
+
+
+def of(root: Any, number: int) -> dict[str, Any]:
+    """The change of that number as plain values.
+
+    :raises UnknownChange: if there is none.
+    """
+    return described(record_of(root, number))
+
+
+def described(record: UvmObject) -> dict[str, Any]:
+    """A change as plain values.
+
+    `number`, `kind`, `target`, `content`, `why`, `evidence`, `source`, `mission`, `state`, `reason`, `comparison` (of its rehearsal),
+    `effect` (of its watch), `digest`; when it was `proposed`, `decided` and `ended` (seconds since the epoch, or None); `missions`, the
+    number of the last one accepted before it was made.
+    """
+    record._p_activate()
+    told = {name: value for name, value in record._slots.items() if name != "parent*"}
+    return {**told, **{name: json.loads(told[name]) for name in _JSON}}
+
+
+def _log(root: Any) -> Any:
+    loop = root["lobby"]._slots.get("autotelic")
+    held = None if loop is None else loop._slots.get("changes")
+    return {} if held is None else held.log  # an image of an earlier version that is only read has none
+
+
+def newest_first(root: Any) -> Iterator[UvmObject]:
+    """The objects of all changes that are kept, the last proposed first."""
+    log = _log(root)
+    for number in reversed(log.keys()):
+        yield log[number]
+
+
+def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dict[str, Any]]:
+    """The last changes as plain values, the newest first; those in a state, if one is given."""
+    found: list[dict[str, Any]] = []
+    for record in newest_first(root):
+        if len(found) >= limit:
+            break
+        if state is None or record.state == state:
+            found.append(described(record))
+    return found
+
+
+def watched(root: Any) -> dict[str, Any] | None:
+    """The change that was promoted and is being watched, if there is one."""
+    last = home.part(root, "changes").last
+    record = home.part(root, "changes").log.get(last) if last else None
+    return None if record is None or record.state != PROMOTED else described(record)
+
+
+def lesson(root: Any, proposal: Proposed) -> dict[str, Any] | None:
+    """The last change that said the same and was refused, undone or disabled: what is not to be tried again."""
+    digest = digest_of(proposal)
+    return next((described(one) for one in newest_first(root) if one.digest == digest and one.state in LESSONS), None)
+
+
+def promoted_since(root: Any, at: float) -> int:
+    """How many changes were made since a time, in seconds since the epoch."""
+    return sum(one.state not in (PROPOSED, REFUSED) and one.decided > at for one in newest_first(root))
+
+
+def digest_of(proposal: Proposed) -> str:
+    """What makes two proposals the same: kind, target and content."""
+    return hashlib.sha256(_COMPACT.encode([proposal.kind, proposal.target, proposal.content]).encode()).hexdigest()[:32]
+
+
+def is_record(root: Any, obj: UvmObject) -> bool:
+    """Whether an object is a change's record, or what holds them: no part of what a change did."""
+    held = home.part(root, "changes")
+    return obj is held or obj._slots.get("parent*") is held

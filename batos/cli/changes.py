@@ -1,0 +1,142 @@
+"""The verb changes: what the system proposed and changed of its own accord, why, and what became of it; and its undo."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any, get_args
+
+import typer
+
+from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.asking import ask
+from batos.cli.looking import FileFlag, look
+from batos.cli.output import Output, ago, one_line
+from batos.wire.fields import ChangeState
+
+STATES = get_args(ChangeState)
+STYLES = {"promoted": "yellow", "kept": "green", "refused": "dim", "undone": "red", "disabled": "bold red"}
+_PAIR = 2  # figures of before and after
+
+
+@app.command()
+def changes(
+    what: Annotated[str | None, typer.Argument(metavar="[N|undo]", help="One of them, whole; or undo one. Else a list.")] = None,
+    number: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The one to undo.")] = None,
+    state: Annotated[str | None, typer.Option("--state", metavar="STATE", help="Only those in a state: " + ", ".join(STATES) + ".")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 50,
+    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="Why it is undone; it is kept with it.")] = None,
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only say what an undo would do.")] = False,
+    image: FileFlag = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List what the system proposed and changed of its own accord, show one with its evidence, or undo one: it is not made again."""
+    output = Output(as_json)
+    if what == "undo":
+        if number is None or image is not None:
+            raise typer.BadParameter("undo takes the number of a change, and a daemon")
+        _undo(number, why, dry, endpoint(connect), output)
+        return
+    if number is not None or dry or why is not None:
+        raise typer.BadParameter("only `undo N` takes --dry-run and --why")
+    if state is not None and state not in STATES:
+        raise typer.BadParameter(f"{state!r} is none of {', '.join(STATES)}")
+    chosen = _number(what)
+    reply = look(
+        image,
+        connect,
+        lambda looks: looks.changes(chosen, state, limit),
+        lambda client: client.changes(chosen, state=state, limit=limit),
+    )
+    if as_json:
+        output.document(reply)
+    elif chosen is not None:
+        _page(reply["changes"][0], output)
+    else:
+        _table(reply["changes"], limit, output)
+
+
+def _number(what: str | None) -> int | None:
+    if what is None:
+        return None
+    if not (what.isdecimal() and int(what) > 0):
+        raise typer.BadParameter(f"{what!r} is no number of a change; say `batos changes N` or `batos changes undo N`")
+    return int(what)
+
+
+def _undo(number: int, why: str | None, dry: bool, address: str, output: Output) -> None:
+    reply = ask(address, lambda client: client.undo_change(number, why=why, dry=dry))
+    if output.as_json:
+        output.document(reply)
+        return
+    if reply.get("already"):
+        output.say(f"change {number} is undone already")
+        return
+    output.say(f"change {number} {'would be undone' if dry else 'is undone, and will not be made again'}")
+    output.pairs([("objects", "; ".join(f"{one['oid']} {', '.join(one['parts'])}" for one in reply["objects"]))])
+
+
+def _table(listed: list[dict[str, Any]], limit: int, output: Output) -> None:
+    if not listed:
+        output.note("no changes so far: the system has proposed none", "dim")
+        return
+    rows = (
+        (one["number"], one["state"], one["kind"], one["target"], ago(one["decided"] or one["proposed"]), one_line(_told(one), 160))
+        for one in listed
+    )
+    output.rows(("change", "state", "kind", "target", "age", "because"), rows, STYLES)
+    if len(listed) == limit:
+        output.note(f"the newest {limit}; --limit shows more", "dim")
+
+
+def _told(change: dict[str, Any]) -> str:
+    """What says most of a change in one line: what became of it, else the evidence."""
+    return str(change["reason"] or change["evidence"].get("words") or change["why"])
+
+
+def _page(change: dict[str, Any], output: Output) -> None:
+    output.say(f"change {change['number']}: {change['state']}", "bold")
+    moments = [(name, _moment(change[name])) for name in ("proposed", "decided", "ended")]
+    facts = [(name, change[name]) for name in ("kind", "target", "why", "source", "mission", "reason")]
+    output.pairs((name, value) for name, value in [*facts, *moments] if value)
+    content = change["content"]
+    output.say("\nwhat is to be there", "bold")
+    output.say(content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False))
+    for name, title in (("evidence", "evidence"), ("comparison", "rehearsal"), ("effect", "watch")):
+        if change[name]:
+            output.say(f"\n{title}", "bold")
+            _figures(change[name], output)
+    if change["state"] in ("promoted", "kept"):
+        output.note(f"taken back with: batos changes undo {change['number']}", "dim")
+
+
+def _figures(figures: dict[str, Any], output: Output) -> None:
+    """Figures as they come: a table of before and after where there are two sides of them, else names and values."""
+    sides = _sides(figures)
+    plain = {name: value for name, value in figures.items() if name not in ("without", "changed") and not _is_pairs(value)}
+    output.pairs((name, _shown(value)) for name, value in plain.items() if value not in ("", [], None))
+    if sides:
+        output.rows(("", "before", "with it"), [(name, _shown(before), _shown(after)) for name, before, after in sides])
+
+
+def _sides(figures: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    without, changed = figures.get("without"), figures.get("changed")
+    if isinstance(without, dict) and isinstance(changed, dict):  # of a rehearsal
+        return [(name, value, changed.get(name)) for name, value in without.items()]
+    kinds = ((kind, pairs) for kind, pairs in figures.items() if _is_pairs(pairs))  # of a watch
+    return [(f"{kind}: {name}", *pair) for kind, pairs in kinds for name, pair in pairs.items()]
+
+
+def _is_pairs(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(pair, list) and len(pair) == _PAIR for pair in value.values())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(_shown, value))
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _moment(at: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else ""
