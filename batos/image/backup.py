@@ -22,12 +22,15 @@ from ZODB.POSException import POSError
 from ZODB.scripts import repozo
 
 from batos.errors import ImageDamaged, ImageError
+from batos.image import blobs
 from batos.image.checked import base_of
 from batos.image.history import oid_of
 from batos.image.integrity import Walk
 from batos.image.storage import check_format, open_database, sync_to_disk
 from batos.objects import Method
 
+BLOBS = "blobs"
+"""The folder of blobs in a folder of backups. They stay as long as the folder does: earlier backups in it need them."""
 _METHOD = b"batos.objects\nMethod\n"  # how a record of a Method names its class, in pickle's protocol 3
 _VERIFY = ".verify-"  # folders in which a backup is restored to be proved
 _CHUNK = 1 << 20
@@ -55,7 +58,7 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
     :param full: not only what was appended since the last one. After a pack it is full in any case.
     :param before: id of a transaction that was committed before the call and must be in it.
     :returns: `folder`, `kind` (full, incremental, unchanged), `file`, `bytes` (added), and what the proof found: `total_bytes`,
-        `objects`, `methods`, `damaged` (methods that are not what was audited, transactions that are not what was written;
+        `blob_bytes`, `objects`, `methods`, `damaged` (methods that are not what was audited, transactions that are not what was written;
         the image itself has the same damage), `tid`.
     :raises ImageError: if it cannot be written, or its proof fails; a bad one is removed again.
     """
@@ -84,7 +87,7 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
 def restore(folder: pathlib.Path, path: pathlib.Path) -> dict[str, Any]:
     """Make the image at `path` from the newest backup in a folder.
 
-    :returns: `total_bytes`, `objects`, `methods`, `damaged`, `tid`.
+    :returns: `total_bytes`, `blob_bytes`, `objects`, `methods`, `damaged`, `tid`.
     :raises ImageError: if there is an image already, no backup, or one that is not whole; then nothing is left at `path`.
     """
     for taken in (path, path.with_name(path.name + ".old"), path.with_name(path.name + ".pack")):
@@ -95,7 +98,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path) -> dict[str, Any]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _restored(folder, path.parent) as file:
-            found = _examine(file)
+            found = _examine(file, folder / BLOBS, blobs.folder_of(path))
             _place(file, path)
     except (repozo.RepozoError, OSError) as e:
         raise ImageError(f"the backup in {folder} was not restored: {_reason(e)}") from e
@@ -141,14 +144,17 @@ def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes) -> dict[str,
     with _restored(folder, folder) as file:
         if not _begins_with(path, file):
             raise repozo.VerificationFail("what was written differs from the image; check the disk")
-        found = _examine(file)
+        found = _examine(file, blobs.folder_of(path), folder / BLOBS)
         if bytes.fromhex(found["tid"]) < before:
             raise repozo.VerificationFail(f"it ends at the transaction {found['tid']}, before {before.hex()}")
         return found
 
 
-def _examine(file: pathlib.Path) -> dict[str, Any]:
-    """Open an image as the daemon would, read it through, and check every checksum, and every method's digest."""
+def _examine(file: pathlib.Path, source: pathlib.Path, target: pathlib.Path) -> dict[str, Any]:
+    """Open an image as the daemon would, read it through, and check every checksum, and every method's digest; give it its blobs.
+
+    :param source: the folder in which they are; `target` that in which they are to be.
+    """
     db = open_database(f"file://{file}", cache_size=400, pool_size=7, read_only=True)
     try:
         with db.transaction() as connection:
@@ -160,11 +166,13 @@ def _examine(file: pathlib.Path) -> dict[str, Any]:
             damaged = [named for method in methods if (named := _damage(method))]
             walk = Walk(db)
             walk.step(0, db.getSize())
+            blob_bytes, missing = blobs.copy(db, source, target)
         return {
             "total_bytes": db.getSize(),
             "objects": len(db.storage),
             "methods": len(methods),
-            "damaged": damaged + [f"{place}: {what}" for place, what in walk.damaged.items()],
+            "blob_bytes": blob_bytes,
+            "damaged": damaged + [f"{place}: {what}" for place, what in walk.damaged.items()] + missing,
             "tid": db.lastTransaction().hex(),
         }
     finally:

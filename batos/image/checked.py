@@ -21,7 +21,7 @@ from ZODB.interfaces import IStorageWrapper
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged
-from batos.image import scratch, seals, sums
+from batos.image import blobs, scratch, seals, sums
 from batos.image.groupsync import filestorage
 
 log = structlog.get_logger("batos.image")
@@ -120,8 +120,12 @@ class CheckedStorage:
         self.base.restore(oid, serial, data and sums.summed(data), version, prev_txn, transaction)
 
     def storeBlob(self, oid: bytes, oldserial: bytes, data: bytes, blobfilename: str, version: str, transaction: Any) -> Any:
-        """Store a record that stands for a blob. The blob itself has no checksum."""
-        return self.base.storeBlob(oid, oldserial, sums.summed(data), blobfilename, version, transaction)
+        """Store a record that stands for a blob, and of a file's the blob durably: what refers to it is durable later."""
+        if self.sealing:
+            blobs.sync_file(blobfilename)
+        self.base.storeBlob(oid, oldserial, sums.summed(data), blobfilename, version, transaction)
+        if self.sealing:
+            blobs.sync_name(self.base, oid)
 
     def restoreBlob(self, oid: bytes, serial: bytes, data: bytes, blobfilename: str, prev_txn: bytes | None, transaction: Any) -> None:
         """Store a record of another storage that stands for a blob."""

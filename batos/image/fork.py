@@ -10,13 +10,15 @@ import contextlib
 import errno
 import os
 import pathlib
+import shutil
 import threading
 from typing import Any, BinaryIO
 
 import ZODB
 
-from batos.errors import Busy, HistoryGone, ImageError, InvalidInput
+from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInput
 from batos.image import ledger, seals, sums
+from batos.image.blobs import copy, folder_of
 from batos.image.checked import base_of
 from batos.image.moments import Moment, seconds_of, tid_of, when
 from batos.image.storage import check_format, damaged, open_database, sync_to_disk
@@ -57,7 +59,7 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
             with part.open("wb") as copy:
                 _copy(source, copy, cut, stop)
         sync_to_disk(part)
-        found = _proved(part)
+        found = _proved(part, path, folder_of(target))
         part.rename(target)
         sync_to_disk(target)
     except sums.Mismatch as e:
@@ -66,6 +68,8 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
         raise ImageError(f"the fork {target} cannot be written: {e.strerror or e}") from e
     finally:
         part.unlink(missing_ok=True)
+        if not target.exists():
+            shutil.rmtree(folder_of(target), ignore_errors=True)
     return {"image": str(target), **found}
 
 
@@ -113,13 +117,16 @@ def _copy(source: BinaryIO, target: BinaryIO, length: int, stop: threading.Event
         position += size
 
 
-def _proved(path: pathlib.Path) -> dict[str, Any]:
+def _proved(path: pathlib.Path, origin: pathlib.Path, blobs: pathlib.Path) -> dict[str, Any]:
+    """Open the fork, and give it its blobs: the same files, where the system can have one in two folders."""
     uri = f"file://{path}"
     db = open_database(uri, cache_size=2000, pool_size=2, read_only=True)
     try:
         with snapshot(db) as root:
             check_format(root, uri)
             unfinished = len(ledger.unfinished(root))
+        if missing := copy(db, folder_of(origin), blobs, link=True)[1]:
+            raise ImageDamaged(f"the image {origin} was not forked: {missing[0]}; restore a backup (`batos restore`)")
         tid = db.lastTransaction()
         return {"bytes": db.getSize(), "objects": len(db.storage), "tid": tid.hex(), "time": seconds_of(tid), "unfinished": unfinished}
     finally:

@@ -19,6 +19,7 @@ from ZODB._compat import PersistentUnpickler
 from ZODB.POSException import POSKeyError, ReadConflictError
 
 from batos.errors import ImageDamaged
+from batos.image import blobs
 from batos.image.checked import base_of
 from batos.image.filewalk import BYTE, FileWalk
 from batos.image.journal import JournalEntry
@@ -147,6 +148,8 @@ class Walk:
                     return f"it refers to oid:{int.from_bytes(reference, 'big'):x}, which is not there"
                 if count % _REFERENCES == 0:
                     yield True
+            if blobs.is_record(data):
+                return self._blob(oid)
             return self._content(oid) if len(data) <= _LARGE or any(name in data[:64] for name in _DIGESTED) else ""
         except (POSKeyError, ReadConflictError):  # it is no more, or came after this step began
             return ""
@@ -168,6 +171,10 @@ class Walk:
         found = self._connection.get(oid)
         found._p_activate()
         return problem_of(found)
+
+    def _blob(self, oid: bytes) -> str:
+        _, tid = self._db.storage.load(oid)
+        return blobs.problem_of(self._db.storage.base.fshelper.getBlobFilename(oid, tid)) if self.file is not None else ""
 
     # --- what is found
 

@@ -19,9 +19,10 @@ import zodbpickle.pickle
 from zc.lockfile import LockError, LockFile
 from ZODB import POSException
 from ZODB.FileStorage.format import CorruptedError
+from ZODB.interfaces import IBlobStorage
 
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import unwritten
+from batos.image import blobs, unwritten
 from batos.image.checked import REMEDY, CheckedStorage
 from batos.image.tail import check_tail
 
@@ -75,7 +76,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
             _settle_interrupted_pack(path)
             if path.exists():
                 check_tail(path)
-        return _open(factory, options, str(path or uri))
+        return _open(factory, options, str(path or uri), path)
     except LockError:
         raise ImageLocked(
             f"the image {path} is open in another process{_holder(path)}; stop that daemon, or give this one another --data or --image"
@@ -208,16 +209,18 @@ def _resolve(uri: str) -> tuple[Any, dict[str, Any]]:
         raise ConfigError(f"image {uri!r}: {e}") from None
 
 
-def _open(factory: Any, options: dict[str, Any], name: str, again: bool = True) -> ZODB.DB:
+def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, again: bool = True) -> ZODB.DB:
     storage = factory()
     try:
+        if path and not IBlobStorage.providedBy(storage):
+            blobs.attach(storage, path, read_only=storage.isReadOnly())
         return ZODB.DB(CheckedStorage(storage, name), **options)
     except BaseException as e:
         unwritten.drop(storage, e)
         storage.close()
         if again and isinstance(e, POSException.ReadConflictError):
             # A zero-filled tail after a power cut: FileStorage cut it off but kept transaction id 0; a second open is right.
-            return _open(factory, options, name, again=False)
+            return _open(factory, options, name, path, again=False)
         raise
 
 

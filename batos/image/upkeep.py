@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import structlog
 
 from batos.errors import Busy, ImageError
-from batos.image import packing, retention
+from batos.image import blobs, packing, retention
 from batos.image.costs import Meter
 from batos.image.fork import fork
 from batos.image.living import LivingImage
@@ -148,6 +148,7 @@ class Upkeep:
         moment = packing.pack_time(days, self._image.oldest_view())
         try:
             await in_helper(packing.pack, db, path, moment, self._stop)
+            await in_helper(blobs.sweep, db)
         except packing.Stopped as e:
             raise Busy(str(e)) from None
         except OSError as e:
@@ -167,8 +168,8 @@ class Upkeep:
         path = file_path(self._image.uri)
         if path is None:
             raise ImageError(f"only images in a file are {done} by BAT OS; {self._image.uri} is looked after where its server runs")
-        if getattr(self._image.db.storage, "blob_dir", None):
-            raise ImageError(f"images with a folder of blobs are not {done} by BAT OS; open it without `blobstorage_dir`")
+        if not getattr(self._image.db.storage, "sealing", False):
+            raise ImageError(f"an image that is opened with options of its own is not {done} by BAT OS; open it without `blobstorage_dir`")
         return path
 
 

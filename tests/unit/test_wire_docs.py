@@ -40,7 +40,7 @@ FIELDS = {
     "file": {"path", "state"},
     "memory": {"documents", "chunks", "sections", "entities", "waiting", "refused", "followed", "embedder"},
     "search": {"question", "hits", "by_vectors", "why", "took_ms"},
-    "backup": {"folder", "kind", "file", "bytes", "total_bytes", "objects", "methods", "tid", "took_s"},
+    "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }
 
 

@@ -1,0 +1,224 @@
+"""Blobs: what is large and seldom needed, in files of their own beside the image's file. The image refers to them.
+
+ZODB makes them part of a transaction: a blob's file has its place before the transaction ends, and is named by object and
+transaction. What ZODB leaves open is done here. The files are synced before the commit is (`CheckedStorage.storeBlob`); each begins
+with a checksum of what is in it; those that no record refers to any more, after a pack or because a process was killed in a commit, are
+swept away; a backup and a fork take theirs with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import ZODB
+import zope.interface
+from ZODB.blob import Blob, FilesystemHelper, set_not_writable
+from ZODB.interfaces import IBlobStorage, IBlobStorageRestoreable
+from ZODB.POSException import POSKeyError
+
+from batos.errors import ImageDamaged
+
+_MAGIC = b"BAT OS blob 1\n"
+_HEAD = len(_MAGIC) + 32  # and the digest
+_CHUNK = 1 << 20
+_RECORD = b"ZODB.blob\nBlob\n"  # how a record of a blob names its class
+_SUFFIX = ".blob"
+
+
+def folder_of(path: pathlib.Path) -> pathlib.Path:
+    """Where the blobs of an image in a file are."""
+    return path.with_name(path.name + ".blobs")
+
+
+def attach(storage: Any, path: pathlib.Path, *, read_only: bool) -> None:
+    """Let a FileStorage keep blobs. Their folder is made with the first one.
+
+    Its own `blob_dir` stays unset: then its pack leaves blobs alone, and `sweep` does what a crash cannot leave half done.
+    """
+    storage.fshelper = FilesystemHelper(str(folder_of(path)))
+    zope.interface.alsoProvides(storage, IBlobStorageRestoreable)
+    if not read_only:
+        for left in pathlib.Path(storage.fshelper.temp_dir).glob("*"):  # of a process that was killed
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def kept_by(db: ZODB.DB) -> bool:
+    """Whether the image's storage keeps blobs."""
+    return bool(IBlobStorage.providedBy(db.storage))
+
+
+def write(connection: Any, data: bytes) -> Blob:
+    """A new blob, in the transaction that is open."""
+    if (helper := _helper(connection.db().storage)) is not None:
+        helper.create()
+    blob = Blob()
+    connection.add(blob)  # first: it is written where its storage wants it
+    with blob.open("w") as file:
+        file.write(_MAGIC + hashlib.sha256(data).digest() + data)
+    return blob
+
+
+def read(blob: Blob) -> bytes:
+    """What was written.
+
+    :raises ImageDamaged: if the file is gone, or is not what was written.
+    """
+    try:
+        with blob.open("r") as file:
+            found: bytes = file.read()
+    except (POSKeyError, OSError) as e:
+        raise _damaged(blob, f"cannot be read: {e}") from e
+    if found[: len(_MAGIC)] != _MAGIC or hashlib.sha256(found[_HEAD:]).digest() != found[len(_MAGIC) : _HEAD]:
+        raise _damaged(blob, "is not what was written")
+    return found[_HEAD:]
+
+
+def problem_of(path: str | os.PathLike[str]) -> str:
+    """What is wrong with a blob's file; "" if nothing is."""
+    try:
+        with open(path, "rb") as file:
+            head, digest = file.read(_HEAD), hashlib.sha256()
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as e:
+        return f"its blob cannot be read: {e.strerror or e}"
+    return "" if head == _MAGIC + digest.digest() else "its blob is not what was written"
+
+
+def is_record(data: bytes) -> bool:
+    """Whether a record stands for a blob."""
+    return _RECORD in data[:64]
+
+
+def sync_file(path: str) -> None:
+    """Make a blob's file durable, before it gets its name."""
+    _sync(path, os.O_RDONLY)
+
+
+def sync_name(storage: Any, oid: bytes) -> None:
+    """Make a blob's name durable: the folders on the way to it."""
+    helper = storage.fshelper
+    folder, top = pathlib.Path(helper.getPathForOID(oid)), pathlib.Path(helper.base_dir).parent
+    while True:
+        _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
+        if folder == top:
+            return
+        folder = folder.parent
+
+
+def records(db: ZODB.DB) -> Iterator[tuple[bytes, bytes]]:
+    """Object and transaction of each blob that an image in a file has a record of, also of those that nothing refers to any more."""
+    following: bytes | None = None
+    storage = db.storage.base  # past the checksums: they are looked at once, in the order of the file
+    while len(storage):
+        oid, tid, data, following = storage.record_iternext(following)
+        if is_record(data):
+            yield oid, tid
+        if following is None:
+            return
+
+
+def copy(db: ZODB.DB, source: pathlib.Path, target: pathlib.Path, *, link: bool = False) -> tuple[int, list[str]]:
+    """Give another folder the blobs of an image; what is there already and whole stays.
+
+    :param db: of the image whose blobs are to be there.
+    :param link: have them in both folders as one file, where the system can: they are never changed.
+    :returns: their bytes, and what is damaged in the source, each with its place.
+    """
+    size, damaged = 0, []
+    ours: FilesystemHelper | None = None
+    for oid, tid in records(db):
+        theirs, ours = FilesystemHelper(str(source)), ours or _made(target)
+        origin, place = theirs.getBlobFilename(oid, tid), pathlib.Path(ours.getBlobFilename(oid, tid))
+        if not place.exists() or problem_of(place):
+            if problem := problem_of(origin):
+                damaged.append(f"oid:{int.from_bytes(oid, 'big'):x}: {problem}")
+                continue
+            ours.getPathForOID(oid, create=True)
+            _copy(origin, place, link)
+        size += place.stat().st_size
+    if ours is not None:
+        _sync_tree(target)
+    return size, damaged
+
+
+def sweep(db: ZODB.DB) -> int:
+    """Remove the files of blobs that no record is of: after a pack, and of commits that were not finished. How many.
+
+    Commits may go on meanwhile.
+    """
+    helper = _helper(db.storage)
+    if helper is None or not os.path.isdir(helper.base_dir):
+        return 0
+    last, swept = db.lastTransaction(), 0  # first: what is of a later one may be under way
+    for oid, folder in list(helper.listOIDs()):
+        for name in os.listdir(folder):
+            if not name.endswith(_SUFFIX):
+                continue
+            tid = helper.splitBlobFilename(os.path.join(folder, name))[1]
+            if tid <= last and not _is_there(db, oid, tid):
+                os.unlink(os.path.join(folder, name))
+                swept += 1
+        with contextlib.suppress(OSError):  # there are others in it
+            os.rmdir(folder)
+    return swept
+
+
+def _is_there(db: ZODB.DB, oid: bytes, tid: bytes) -> bool:
+    try:
+        db.storage.loadSerial(oid, tid)
+    except KeyError:
+        return False
+    except ImageDamaged:  # it is there; what is wrong with it is told elsewhere
+        return True
+    return True
+
+
+def _helper(storage: Any) -> FilesystemHelper | None:
+    """The files of a storage's blobs, where they are this process's own."""
+    helper = getattr(storage, "fshelper", None)
+    return helper if isinstance(helper, FilesystemHelper) else None
+
+
+def _made(folder: pathlib.Path) -> FilesystemHelper:
+    helper = FilesystemHelper(str(folder))
+    helper.create()
+    return helper
+
+
+def _copy(origin: str, place: pathlib.Path, link: bool) -> None:
+    part = place.with_name(place.name + ".part")
+    part.unlink(missing_ok=True)
+    if link:
+        with contextlib.suppress(OSError):
+            os.link(origin, part)
+    if not part.exists():
+        shutil.copyfile(origin, part)
+        set_not_writable(str(part))
+    sync_file(str(part))
+    part.replace(place)
+
+
+def _sync_tree(folder: pathlib.Path) -> None:
+    for held, _, _ in os.walk(folder):
+        _sync(held, os.O_RDONLY | os.O_DIRECTORY)
+    _sync(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _sync(path: str | os.PathLike[str], flags: int) -> None:
+    fd = os.open(path, flags)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _damaged(blob: Blob, what: str) -> ImageDamaged:
+    named = f"oid:{int.from_bytes(blob._p_oid, 'big'):x}" if blob._p_oid else "a new one"
+    return ImageDamaged(f"the blob {named} {what}; restore a backup (`batos restore`)", record=named)
