@@ -21,7 +21,10 @@ GOOD: dict[str, dict[str, Any]] = {
     "method": {"target": "t", "selector": "s"},
     "revert": {"id": "m", "target": "t", "selector": "s"},
     "teach": {"id": "m", "target": "t", "selector": "s", "examples": [{"result": 1}]},
-    **{op: {} for op in ("missions", "info", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory")},
+    **{
+        op: {}
+        for op in ("missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory")
+    },
     "search": {"question": "where?"},
     "ingest": {"paths": ["/notes"]},
 }
