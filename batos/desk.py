@@ -15,7 +15,7 @@ from batos.image.living import LivingImage
 from batos.image.moments import Moment
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
-from batos.mind import forms, versions
+from batos.mind import forms
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
@@ -41,6 +41,7 @@ class Desk:
         events: Events,
         router: Router,
         info: Callable[[], Reply],
+        metrics: Callable[[], list[Reply]],
         models: Models,
         experts: Callable[[bool, str | None, str | None], Awaitable[Reply]],
         personas: Callable[[schemas.Accepting | None], Awaitable[Reply]],
@@ -54,13 +55,14 @@ class Desk:
     ) -> None:
         """
         :param info: facts about the daemon.
+        :param metrics: its metrics; takes a thread of its own.
         :param experts: facts about its experts, after a scan or a choice of a persona's voice if one is asked for.
         :param personas: facts about its personas, after the codex's values were accepted where that is asked for.
         :param assessed: what is known of the entropy of the mission of a number; takes the image's root and that.
         :param rate: keeps what a user thinks of a mission: its id, 1 or -1, why.
         """
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
-        self._info, self._models, self._experts, self._personas = info, models, experts, personas
+        self._info, self._metrics, self._models, self._experts, self._personas = info, metrics, models, experts, personas
         self._upkeep, self._replays, self._memory = upkeep, replays, memory
         self._undoing = undoing
         self._looks = Looks(image.db, image.snapshot, self._state, assessed)
@@ -93,8 +95,9 @@ class Desk:
                 wanted = [request.selector] if request.version is None else [request.selector, request.version]
                 await self._message(request, "revert_", wanted, f"revert {request.target} {request.selector}", client)
             case schemas.Method():
-                told = self._image.read(_method, request.target, request.selector)
-                client.send({"type": "method", "target": request.target, **told})
+                client.send(await asyncio.to_thread(self._looks.method, request.target, request.selector, request.at))
+            case schemas.Methods():
+                client.send(await asyncio.to_thread(self._looks.methods, request.target, request.at))
             case schemas.Watch():
                 self._follow(request.id, client)
             case schemas.Status():
@@ -125,12 +128,13 @@ class Desk:
                 client.send(await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b))
             case schemas.History():
                 client.send(await asyncio.to_thread(self._looks.history, request.target, request.limit))
-            case schemas.Missions() if request.state is None:
+            case schemas.Missions() if request.state is None and request.at is None:
                 client.send(self._looks.missions(None, request.limit))
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                client.send(await asyncio.to_thread(self._looks.missions, request.state, request.limit))
+                client.send(await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at))
             case schemas.Failures():
-                client.send(await asyncio.to_thread(self._looks.failures, request.id, request.code, request.selector, request.limit))
+                fits = (request.id, request.code, request.selector, request.limit, request.at)
+                client.send(await asyncio.to_thread(self._looks.failures, *fits))
             case schemas.Changes():
                 client.send(self._looks.changes(request.number, request.state, request.limit))
             case schemas.UndoChange():
@@ -148,6 +152,8 @@ class Desk:
                 client.send({"type": "undo", **await self._undoing.undo(request)})
             case schemas.Info():
                 client.send({"type": "info", **self._info()})
+            case schemas.Metrics():
+                client.send({"type": "metrics", "metrics": await asyncio.to_thread(self._metrics)})
             case schemas.Personas():
                 client.send({"type": "personas", **await self._personas(request.accept)})
             case schemas.Models():
@@ -351,10 +357,6 @@ class _Watch:
         if final or self._client.closed:
             self.stop()
         self._client.send(event, event=not final)
-
-
-def _method(root: Any, target: str, selector: str) -> Reply:
-    return versions.describe(root, history.resolve(root, target), selector)
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:

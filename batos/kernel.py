@@ -68,6 +68,7 @@ class Kernel:
     image: LivingImage
     scheduler: Scheduler
     events: Events
+    metrics: Metrics
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -75,7 +76,6 @@ class Kernel:
         self.endpoints: list[str] = []
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-        self.metrics: Metrics | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -119,8 +119,7 @@ class Kernel:
             inference, grouping = await self.substrate.connect(
                 guess=lambda record: self.router.guess(record), waiting=lambda count: self.scheduler.queue.models(count)
             )
-        if settings.metrics:
-            inference = self._count(inference)
+        inference = self._count(inference)
         self._look_after_image()
         self._on_paid = each(self.costs.add, *self.loop.hearers("paid"))
         self._route_with(inference)
@@ -148,6 +147,7 @@ class Kernel:
                 events=self.events,
                 router=self.router,
                 info=self.info,
+                metrics=self.metrics.told,
                 models=self.substrate.models,
                 experts=self._experts,
                 personas=self._personas,
@@ -163,7 +163,7 @@ class Kernel:
             await listener.start()
             self._stack.push_async_callback(listener.stop)
             self.endpoints = list(listener.bound)
-        if self.metrics is not None:
+        if settings.metrics:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         self.memory.remember(self.events)
         # Stopped before the listener, so that the last results still leave.
@@ -213,7 +213,7 @@ class Kernel:
         return self.personas()
 
     def _count(self, inference: Inference) -> Inference:
-        from batos.autotelic.metrics import Metrics  # late: only who asks for metrics pays for their library
+        from batos.autotelic.metrics import Metrics  # late: whoever only imports the kernel needs no library for them
 
         self.metrics = Metrics(self.events, self.info)
         return self.metrics.counted(inference)
@@ -308,7 +308,7 @@ class Kernel:
 
     def _hearers(self, what: str) -> list[Callable[..., None]]:
         """Who counts it: the loop's senses, and the metrics."""
-        return [*self.loop.hearers(what), *([getattr(self.metrics, what)] if self.metrics is not None else [])]
+        return [*self.loop.hearers(what), getattr(self.metrics, what)]
 
     def _residency(self) -> dict[str, Any]:
         return self.substrate.places[0].residency.facts() if self.substrate.places else {}

@@ -9,11 +9,11 @@ from typing import Any
 import ZODB
 from persistent import Persistent
 
-from batos.autotelic import changes
+from batos.autotelic import changes, usage
 from batos.errors import UnknownTarget
 from batos.image import history, ledger
 from batos.image.moments import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
-from batos.mind import record
+from batos.mind import holdings, record, versions
 
 Reply = dict[str, Any]
 _OF_ONE = ("content", "comparison", "effect", "digest", "missions")
@@ -71,11 +71,11 @@ class Looks:
             told = [{"at": seconds_of(tid_of(self._db, m)), **self._revision(one)} for m, one in zip(moments, sides, strict=True)]
             return {"type": "diff", "target": target, "oid": oid, "a": told[0], "b": told[1], "changes": history.changes(*sides)}
 
-    def missions(self, state: str | None, limit: int) -> Reply:
-        """The missions, the newest first, all or those in a state."""
-        with self._snapshot() as root:
+    def missions(self, state: str | None, limit: int, at: Moment | None = None) -> Reply:
+        """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then."""
+        with looking_at(self._db, self._snapshot, at) as root:
             missions = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
-            rows = ({"id": m.id, "state": self._state(m.id, m.state), "mission": m} for m in missions)
+            rows = ({"id": m.id, "state": self._state(m.id, m.state) if at is None else m.state, "mission": m} for m in missions)
             chosen = (row for row in rows if state is None or row["state"] == state)
             listed = [
                 {
@@ -88,9 +88,9 @@ class Looks:
             ]
         return {"type": "missions", "missions": listed}
 
-    def failures(self, id: str | None, code: str | None, selector: str | None, limit: int) -> Reply:
+    def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
         """The failed attempts that fit, the newest first; see `batos.image.ledger.failures`."""
-        with self._snapshot() as root:
+        with looking_at(self._db, self._snapshot, at) as root:
             return {"type": "failures", "failures": ledger.failures(root, id=id, code=code, selector=selector, limit=limit)}
 
     def changes(self, number: int | None, state: str | None, limit: int) -> Reply:
@@ -102,6 +102,19 @@ class Looks:
             told = changes.listed(root, limit, state) if number is None else [changes.of(root, number)]
         left_out = () if number is not None else _OF_ONE
         return {"type": "changes", "changes": [{name: value for name, value in one.items() if name not in left_out} for one in told]}
+
+    def method(self, target: str, selector: str, at: Moment | None = None) -> Reply:
+        """What an object holds under a selector; see `batos.mind.versions.describe`."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            return {"type": "method", "target": target, **versions.describe(root, history.resolve(root, target), selector)}
+
+    def methods(self, target: str | None = None, at: Moment | None = None) -> Reply:
+        """The generated methods of the image, or those that one object holds itself; see `batos.mind.holdings.held`."""
+        with looking_at(self._db, self._snapshot, at) as root:
+            if target is not None:
+                return {"type": "methods", "methods": holdings.held([(target, history.resolve(root, target))], {})}
+            uses = _uses(root)
+            return {"type": "methods", "methods": holdings.held(holdings.holders(root, uses), uses)}
 
     def _oid(self, target: str, moments: list[Moment | None]) -> str:
         """The id of an object, by a path that leads to it at one of the moments."""
@@ -117,6 +130,12 @@ class Looks:
 
     def _revision(self, one: Persistent | None) -> Reply:
         return {"tid": None} if one is None else history.revision(self._db, one)
+
+
+def _uses(root: Any) -> dict[str, usage.Use]:
+    """What was noted of methods; nothing in an image from before anything noted it."""
+    home = root["lobby"]._slots.get("autotelic")
+    return {use.method: use for use in usage.present(root)} if home is not None and "usage" in home._slots else {}
 
 
 def _there(root: Any, oid: str) -> Any:

@@ -46,17 +46,11 @@ def _tree(text: str) -> list[tuple[str, str]]:
 
 def verbs() -> str:
     """One section a verb: what it does, its arguments and options."""
-    import importlib
-    import pkgutil
-
     import typer
 
-    import batos.cli
+    from batos.cli.app import app, register
 
-    for module in pkgutil.iter_modules(batos.cli.__path__):
-        importlib.import_module(f"batos.cli.{module.name}")  # its verbs register with the application
-    from batos.cli.app import app
-
+    register()
     group = typer.main.get_command(app)
     parts = []
     for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
@@ -85,9 +79,10 @@ def clients() -> str:
     import inspect
 
     from batos.wire import Client
+    from batos.wire.operating import Operating
 
     parts = []
-    for name, method in vars(Client).items():
+    for name, method in {**vars(Client), **vars(Operating)}.items():
         if name.startswith("_"):
             continue
         signature = str(inspect.signature(method)).replace("(self, ", "(").replace("(self)", "()").replace("'", "")

@@ -88,6 +88,21 @@ class Metrics:
         if event["state"] == "FAILED":
             self._failures.labels(event["error"]["code"]).inc()
 
+    def told(self) -> list[dict[str, Any]]:
+        """Every metric as data: `name`, `kind` (counter, gauge, histogram), `help`, and `samples` with `name`, `labels`, `value`.
+
+        In another thread than the loop's, which is asked for what is a state.
+        """
+        return [
+            {
+                "name": metric.name,
+                "kind": metric.type,
+                "help": metric.documentation,
+                "samples": [{"name": one.name, "labels": one.labels, "value": one.value} for one in _lasting(metric)],
+            }
+            for metric in self._registry.collect()
+        ]
+
     def serve(self, address: str) -> Callable[[], None]:
         """Let metrics be read at `address` (host:port, loopback only; port 0 picks one); what ends it.
 
@@ -108,6 +123,11 @@ class Metrics:
             thread.join()
 
         return stop
+
+
+def _lasting(metric: Metric) -> list[Any]:
+    """Its samples, without the moments at which its counters were made."""
+    return [sample for sample in metric.samples if not sample.name.endswith("_created")]
 
 
 class _Counted:

@@ -8,11 +8,14 @@
     undo.py       undo
     changes.py    changes: what the system changed of its own accord
     audit.py      audit: the guardian's verdict on a file
+    at.py         at: those that only read, as of a time
+    dashboard.py  what `batos` alone shows; panels.py lays it out
+    figures.py    metrics
     objects.py    show, ls, history, diff, info, personas
     looking.py    moments in words; the verbs that only read, on a file
     models.py     models: the list, and bars while they are pulled or made
     experts.py    experts
-    methods.py    method, revert, teach
+    methods.py    method, methods, revert, teach
     upkeep.py     pack, backup, restore, fork
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import io
 import logging
 import os
+import pkgutil
 import socket
 import sys
 from collections.abc import Coroutine, Sequence
@@ -18,12 +20,13 @@ from batos.cli.output import Output
 from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable
 
 CONNECT_S = 3.0  # to find out whether anything listens
+_DASHBOARD_FLAGS = ("--connect", "--json", "--once")  # of a command line that names no verb
 INTERRUPTED = 130  # as a shell reports SIGINT
 T = TypeVar("T")
 
 app = typer.Typer(
     name="batos",
-    help="BAT OS: an agent that lasts. Without a verb it is `batos run`.",
+    help="BAT OS: an agent that lasts. `batos` alone shows what the daemon does; with flags only it is `batos run`.",
     no_args_is_help=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -103,28 +106,21 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def register() -> None:
+    """Import every module of the command line: their verbs register with the application."""
+    for module in pkgutil.iter_modules([os.path.dirname(__file__)]):
+        importlib.import_module(f"batos.cli.{module.name}")
+
+
+def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
     """Run a command line and return its exit code.
 
     :param argv: the words after the program's name; those of the process if left out.
+    :param alone: the verb where there is no word at all.
     """
-    from batos.cli import (  # noqa: F401  their verbs register
-        audit,
-        changes,
-        daemon,
-        experts,
-        memory,
-        methods,
-        missions,
-        models,
-        objects,
-        search,
-        steering,
-        undo,
-        upkeep,
-    )
+    register()
 
-    words = with_verb(list(sys.argv[1:] if argv is None else argv))
+    words = with_verb(list(sys.argv[1:] if argv is None else argv), alone)
     if argv is None:
         _own_process(words[0])
     try:
@@ -159,9 +155,14 @@ def _own_process(verb: str) -> None:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to fail
 
 
-def with_verb(words: list[str]) -> list[str]:
-    """The words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`."""
+def with_verb(words: list[str], alone: str = "run") -> list[str]:
+    """The words, with `run` in front if they begin with no verb: `batos --data ./var` is `batos run --data ./var`.
+
+    :param alone: the verb where there is no word at all, or one that `run` does not know.
+    """
     own = ("-h", "--help", "--version", "--install-completion", "--show-completion")
-    if not words or (words[0].startswith("-") and words[0].split("=", 1)[0] not in own):
+    if not words or words[0].split("=", 1)[0] in _DASHBOARD_FLAGS:
+        return [alone, *words]
+    if words[0].startswith("-") and words[0].split("=", 1)[0] not in own:
         return ["run", *words]
     return words

@@ -21,13 +21,21 @@ def run(
     profile: ProfileFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
+    as_json: Json = False,
 ) -> None:
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
     from batos import kernel  # late: the other verbs need none of it
 
     settings, _ = settings_from(data, image, listen, profile, config_file, assignments)
-    output = Output()
-    run_async(kernel.run(settings, on_started=lambda started: report(started.info(), output)))
+    output = Output(as_json)
+
+    def started(daemon: kernel.Kernel) -> None:
+        if as_json:
+            output.event({"type": "started", **daemon.info()})
+        else:
+            report(daemon.info(), output)
+
+    run_async(kernel.run(settings, on_started=started))
 
 
 def report(info: dict[str, Any], output: Output) -> None:
@@ -69,7 +77,7 @@ def doctor(
     checks = run_async(examine(settings))
     failed = [check for check in checks if check.state == "fail"]
     if as_json:
-        output.document({"fit": not failed, "checks": [dataclasses.asdict(check) for check in checks]})
+        output.document({"type": "doctor", "fit": not failed, "checks": [dataclasses.asdict(check) for check in checks]})
     else:
         styles = {"ok": "green", "warn": "yellow", "fail": "bold red"}
         output.rows(("", "", ""), ((c.state, c.name, c.finding) for c in checks), styles)

@@ -25,6 +25,7 @@ FileFlag = Annotated[
     str | None,
     typer.Option("--image", metavar="FILE", help="Look into this image (a file, or a URI) instead of asking a daemon."),
 ]
+AtFlag = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
 _CACHE = 2000  # objects
 _TID = re.compile(r"[0-9a-f]{16}\Z")
 _AGO = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)(?: ago)?\Z")

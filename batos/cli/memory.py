@@ -41,7 +41,7 @@ def ingest(
                 _file(event, output)
         return last
 
-    end = ask(endpoint(connect), follow)
+    end = ask(endpoint(connect), follow, shows=True)
     if not as_json:
         counts = ", ".join(f"{end[name]} {name}" for name in ("added", "updated", "unchanged") if end.get(name)) or "nothing new"
         refused = f", {len(end['refused'])} refused" if end.get("refused") else ""

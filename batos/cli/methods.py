@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
-from batos.cli.asking import ask, with_nearest
+from batos.cli.asking import with_nearest
+from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
-from batos.cli.output import Output
+from batos.cli.output import Output, ago
 from batos.errors import UnknownTarget
 from batos.wire import Accepted, Client
 
@@ -24,11 +25,20 @@ def method(
     target: Target,
     selector: Selector,
     diff: Annotated[tuple[int, int] | None, typer.Option("--diff", metavar="A B", help="What changed from one version to another.")] = None,
+    at: AtFlag = None,
+    image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """Show a method: its source, where it came from, its contract, its earlier versions, its examples."""
-    reply = ask(endpoint(connect), lambda client: client.method(target, selector))
+    then = moment(at)
+    reply = look(
+        image,
+        connect,
+        lambda looks: looks.method(target, selector, then),
+        lambda client: client.method(target, selector, then),
+        target,
+    )
     output = Output(as_json)
     if as_json:
         output.document(reply)
@@ -43,6 +53,31 @@ def method(
         output.say(f"  example: {json.dumps(example, ensure_ascii=False)}", "dim")
     for number, version in enumerate(reply["versions"]):
         _version(version, output, whole=number == 0)
+
+
+@app.command()
+def methods(
+    target: Annotated[
+        str | None, typer.Argument(metavar="[OBJECT]", help="Only what this object holds itself, by its path or oid.")
+    ] = None,
+    at: AtFlag = None,
+    image: FileFlag = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """List the generated methods of the image: who holds each, its version, the mission that wrote it, how often it ran."""
+    then = moment(at)
+    reply = look(image, connect, lambda looks: looks.methods(target, then), lambda client: client.methods(target, then), target or "")
+    output = Output(as_json)
+    if as_json:
+        output.document(reply)
+        return
+    listed = reply["methods"]
+    if not listed:
+        output.note("no generated methods: send an object a message that nobody understands, and there will be one", "dim")
+        return
+    rows = ((one["holder"], one["selector"], one["version"], one["mission"] or "", *_use(one)) for one in listed)
+    output.rows(("object", "selector", "version", "mission", "runs", "last used", ""), rows, {"damaged": "bold red"})
 
 
 @app.command()
@@ -109,6 +144,10 @@ async def _named(accepting: Any, target: str) -> Accepted:
     except UnknownTarget as e:
         raise with_nearest(e, target) from None
     return accepted
+
+
+def _use(one: dict[str, Any]) -> tuple[object, str, str]:
+    return one.get("runs", ""), f"{ago(one['last'])} ago" if "last" in one else "", "" if one["intact"] else "damaged"
 
 
 def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
-from batos.cli.looking import FileFlag, look
+from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, sources
@@ -106,6 +106,7 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 def missions(
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    at: AtFlag = None,
     image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
@@ -113,19 +114,16 @@ def missions(
     """List missions, the newest first."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}")
-    wanted = state and state.upper()
-    reply = look(image, connect, lambda looks: looks.missions(wanted, limit), lambda client: client.missions(wanted, limit))
+    wanted, then = state and state.upper(), moment(at)
+    reply = look(image, connect, lambda looks: looks.missions(wanted, limit, then), lambda client: client.missions(wanted, limit, then))
     output = Output(as_json)
     if as_json:
         output.document(reply)
         return
-    listed = reply["missions"]
-    if not listed:
+    if not reply["missions"]:
         output.note("no missions" + (f" in {state.upper()}" if state else ""), "dim")
         return
-    briefs = ((m, f"(undone) {m['brief']}" if m.get("undone") else m.get("brief", "")) for m in listed)
-    rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(brief)) for m, brief in briefs)
-    output.rows(("id", "state", "from", "age", "brief"), rows, STATE_STYLES)
+    print_missions(reply["missions"], output)
 
 
 @app.command()
@@ -172,16 +170,18 @@ def failures(
     code: Annotated[str | None, typer.Option("--code", metavar="CODE", help="Only those with this code, or this cause.")] = None,
     selector: Annotated[str | None, typer.Option("--selector", metavar="NAME", help="Only those of messages with this selector.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    at: AtFlag = None,
     image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """List failed attempts, the newest first: when, at which mission, in which state, why."""
+    then = moment(at)
     reply = look(
         image,
         connect,
-        lambda looks: looks.failures(mission, code, selector, limit),
-        lambda client: client.failures(mission, code=code, selector=selector, limit=limit),
+        lambda looks: looks.failures(mission, code, selector, limit, then),
+        lambda client: client.failures(mission, code=code, selector=selector, limit=limit, at=then),
     )
     output = Output(as_json)
     if as_json:
@@ -212,6 +212,13 @@ def replay(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 
 # --- what these verbs share
+
+
+def print_missions(listed: list[dict[str, Any]], output: Output) -> None:
+    """Print the rows of a reply `missions`."""
+    briefs = ((m, f"(undone) {m['brief']}" if m.get("undone") else m.get("brief", "")) for m in listed)
+    rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(brief)) for m, brief in briefs)
+    output.rows(("id", "state", "from", "age", "brief"), rows, STATE_STYLES)
 
 
 def read_brief() -> str:
@@ -277,7 +284,7 @@ def give(submit: Callable[[Client], Awaitable[Accepted]], address: str, output: 
 def _looking(id: str | list[str], address: str, output: Output, look: Callable[[Client, Output], Awaitable[int]]) -> None:
     """Run a look at a mission that Ctrl-C ends without touching the mission; exits with the look's code."""
     try:
-        code = ask(address, lambda client: look(client, output))
+        code = ask(address, lambda client: look(client, output), shows=True)
     except KeyboardInterrupt:
         for known in [id] if isinstance(id, str) else id:
             output.note(f"\nThe mission goes on. Look again: batos watch {known}")

@@ -39,7 +39,7 @@ def models(
                 return reply
         return await _Follower(output).follow(client.watch_models(chosen, ensure=ensure))
 
-    reply = ask(endpoint(connect), follow)
+    reply = ask(endpoint(connect), follow, shows=True)
     listed = reply.get("models", [])
     if not as_json:
         _print(listed, output)

@@ -11,18 +11,15 @@ import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.asking import ask
-from batos.cli.looking import FileFlag, look, moment
+from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.output import Output, one_line, size
 from batos.cli.record import page
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE), its oid (oid:1f), or a mission's id.")]
 
 
-At = Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it was then: see docs/cli.md for how a TIME is written.")]
-
-
 @app.command()
-def show(target: Target, at: At = None, image: FileFlag = None, connect: Connect = None, as_json: Json = False) -> None:
+def show(target: Target, at: AtFlag = None, image: FileFlag = None, connect: Connect = None, as_json: Json = False) -> None:
     """Show an object of the image: its slots and parents; of a mission, what was thought, by whom, from what, at what cost."""
     then = moment(at)
     reply = look(image, connect, lambda looks: looks.show(target, then), lambda client: client.show(target, then), target)
@@ -40,7 +37,7 @@ def show(target: Target, at: At = None, image: FileFlag = None, connect: Connect
 @app.command()
 def ls(
     target: Annotated[str | None, typer.Argument(metavar="[PATH]", help="Path of an object, or its oid; else the lobby.")] = None,
-    at: At = None,
+    at: AtFlag = None,
     image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
@@ -52,7 +49,12 @@ def ls(
     if as_json:
         output.document(reply)
         return
-    rows = ((one["name"], one["kind"], one.get("oid", ""), one_line(one["about"])) for one in reply["entries"])
+    print_entries(reply["entries"], output)
+
+
+def print_entries(entries: list[dict[str, Any]], output: Output) -> None:
+    """Print the rows of a reply `ls`."""
+    rows = ((one["name"], one["kind"], one.get("oid", ""), one_line(one["about"])) for one in entries)
     output.rows(("name", "kind", "oid", "about"), rows)
 
 

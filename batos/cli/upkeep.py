@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, endpoint, settings_from
-from batos.cli.asking import ask
+from batos.cli.asking import ask, showing, step_of
 from batos.cli.looking import moment
 from batos.cli.output import Output, size
 from batos.errors import ImageError
@@ -27,7 +27,7 @@ def pack(
     """Drop old history from the daemon's image, while it goes on serving."""
     output = Output(as_json)
     output.note("packing; this takes as long as the image is large", "dim")
-    reply = ask(endpoint(connect), lambda client: client.pack(days))
+    reply = ask(endpoint(connect), lambda client: client.pack(days), upkeep=True)
     if as_json:
         output.document(reply)
         return
@@ -48,7 +48,7 @@ def backup(
     """Back up the daemon's image while it goes on serving, and prove the backup by restoring it."""
     output = Output(as_json)
     output.note("backing up; this takes as long as the image is large", "dim")
-    reply = ask(endpoint(connect), lambda client: client.backup(folder and os.path.abspath(folder), full=full))
+    reply = ask(endpoint(connect), lambda client: client.backup(folder and os.path.abspath(folder), full=full), upkeep=True)
     if as_json:
         output.document(reply)
         return
@@ -66,7 +66,7 @@ def fork(
     """Make a data folder with the whole image to experiment in, while the daemon goes on serving. Overwrites nothing."""
     output, then, path = Output(as_json), moment(at), os.path.abspath(folder)
     output.note("copying; this takes as long as the image is large", "dim")
-    reply = ask(endpoint(connect), lambda client: client.fork(path, then))
+    reply = ask(endpoint(connect), lambda client: client.fork(path, then), upkeep=True)
     if as_json:
         output.document(reply)
         return
@@ -92,14 +92,16 @@ def restore(
 ) -> None:
     """Make an image from a backup, without a daemon. Overwrites nothing."""
     from batos.image.backup import restore
+    from batos.image.progress import Progress
     from batos.image.storage import file_path
 
     settings, _ = settings_from(data, image, None, None, config_file, assignments)
     path = file_path(settings.image_uri)
     if path is None:
         raise ImageError(f"backups are restored into a file; {settings.image_uri} is none: give --data, or --image file://...")
-    found = {"image": str(path), **restore(Path(folder), path)}
-    output = Output(as_json)
+    output, progress = Output(as_json), Progress()
+    with showing(lambda: step_of(progress.facts())):
+        found = {"image": str(path), **restore(Path(folder), path, progress)}
     if as_json:
         output.document({"type": "restore", **found})
         return

@@ -256,6 +256,7 @@ class Settings(BaseModel):
     # --- the operator
     metrics: str = Field("", max_length=64, description="host:port on loopback where Prometheus may read metrics; empty: nowhere")
     probe_s: float = Field(2.0, gt=0, le=60, description="time for an answer when `doctor` asks whether somebody is there")
+    dashboard_s: float = Field(1.0, ge=0.1, le=60, description="time between two looks of the dashboard, `batos` alone on a terminal")
     disk_needed_bytes: int = Field(1024 * MIB, ge=0, le=2**50, description="free disk below which `doctor` warns")
 
     # --- the process

@@ -26,6 +26,7 @@ from batos.image import blobs
 from batos.image.checked import base_of
 from batos.image.history import oid_of
 from batos.image.integrity import Walk
+from batos.image.progress import Progress, growing, size_of
 from batos.image.storage import check_format, open_database, sync_to_disk
 from batos.objects import Method
 
@@ -52,7 +53,7 @@ class _Options:
     test_now: tuple[int, ...] = ()
 
 
-def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: bytes) -> dict[str, Any]:
+def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: bytes, progress: Progress | None = None) -> dict[str, Any]:
     """Add a backup of the image to a folder, then prove it.
 
     :param full: not only what was appended since the last one. After a pack it is full in any case.
@@ -62,18 +63,20 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
         the image itself has the same damage), `tid`.
     :raises ImageError: if it cannot be written, or its proof fails; a bad one is removed again.
     """
+    progress = progress or Progress()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(_VERIFY + "*"):  # of a daemon that was killed
             shutil.rmtree(left)
         old = set(folder.iterdir())
+        progress.begin("writing")
         with _without_blanks(folder) as repository:
             repozo.do_backup(_Options(repository, str(path), full=full, test_now=_next_second(folder)))
         new = sorted(set(folder.iterdir()) - old)
         try:
             for made in new:
                 sync_to_disk(made)
-            found = _prove(path, folder, before)
+            found = _prove(path, folder, before, progress)
         except BaseException:
             _remove(new, folder)
             raise
@@ -84,7 +87,7 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
     return {"folder": str(folder), "kind": kind, "file": data and data.name, "bytes": data.stat().st_size if data else 0, **found}
 
 
-def restore(folder: pathlib.Path, path: pathlib.Path) -> dict[str, Any]:
+def restore(folder: pathlib.Path, path: pathlib.Path, progress: Progress | None = None) -> dict[str, Any]:
     """Make the image at `path` from the newest backup in a folder.
 
     :returns: `total_bytes`, `blob_bytes`, `objects`, `methods`, `damaged`, `tid`.
@@ -97,7 +100,7 @@ def restore(folder: pathlib.Path, path: pathlib.Path) -> dict[str, Any]:
         raise ImageError(f"there is no folder {folder}; name the one that `batos backup` wrote to")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _restored(folder, path.parent) as file:
+        with _restored(folder, path.parent, progress or Progress()) as file:
             found = _examine(file, folder / BLOBS, blobs.folder_of(path))
             _place(file, path)
     except (repozo.RepozoError, OSError) as e:
@@ -106,16 +109,25 @@ def restore(folder: pathlib.Path, path: pathlib.Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _restored(folder: pathlib.Path, beside: pathlib.Path) -> Iterator[pathlib.Path]:
+def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: Progress) -> Iterator[pathlib.Path]:
     """The newest backup as a file of its own, checked against repozo's sums, for as long as the block lasts."""
     with tempfile.TemporaryDirectory(prefix=_VERIFY, dir=beside) as scratch:
         file = pathlib.Path(scratch) / "image.fs"
+        progress.begin("restoring", _newest_bytes(folder), growing(file))
         try:
             repozo.do_recover(_Options(str(folder), output=str(file), date="9999"))  # else one of this very second counts as none
         except KeyError as e:
             raise repozo.VerificationFail(f"the list of sums does not name {e}") from None
         file.with_name(file.name + ".index").unlink(missing_ok=True)  # opened without it, every transaction is read
+        progress.begin("reading it through")
         yield file
+
+
+def _newest_bytes(folder: pathlib.Path) -> int:
+    """The size of the image that the newest backup holds: its last whole one, and what was added to it."""
+    files = sorted(file for file in folder.iterdir() if repozo.is_data_file(file.name))
+    whole = max((number for number, file in enumerate(files) if file.suffix == ".fs"), default=0)
+    return sum(size_of(file) for file in files[whole:])
 
 
 @contextlib.contextmanager
@@ -140,8 +152,8 @@ def _place(file: pathlib.Path, path: pathlib.Path) -> None:
     sync_to_disk(path)
 
 
-def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes) -> dict[str, Any]:
-    with _restored(folder, folder) as file:
+def _prove(path: pathlib.Path, folder: pathlib.Path, before: bytes, progress: Progress) -> dict[str, Any]:
+    with _restored(folder, folder, progress) as file:
         if not _begins_with(path, file):
             raise repozo.VerificationFail("what was written differs from the image; check the disk")
         found = _examine(file, blobs.folder_of(path), folder / BLOBS)

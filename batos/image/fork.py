@@ -26,6 +26,7 @@ from batos.image.turns import Turns
 from batos.image.unit import snapshot
 
 NAME = "live_image.fs"
+PART = NAME + ".part"  # while it is being copied
 """What a daemon looks for in its data folder."""
 _FIRST = 4  # bytes before the first transaction
 _CHUNK = 8 * 1024 * 1024  # bytes copied between two looks at whether to stop
@@ -49,7 +50,7 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
         raise ImageError(f"there is an image at {target} already; nothing is overwritten, name another folder")
     until = None if at is None else tid_of(db, at)
     storage = base_of(db.storage)
-    part = target.with_name(NAME + ".part")
+    part = target.with_name(PART)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:

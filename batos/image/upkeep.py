@@ -19,9 +19,10 @@ import structlog
 from batos.errors import Busy, ImageError
 from batos.image import blobs, packing, retention
 from batos.image.costs import Meter
-from batos.image.fork import fork
+from batos.image.fork import PART, fork
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
+from batos.image.progress import Progress, growing
 from batos.image.storage import file_path
 from batos.image.turns import in_helper
 
@@ -54,6 +55,7 @@ class Upkeep:
         self._stop = threading.Event()
         self._task: asyncio.Task[Any] | None = None
         self._under_way = ""
+        self._progress = Progress()
         self._last: dict[str, Any] = {}
 
     async def run(self) -> None:
@@ -99,7 +101,7 @@ class Upkeep:
         :raises ImageError: for a storage that is no file, or a fork that cannot be written.
         """
         path = self._file("forked")
-        return await self._exclusively("fork", in_helper(fork, self._image.db, path, pathlib.Path(folder), at, self._stop))
+        return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
         """Drop the texts of journals older than `journal_days`.
@@ -110,7 +112,7 @@ class Upkeep:
 
     def facts(self) -> dict[str, Any]:
         """What `info` says of upkeep: what is under way, and the last of each."""
-        return {"under_way": self._under_way or None, **self._last}
+        return {"under_way": self._under_way or None, **({"progress": self._progress.facts()} if self._under_way else {}), **self._last}
 
     async def stop(self) -> None:
         """Stop what is under way; returns when the image is no longer used."""
@@ -125,6 +127,7 @@ class Upkeep:
             work.close()
             raise Busy(f"a {self._under_way} is under way; one at a time" if self._under_way else "the daemon is stopping")
         self._under_way = name
+        self._progress.begin(name)
         self._task = asyncio.create_task(self._timed(name, work), name=f"upkeep {name}")
         return await asyncio.shield(self._task)  # it goes on without whoever asked for it
 
@@ -146,6 +149,7 @@ class Upkeep:
         db = self._image.db
         before = {"bytes_before": db.getSize(), "objects_before": len(db.storage)}
         moment = packing.pack_time(days, self._image.oldest_view())
+        self._progress.begin("copying what stays", db.getSize(), growing(path.with_name(path.name + ".pack")))
         try:
             await in_helper(packing.pack, db, path, moment, self._stop)
             await in_helper(blobs.sweep, db)
@@ -159,7 +163,11 @@ class Upkeep:
         from batos.image.backup import backup  # late: repozo is needed here only
 
         before = self._image.db.lastTransaction()
-        return await in_helper(lambda: backup(path, folder, full=full, before=before))
+        return await in_helper(lambda: backup(path, folder, full=full, before=before, progress=self._progress))
+
+    async def _fork(self, path: pathlib.Path, folder: pathlib.Path, at: Moment | None) -> dict[str, Any]:
+        self._progress.begin("copying", self._image.db.getSize(), growing(folder / PART))
+        return await in_helper(fork, self._image.db, path, folder, at, self._stop)
 
     async def _retain(self) -> dict[str, Any]:
         return {**await retention.retain(self._image, self._journal_days)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ from batos.mind.thinking import NeedAnswer, Thinking
 
 log = structlog.get_logger("batos.mind")
 Record = dict[str, Any]
+UNDER_WAY_TOLD = 100  # ids of missions under way that `info` names
 
 
 class Scheduler:
@@ -284,7 +286,8 @@ class Scheduler:
 
     def facts(self) -> Record:
         """What `info` says of missions."""
-        return {"running": len(self._running), "queued": len(self.queue), **self._held.facts(), **self.outcomes}
+        told = list(itertools.islice(self._running, UNDER_WAY_TOLD))
+        return {"running": len(self._running), "under_way": told, "queued": len(self.queue), **self._held.facts(), **self.outcomes}
 
     async def quiet(self) -> None:
         """Return when no mission is under way or waits."""

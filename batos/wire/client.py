@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from batos.errors import Busy, MissionFailed, MissionPending, from_wire
-from batos.wire.connection import DEFAULT_ENDPOINT, MESSAGE_BYTES, Connection
+from batos.wire.connection import DEFAULT_ENDPOINT, MESSAGE_BYTES
 from batos.wire.fields import WAIT_S_LIMIT
+from batos.wire.operating import Operating
 
 __all__ = ["DEFAULT_ENDPOINT", "LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
@@ -40,7 +41,7 @@ class Accepted:
     error: dict[str, Any] | None = None
 
 
-class Client(Connection):
+class Client(Operating):
     """A connection to the daemon at `endpoint`.
 
     :param timeout_s: time for an answer that is not waited for on purpose.
@@ -121,13 +122,6 @@ class Client(Connection):
         """Bring an earlier version of a method back: the one before the newest, or that of `version`; 0 is what was before the first."""
         mission = str(uuid.uuid4()) if id is None else id
         return await self._accept("revert", id=mission, target=target, selector=selector, version=version)
-
-    async def method(self, target: str, selector: str) -> dict[str, Any]:
-        """What an object holds under a selector: `kind`, `versions` (newest first), `examples`, `intent`.
-
-        :raises InvalidInput: if there is nothing.
-        """
-        return await self._ask("method", target=target, selector=selector)
 
     async def status(self, id: str) -> dict[str, Any]:
         """Where the mission stands.
@@ -222,16 +216,6 @@ class Client(Connection):
         """The revisions of the object `target`, the newest first."""
         return await self._ask("history", target=target, limit=limit)
 
-    async def missions(self, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
-        """The missions the daemon knows, the newest first, all or those in `state`."""
-        return await self._ask("missions", state=state, limit=limit)
-
-    async def failures(
-        self, id: str | None = None, *, code: str | None = None, selector: str | None = None, limit: int | None = None
-    ) -> dict[str, Any]:
-        """The failed attempts that fit, the newest first: of a mission, with an error's code or cause, of messages with a selector."""
-        return await self._ask("failures", id=id, code=code, selector=selector, limit=limit)
-
     async def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
         """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended."""
         return await self._ask("replay", hold_s=timeout_s, id=id)
@@ -297,10 +281,6 @@ class Client(Connection):
         :raises Busy: while the daemon packs or backs up already.
         """
         return await self._ask("backup", hold_s=timeout_s, folder=folder, full=full or None)
-
-    async def info(self) -> dict[str, Any]:
-        """What the daemon says of itself."""
-        return await self._ask("info")
 
     async def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
         """The models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""

@@ -146,6 +146,15 @@ class Method(Request):
     op: Literal["method"]
     target: Target
     selector: Name
+    at: Moment | None = None
+
+
+class Methods(Request):
+    """The generated methods of the image, or those that one object holds itself."""
+
+    op: Literal["methods"]
+    target: Target | None = None
+    at: Moment | None = None
 
 
 class Example(BaseModel):
@@ -212,6 +221,7 @@ class Missions(Request):
     op: Literal["missions"]
     state: State | None = None
     limit: Limit = 50
+    at: Moment | None = None
 
 
 class Failures(Request):
@@ -222,6 +232,7 @@ class Failures(Request):
     code: Name | None = None
     selector: Name | None = None
     limit: Limit = 50
+    at: Moment | None = None
 
 
 class Replay(Request):
@@ -378,6 +389,12 @@ class Info(Request):
     op: Literal["info"]
 
 
+class Metrics(Request):
+    """The counts and states that Prometheus reads, as data."""
+
+    op: Literal["metrics"]
+
+
 class Models(Request):
     """The models; with `ensure`, those that are missing are brought about first."""
 
@@ -408,9 +425,10 @@ class Personas(Request):
 
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
-    "method": Method, "teach": Teach, "revert": Revert, "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
+    "method": Method, "methods": Methods, "teach": Teach, "revert": Revert,
+    "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
     "replay": Replay, "undo": Undo, "changes": Changes, "undo_change": UndoChange, "fork": Fork, "pack": Pack, "backup": Backup,
-    "info": Info, "models": Models, "experts": Experts, "personas": Personas,
+    "info": Info, "metrics": Metrics, "models": Models, "experts": Experts, "personas": Personas,
     "ingest": Ingest, "memory": Memory, "search": Search,
 }  # fmt: skip

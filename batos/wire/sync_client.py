@@ -88,8 +88,11 @@ class SyncClient:
     def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
         return self._run(self._client.revert(target, selector, version, id=id))
 
-    def method(self, target: str, selector: str) -> dict[str, Any]:
-        return self._run(self._client.method(target, selector))
+    def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.method(target, selector, at))
+
+    def methods(self, target: str | None = None, at: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.methods(target, at))
 
     def status(self, id: str) -> dict[str, Any]:
         return self._run(self._client.status(id))
@@ -135,13 +138,19 @@ class SyncClient:
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         return self._run(self._client.history(target, limit))
 
-    def missions(self, state: str | None = None, limit: int | None = None) -> dict[str, Any]:
-        return self._run(self._client.missions(state, limit))
+    def missions(self, state: str | None = None, limit: int | None = None, at: float | str | None = None) -> dict[str, Any]:
+        return self._run(self._client.missions(state, limit, at))
 
     def failures(
-        self, id: str | None = None, *, code: str | None = None, selector: str | None = None, limit: int | None = None
+        self,
+        id: str | None = None,
+        *,
+        code: str | None = None,
+        selector: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
     ) -> dict[str, Any]:
-        return self._run(self._client.failures(id, code=code, selector=selector, limit=limit))
+        return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))
 
     def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.replay(id, timeout_s))
@@ -175,6 +184,9 @@ class SyncClient:
 
     def info(self) -> dict[str, Any]:
         return self._run(self._client.info())
+
+    def metrics(self) -> dict[str, Any]:
+        return self._run(self._client.metrics())
 
     def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.models(names, ensure=ensure, timeout_s=timeout_s))

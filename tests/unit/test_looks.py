@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 import typer
 
+from batos.autotelic import home
 from batos.cli import main
 from batos.cli.looking import moment
 from batos.errors import HistoryGone, ImageError, InvalidInput, UnknownMission, UnknownTarget
-from batos.image import LivingImage, ledger, moments
+from batos.image import LivingImage, history, ledger, moments
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
 from batos.objects import Intent, Method, Primitive, UvmObject
@@ -281,6 +283,68 @@ async def test_a_file_is_looked_into_beside_the_daemon_that_has_it(image: Living
     assert into_file(str(tmp_path / "i.fs"), lambda look: look.show("robin"))["slots"]["n"] == 1
     await change(image, "m2", n=2)
     assert looks(image).show("robin")["slots"]["n"] == 2
+
+
+def method(source: str = "def twice_(self, n):\n    return n * 2\n", **more: Any) -> Method:
+    return Method("twice_", source, parameters=("self", "n"), contract={}, provenance={"mission": "m1", "model": "robin:x"}, **more)
+
+
+async def test_the_methods_of_the_image_are_listed_now_and_as_they_were(image: LivingImage) -> None:
+    before = await change(image, "m0", n=1)
+    await image.system(lambda root: home.install(root["lobby"]))
+    await change(image, "m1", twice_=method())
+    async with image.unit() as unit:  # an object that no path leads to, known from what the senses noted
+        lost = unit.root["lobby"].genesis.derive(twice_=method())
+        unit.root["lost"] = lost
+        unit.note("m2", "COMPLETE")
+    oid = image.read(lambda root: history.oid_of(root["lost"]))
+    look = looks(image)
+    row = {"holder": "robin", "selector": "twice_", "version": 1, "mission": "m1", "model": "robin:x", "intact": True}
+    [told] = look.methods()["methods"]
+    assert {name: told[name] for name in row} == row
+    assert "runs" not in told
+    await image.system(
+        lambda root: root["lobby"].autotelic.usage.methods.update({f"{oid} twice_": (1.0, 2.0, 7), "oid:fffff x_": (1.0, 2.0, 1)})
+    )
+    assert [(one["holder"], one.get("runs")) for one in look.methods()["methods"]] == [(oid, 7), ("robin", None)]
+    assert look.methods("robin")["methods"][0]["oid"] == told["oid"]
+    assert look.methods("genesis")["methods"] == []
+    assert look.methods("robin", before)["methods"] == []
+
+
+async def test_missions_failures_and_methods_of_a_moment(image: LivingImage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = await change(image, "m1", twice_=method())
+    await image.system(ledger.accept, "m2", "a brief", {}, False)
+    async with image.unit() as unit:
+        robin = unit.root["lobby"].robin
+        robin._slots["twice_"] = method("def twice_(self, n):\n    return n + n\n", previous=robin._slots["twice_"])
+        unit.note("m3", "COMPLETE")
+    look = looks(image)
+    assert [one["id"] for one in look.missions(None, 9)["missions"]] == ["m2"]
+    assert look.missions(None, 9, first)["missions"] == look.failures(None, None, None, 9, first)["failures"] == []
+    assert len(look.method("robin", "twice_")["versions"]) == 2
+    assert [one["version"] for one in look.method("robin", "twice_", first)["versions"]] == [1]
+    flags = ["--image", str(tmp_path / "i.fs")]
+
+    def batos(*words: str, code: int = 0) -> str:
+        assert main([*words, *flags]) == code
+        return capsys.readouterr().out
+
+    shown = await asyncio.to_thread(batos, "at", first, "method", "robin", "twice_")
+    assert "n * 2" in shown
+    told = json.loads(await asyncio.to_thread(batos, "at", first, "--json"))
+    assert (told["type"], told["at"], told["missions"]) == ("at", first, [])
+    assert "robin" in [entry["name"] for entry in told["entries"]]
+    assert "m2" in await asyncio.to_thread(batos, "at", "now", "missions", "--state", "accepted")
+    assert "robin" in await asyncio.to_thread(batos, "at", first)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"), [(["shwo", "robin"], "did you mean 'show'"), (["undo", "m1"], "at a time there are"), (["--x"], "not '--x'")]
+)
+def test_what_cannot_be_looked_at_as_of_a_time(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["at", "2h", *words]) == 2
+    assert hint in re.sub(r"[\s│]+", " ", capsys.readouterr().err)
 
 
 def test_a_time_is_told_in_utc() -> None:

@@ -16,7 +16,6 @@ from tests.unit.mind_support import FakeInference, mind, submit
 
 async def read(kernel: Kernel) -> dict[str, float]:
     """Every sample by its name and labels."""
-    assert kernel.metrics is not None
     async with httpx.AsyncClient(trust_env=False) as client:
         reply = await client.get(f"http://{kernel.metrics.address}/metrics")
     return {name: float(value) for name, value in re.findall(r"^(\w[^ ]*(?:\{[^}]*\})?) ([^ ]+)$", reply.text, re.MULTILINE)}
@@ -29,7 +28,6 @@ async def test_missions_states_inferences_and_the_image(tmp_path: Path) -> None:
         await (await submit(kernel, "m1", "I feel stuck")).end()
         inference.fail_when = lambda request: InferenceFailed("no", cause="refused")
         await (await submit(kernel, "m2", "I feel sad")).end()
-        assert kernel.metrics is not None
         kernel.metrics.verdict(True)
         found = await read(kernel)
         assert found['batos_missions_total{outcome="COMPLETE",persona="ROBIN"}'] == 1
@@ -74,7 +72,6 @@ async def test_reading_waits_for_nothing(tmp_path: Path) -> None:
         inference.release()
         await heard.end()
         await asyncio.wait_for(kernel.scheduler.quiet(), 30)
-        assert kernel.metrics is not None
         assert len(kernel.metrics.durations) == 0
 
 
@@ -87,12 +84,17 @@ async def test_only_on_loopback(tmp_path: Path, address: str) -> None:
 
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
     async with mind(tmp_path / "a", FakeInference(), metrics="127.0.0.1:0") as kernel:
-        assert kernel.metrics is not None
         with pytest.raises(EndpointError, match="another port"):
             async with mind(tmp_path / "b", FakeInference(), metrics=kernel.metrics.address):
                 pass
 
 
-async def test_without_the_setting_there_are_none(tmp_path: Path) -> None:
+async def test_without_the_setting_they_are_counted_and_served_nowhere(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
-        assert kernel.metrics is None
+        kernel.metrics.verdict(True)
+        assert not hasattr(kernel.metrics, "address")
+        told = {metric["name"]: metric for metric in await asyncio.to_thread(kernel.metrics.told)}
+    assert told["batos_guardian_verdicts"]["kind"] == "counter"
+    [sample] = told["batos_guardian_verdicts"]["samples"]
+    assert sample == {"name": "batos_guardian_verdicts_total", "labels": {"verdict": "accepted"}, "value": 1.0}
+    assert told["batos_image_objects"]["samples"][0]["value"] > 0

@@ -29,6 +29,7 @@ def plain_facts(kernel: Kernel) -> dict[str, int]:
     """The facts but for missions that are held back."""
     facts = kernel.scheduler.facts()
     assert [facts.pop(name) for name in ("paused", "needs_input", "following")] == [0, 0, 0]
+    assert len(facts.pop("under_way")) == facts["running"]
     return facts
 
 

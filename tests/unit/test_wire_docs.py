@@ -23,6 +23,8 @@ FIELDS = {
     "result": {"id", "state"},
     "error": {"code", "message"},
     "failures": {"failures"},
+    "methods": {"methods"},
+    "metrics": {"metrics"},
     "models": {"profile", "models", "under_way"},
     "progress": {"model", "status"},
     "model": {"name", "state", "detail", "remedy"},
