@@ -8,6 +8,10 @@ from batos.wire.parsing import Limits, Refused, parse_request
 from batos.wire.schemas import OPS, Result, Send, Submit
 
 LIMITS = Limits.of(Settings())
+ALONE = (
+    "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
+)  # fmt: skip
+"""Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
@@ -21,24 +25,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "method": {"target": "t", "selector": "s"},
     "revert": {"id": "m", "target": "t", "selector": "s"},
     "teach": {"id": "m", "target": "t", "selector": "s", "examples": [{"result": 1}]},
-    **dict.fromkeys(
-        [
-            "missions",
-            "info",
-            "metrics",
-            "methods",
-            "models",
-            "failures",
-            "ls",
-            "pack",
-            "backup",
-            "experts",
-            "personas",
-            "memory",
-            "changes",
-        ],
-        {},
-    ),
+    **{op: {} for op in ALONE},
     "undo_change": {"number": 7},
     "search": {"question": "where?"},
     "ingest": {"paths": ["/notes"]},
