@@ -50,6 +50,8 @@ class Effect(NamedTuple):
     """Missions after it, of the kind of which there are most."""
     worse: tuple[str, ...]
     """In words, what is worse, beyond doubt."""
+    harmed: int
+    """Missions after it, of the kinds of which something is worse."""
     figures: dict[str, dict[str, Any]]
     """By kind: pairs of before and after."""
 
@@ -81,7 +83,9 @@ def sampled(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sam
 
 def compared(before: Sequence[Sample], after: Sequence[Sample], limits: Limits) -> Effect:
     """The effect of a change, from what missions before and after it say."""
-    figures, worse, most = {}, [], 0
+    figures: dict[str, dict[str, Any]] = {}
+    worse: list[str] = []
+    most = harmed = 0
     for kind in sorted({one.kind for one in after}):
         was, now = ([one for one in side if one.kind == kind] for side in (before, after))
         figures[kind] = {
@@ -90,9 +94,10 @@ def compared(before: Sequence[Sample], after: Sequence[Sample], limits: Limits) 
             "seconds": [_middle([one.seconds for one in side if one.seconds is not None]) for side in (was, now)],
             "cem": [_middle([one.cem for one in side if one.cem is not None]) for side in (was, now)],
         }
-        worse += [f"{kind}: {words}" for words in _worse(was, now, limits)]
-        most = max(most, len(now))
-    return Effect(most, tuple(worse), figures)
+        found = [f"{kind}: {words}" for words in _worse(was, now, limits)]
+        worse += found
+        most, harmed = max(most, len(now)), harmed + (len(now) if found else 0)
+    return Effect(most, tuple(worse), harmed, figures)
 
 
 def _worse(before: Sequence[Sample], after: Sequence[Sample], limits: Limits) -> Iterator[str]:

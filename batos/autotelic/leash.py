@@ -81,7 +81,7 @@ class Leash:
         over = age >= self._period and (found.samples >= self._limits.missions or age >= PATIENCE * self._period)
         if found.worse:
             if not (over or self._is_confirmed(change, found)):
-                self._suspect = self._suspect or (change["number"], found.samples)
+                self._suspect = self._suspect or (change["number"], found.harmed)
                 log.warning("change_suspected", change=change["number"], worse=list(found.worse))
                 return None
             return await self._take_back(change, f"worse since it was made: {'; '.join(found.worse)}", changes.UNDONE, found.figures)
@@ -97,7 +97,7 @@ class Leash:
 
     def _is_confirmed(self, change: Change, found: effect.Effect) -> bool:
         """Whether it looked worse before, and missions since then say so, too."""
-        return self._suspect is not None and self._suspect[0] == change["number"] and found.samples > self._suspect[1]
+        return self._suspect is not None and self._suspect[0] == change["number"] and found.harmed > self._suspect[1]
 
     async def _take_back(self, change: Change, why: str, state: str, figures: Change) -> str | None:
         self._suspect = None

@@ -85,6 +85,29 @@ def test_like_is_compared_with_like() -> None:
     assert compared(messages, spread(24, seconds=60), LIMITS).worse == (), "nothing of that kind was there before"
 
 
+def undone(chance: random.Random, *, failing: float = 0.05, slower: float = 1.0, cem: float = 0.5) -> bool:
+    """Whether a watch that looks at every fourth mission finds harm twice in a row."""
+
+    def side(count: int, failing: float, slower: float, cem: float) -> list[Sample]:
+        return [
+            bad() if chance.random() < failing else good(slower * chance.lognormvariate(1.5, 0.6), chance.gauss(cem, 0.1))
+            for _ in range(count)
+        ]
+
+    before, after = side(48, 0.05, 1.0, 0.5), side(96, failing, slower, cem)
+    harmful = [bool(compared(before, after[:seen], LIMITS._replace(missions=12)).worse) for seen in range(4, 97, 4)]
+    return any(one and other for one, other in itertools.pairwise(harmful))
+
+
+@pytest.mark.parametrize(
+    ("harm", "least", "most"), [({}, 0, 3), ({"failing": 0.4}, 90, 100), ({"slower": 2.0}, 90, 100), ({"cem": 0.38}, 90, 100)]
+)
+def test_harm_is_found_and_chance_is_not(harm: dict[str, float], least: int, most: int) -> None:
+    """Of a hundred watches."""
+    chance = random.Random(5)
+    assert least <= sum(undone(chance, **harm) for _ in range(100)) <= most
+
+
 # --- the tests of significance
 
 

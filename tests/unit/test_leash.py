@@ -94,6 +94,19 @@ async def test_harm_that_shows_twice_undoes_it_and_is_a_lesson(at: House) -> Non
     assert world.leash.facts()["last"]["state"] == changes.UNDONE
 
 
+async def test_missions_of_another_kind_neither_confirm_harm_nor_put_it_off(at: House) -> None:
+    world = World(at)
+    await world.missions(12)
+    await made(at, facet)
+    await world.missions(9, origin="system")
+    await world.missions(3, state="internal")
+    assert await world.leash.look() is None
+    await world.missions(3, origin="system")
+    assert await world.leash.look() is None
+    await world.missions(1, state="internal")
+    assert await world.leash.look() == changes.UNDONE
+
+
 async def test_what_looked_worse_and_is_not_any_more_is_forgotten(at: House) -> None:
     world = World(at)
     await world.missions(12)
