@@ -28,6 +28,7 @@ LOOK_S = 60.0  # between two looks at the clock: it may be set, and the plan too
 BUSY_S = 5.0  # after which a backup that met other upkeep is tried again
 _FILE = re.compile(r"(\d{4}(?:-\d\d){5})\.(fs|deltafs|dat|index)\Z")  # as repozo names them, in UTC
 _DAY_S = 86400.0
+_MARGIN_S = 3600.0  # names of backups made within one second are of later ones
 
 
 class Plan(NamedTuple):
@@ -171,10 +172,14 @@ class Backups:
 
     def _drop(self) -> list[str]:
         """Take away what is outdated; names of the whole backups that went."""
+        from batos.image.backup import BLOBS  # late: repozo is needed for backups only
+
         gone = outdated(sets_of(self._folder), self.plan, time.time())
         for one in gone:
             for path in one.files:
                 path.unlink(missing_ok=True)
+        if gone:
+            _drop_blobs(self._folder / BLOBS, min(one.begun for one in sets_of(self._folder)) - _MARGIN_S)
         return [one.files[-1].name for one in gone]
 
     def _present(self) -> list[BackupSet]:
@@ -184,6 +189,13 @@ class Backups:
     def _last(self) -> float | None:
         """When the last one was made that was good; one that found nothing new left no file."""
         return max([one.newest for one in self._present()] + ([] if self._good is None else [self._good]), default=None)
+
+
+def _drop_blobs(folder: pathlib.Path, before: float) -> None:
+    """Take away the blobs that no backup has needed since a moment: each backup touches those that it needs."""
+    for path in folder.rglob("*.blob"):
+        if path.stat().st_mtime < before:
+            path.unlink()
 
 
 def _seconds(stamp: str) -> float:

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from batos.config import Settings
 from batos.errors import Busy
-from batos.image import LivingImage, backup, schedule
+from batos.image import LivingImage, backup, blobs, schedule
 from batos.image.costs import Meter
 from batos.image.schedule import Backups, BackupSet, Plan, outdated, plan_of, sets_of
 from batos.image.upkeep import Upkeep
@@ -156,6 +156,23 @@ async def test_whole_then_incremental_then_the_old_ones_go(upkeep: Upkeep, tmp_p
     assert [path for path in (tmp_path / "b").iterdir() if path.name.startswith(first.stem)] == [], "its sums and increments went with it"
     found = backup.restore(tmp_path / "b", tmp_path / "new.fs")
     assert found["damaged"] == []
+
+
+async def test_blobs_go_with_the_last_backup_that_needed_them(upkeep: Upkeep, tmp_path: Path, image: LivingImage) -> None:
+    async def write(data: bytes) -> None:
+        await image.system(lambda root: setattr(root["lobby"], "picture", blobs.write(root._p_jar, data)))
+
+    await write(b"first")
+    made = backups(upkeep, tmp_path, PLAN._replace(keep_fulls=1))
+    await made._make()
+    [first] = (tmp_path / "b" / "blobs").rglob("*.blob")
+    await write(b"second")
+    await upkeep.pack()
+    os.utime(first, (1, 1))  # it was long ago that one needed it
+    await made._make()
+    left = [path.read_bytes() for path in (tmp_path / "b" / "blobs").rglob("*.blob")]
+    assert [data[-6:] for data in left] == [b"second"]
+    assert backup.restore(tmp_path / "b", tmp_path / "new.fs")["damaged"] == []
 
 
 # --- when it fails
