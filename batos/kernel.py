@@ -32,6 +32,7 @@ from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
+from batos.image.schedule import Backups, plan_of
 from batos.image.upkeep import Upkeep
 from batos.loop import Loop, each, measured
 from batos.memory import objects as memory
@@ -256,12 +257,22 @@ class Kernel:
             self.costs,
             history_days=settings.history_days,
             journal_days=settings.journal_days,
-            backups=settings.data / "backups",
+            backups=settings.backups,
             interval_s=settings.upkeep_s,
             first_s=settings.upkeep_first_s,
         )
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")
+        plan = plan_of(settings, self.image.uri)
+        self.backups = Backups(
+            self.upkeep,
+            settings.backups,
+            plan,
+            size=self.image.db.getSize,
+            reserve=settings.disk_reserve_bytes,
+            first_s=settings.backup_first_s,
+        )
+        self._background(self.backups.run(), "backups")
 
     def _background(self, work: Any, name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -297,7 +308,7 @@ class Kernel:
             "image": self.image.facts(),
             "missions": self.scheduler.facts(),
             "costs": self.costs.facts(),
-            "upkeep": self.upkeep.facts(),
+            "upkeep": {**self.upkeep.facts(), "backups": self.backups.facts()},
             "integrity": self.walk.facts(),
             "autotelic": self.loop.facts(),
             "memory": self.memory.facts(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +184,11 @@ class _Facts:
         for name in ("running", "queued", "paused", "needs_input", "following"):
             waiting.add_metric([name], missions[name])
         yield waiting
+        backups = facts["upkeep"]["backups"]
+        yield CounterMetricFamily("batos_backup_failures", "Scheduled backups that failed.", value=backups["failed"])
+        if backups["last"]:
+            age = max(0.0, time.time() - backups["last"])
+            yield GaugeMetricFamily("batos_backup_age_seconds", "Time since the last backup that was proved.", value=age)
         if (cem := facts["autotelic"].get("cem")) and cem["last"]:
             entropy = GaugeMetricFamily("batos_entropy", "Entropy of the last mission, by part, and cem.", labels=["part"])
             for part in ("relevance", "diversity", "novelty", "structure", "cem"):

@@ -101,6 +101,8 @@ def facts_of(seen: dict[str, Any], tokens_s: float | None = None) -> list[tuple[
     upkeep = info.get("upkeep", {})
     if upkeep.get("under_way"):
         shown.append(("upkeep", f"{upkeep['under_way']}: {upkeep.get('progress', {}).get('step', '')}"))
+    if backups := _backups(upkeep.get("backups", {})):
+        shown.append(("backup", backups))
     quiet = info.get("autotelic", {}).get("triggers", {}).get("fired", ())
     return [*shown, ("triggers", ", ".join(map(str, quiet)))] if quiet else shown
 
@@ -125,6 +127,12 @@ def _models(info: dict[str, Any]) -> list[str]:
         return [*map(str, memory["resident"]), held]
     served = info.get("ollama", {})
     return [f"none in memory; Ollama {served.get('state', 'is not asked')}"]
+
+
+def _backups(told: dict[str, Any]) -> str:
+    if told.get("failures"):
+        return f"failed {told['failures']} times: {told['error']}"
+    return f"{ago(told['last'])} ago" if told.get("last") else ""
 
 
 def summary(seen: dict[str, Any], output: Output) -> None:

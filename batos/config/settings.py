@@ -130,6 +130,15 @@ class Settings(BaseModel):
     journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")
     upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
+    backup_every_h: float = Field(24, ge=0, le=8760, description="hours between two backups, incremental where that can be; 0: none")
+    backup_full_h: float = Field(
+        168, ge=0, le=8760, description="hours after which the next backup is a whole one; after a pack it always is"
+    )
+    backup_keep_days: float = Field(30, ge=0, le=36_500, description="days that a backup is kept; the newest always is")
+    backup_keep_fulls: int = Field(3, ge=1, le=10_000, description="whole backups that are kept, with what was added to each")
+    backup_folder: str = Field("", description="folder of backups that name none; empty: backups in the data folder")
+    backup_first_s: float = Field(300, ge=0, le=30 * 86400, description="time from start to a backup that is due then")
+    backup_retry_s: float = Field(900, ge=0.05, le=30 * 86400, description="time after which a backup that failed is tried again")
 
     # --- memory
     ingest_file_bytes: int = Field(64 * MIB, ge=1, le=16_384 * MIB, description="largest file that is read into the memory")
@@ -295,3 +304,8 @@ class Settings(BaseModel):
     def image_uri(self) -> str:
         """URI of the living image, the default filled in."""
         return self.image or f"file://{self.data / 'live_image.fs'}"
+
+    @property
+    def backups(self) -> Path:
+        """Folder of backups that name none, the default filled in."""
+        return Path(self.backup_folder).expanduser().absolute() if self.backup_folder else self.data / "backups"

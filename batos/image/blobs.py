@@ -142,6 +142,7 @@ def copy(db: ZODB.DB, source: pathlib.Path, target: pathlib.Path, *, link: bool 
                 continue
             ours.getPathForOID(oid, create=True)
             _copy(origin, place, link)
+        os.utime(place)  # of a backup's blobs it says when one needed them last: `batos.image.schedule` drops by it
         size += place.stat().st_size
     if ours is not None:
         _sync_tree(target)

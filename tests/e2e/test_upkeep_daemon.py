@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,32 @@ def test_a_backup_is_restored_into_another_daemon(tmp_path: Path, scripted: Scri
         assert running.terminate() == 0
     assert batos("restore", str(tmp_path / "nowhere"), "--data", str(tmp_path / "other"), code=4)["code"] == "image"
     assert not (tmp_path / "other").exists()
+
+
+def told_of(peer: Peer, enough: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """What `info` says of the plan of backups, once it is enough."""
+    deadline = time.monotonic() + END_S
+    while not enough(told := peer.ask("info")["upkeep"]["backups"]):
+        assert time.monotonic() < deadline, told
+        assert not told["failures"], told
+    return dict(told)
+
+
+def test_the_plan_of_backups_holds_over_a_kill(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    data, often = tmp_path / "data", {"backup_every_h": 1e-6, "backup_full_h": 0, "backup_first_s": 0, "backup_keep_fulls": 2}
+    with daemon(data, ollama_host=scripted.host, **often) as running, Peer(running.endpoint) as peer:
+        for number in range(3):
+            think(peer, f"m{number}")
+            told_of(peer, lambda told: told["kept"] >= 2)
+        running.kill()
+    with daemon(data, ollama_host=scripted.host, backup_every_h=24, backup_first_s=0) as running, Peer(running.endpoint) as peer:
+        told = told_of(peer, lambda told: bool(told["last"]))
+        assert told["next"] == pytest.approx(told["last"] + 86400)
+        metrics = {one["name"]: one["samples"][0]["value"] for one in peer.ask("metrics")["metrics"] if one["samples"]}
+        assert 0 <= metrics["batos_backup_age_seconds"] < 60
+        assert metrics["batos_backup_failures"] == 0
+        assert running.terminate() == 0
+    assert batos("restore", str(data / "backups"), "--data", str(tmp_path / "new"))["damaged"] == []
 
 
 def test_a_mission_is_replayed_and_a_change_found(tmp_path: Path, scripted: ScriptedOllama) -> None:
