@@ -1,7 +1,8 @@
 """What a generated method costs beside a plain call, and what the client's protocol makes it cost at least.
 
 Medians, in milliseconds. "warm" is the latency of a call whose worker waits loaded, as it does a millisecond after the last
-call; "at once" is the same in an unbroken row of calls. Ends with one JSON line.
+call; "floor" is what the client alone takes for the same round trips, measured in turns with it, and "to_floor" the median of
+their ratios; "at once" is the same in an unbroken row of calls. Ends with one JSON line.
 
     python bench/sandbox.py
 """
@@ -16,7 +17,7 @@ import gc
 import json
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from batos.config import Settings
@@ -24,6 +25,7 @@ from batos.errors import BatosError
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox
 from batos.sandbox.membrane import Handles
+from batos.sandbox.programs import Loaded
 
 PURE = "def twice(self, n):\n    return n * 2\n"
 READ_WRITE = "def bump(self, by):\n    self.count = self.count + by\n    self._p_changed = True\n    return self.count\n"
@@ -108,24 +110,66 @@ async def floors(sandbox: Sandbox, rounds: int) -> dict[str, float]:
     return {**found, "floor_host_call_ms": round(statistics.median(times) * 1e3, 4)}
 
 
-async def warm_feeds(sandbox: Sandbox, method: Method, rounds: int) -> dict[str, float]:
-    """Feeds to a worker that waits with a method loaded, of `1`, and of a plain call with the handle of an object: what of "warm" is
-    the client's."""
-    loaded, obj = await sandbox.programs.get(method.source), UvmObject()
+class Floor:
+    """The same work by the client alone: the same round trips to workers that wait with the same methods loaded, and nothing of
+    ours around them. Measured in turns with the runs, since the clock of a machine that others use, too, varies."""
 
-    async def feed(code: str, given: bool) -> float:
-        times = []
-        for _ in range(rounds):
-            await sandbox.workers.idle()
-            async with sandbox.workers.lease(loaded.key, loaded.image) as session:
-                inputs = {"_b_given": [Handles(bytes(32)).give(obj), 2]} if given else {}
-                begun = time.perf_counter()
-                await session.monty.feed_start(code, inputs=inputs)
-                times.append(time.perf_counter() - begun)
-        return round(statistics.median(times) * 1e3, 4)
+    def __init__(self, sandbox: Sandbox, obj: UvmObject, loaded: Mapping[str, Loaded]) -> None:
+        self.sandbox, self.obj, self.loaded = sandbox, obj, loaded
 
-    call = f"{method.selector}(*_b_given)"
-    return {"floor_warm_feed_ms": await feed("1", False), "floor_warm_call_ms": await feed(call, True)}
+    @contextlib.asynccontextmanager
+    async def worker(self, selector: str) -> AsyncIterator[Any]:
+        loaded = self.loaded[selector]
+        session = await self.sandbox.workers.take(loaded.key, loaded.image)
+        yield session.monty
+        self.sandbox.workers.give_back(session, loaded.key, loaded.image)
+
+    def given(self) -> dict[str, Any]:
+        return {"_b_given": [Handles(bytes(32)).give(self.obj), 2]}
+
+    async def no_host_call(self) -> float:
+        """One feed: a handle and a number go in, a number comes out."""
+        async with self.worker("twice") as monty:
+            begun = time.perf_counter()
+            await monty.feed_start("twice(*_b_given)", inputs=self.given())
+            return time.perf_counter() - begun
+
+    async def read_and_write(self) -> float:
+        """One feed: the slot's value goes in besides, and what is to be written comes out."""
+        async with self.worker("bump") as monty:
+            begun = time.perf_counter()
+            given = {"_b_given": [*self.given()["_b_given"], {"count": 1}]}
+            await monty.feed_start("[_b_given[1] + 1, [[_b_given[0], 'count', 3]]]", inputs=given)
+            return time.perf_counter() - begun
+
+    async def nested_send(self) -> float:
+        """A feed that stops at a host call, a feed to another worker, and the answer to the first."""
+        async with self.worker("outer") as monty, self.worker("twice") as inner:
+            begun = time.perf_counter()
+            snapshot = await monty.feed_start("_b_call(*_b_given)", inputs=self.given())
+            answer = await inner.feed_start("twice(*_b_given)", inputs=self.given())
+            await snapshot.resume({"return_value": answer.output})
+            return time.perf_counter() - begun
+
+
+async def in_turns(
+    rounds: int, floor: Callable[[], Awaitable[float]], work: Callable[[], Awaitable[Any]], workers: Any
+) -> dict[str, float]:
+    """Medians of the floor and of the runs, a round of each in turns, and the median of their ratios."""
+    floors, runs = [], []
+    for _ in range(rounds):
+        await workers.idle()
+        floors.append(await floor())
+        await workers.idle()
+        begun = time.perf_counter()
+        await work()
+        runs.append(time.perf_counter() - begun)
+    ratio = statistics.median(run / least for run, least in zip(runs, floors, strict=True))
+    return {
+        "warm_ms": round(statistics.median(runs) * 1e3, 4),
+        "floor_ms": round(statistics.median(floors) * 1e3, 4),
+        "to_floor": round(ratio, 2),
+    }
 
 
 async def stall(settings: Settings) -> dict[str, float]:
@@ -177,15 +221,15 @@ async def measured(rounds: int) -> dict[str, Any]:
         line |= await floors(sandbox, rounds)
         slots = {m.selector: m for m in (Method(s[4:].partition("(")[0], s) for s in (PURE, READ_WRITE, NESTED))}
         obj, sends = UvmObject(count=0, **slots), Sends(sandbox)
+        floor = Floor(sandbox, obj, {name: await sandbox.programs.get(method.source) for name, method in slots.items()})
         for name, selector in (("no_host_call", "twice"), ("read_and_write", "bump"), ("nested_send", "outer")):
 
             async def run(method: Method = slots[selector]) -> Any:
                 return await sandbox.run(obj, method, [2], activity=sends.activity)
 
             await timed(20, run, sandbox.workers.idle)
-            if name == "no_host_call":
-                line |= await warm_feeds(sandbox, slots["twice"], rounds)
-            line[f"{name}_warm_ms"] = await timed(rounds, run, sandbox.workers.idle)
+            found = await in_turns(rounds, getattr(floor, name), run, sandbox.workers)
+            line |= {f"{name}_{what}": value for what, value in found.items()}
             line[f"{name}_at_once_ms"] = await timed(rounds, run, None)
     line |= await stall(Settings())
     return line

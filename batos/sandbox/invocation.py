@@ -21,7 +21,7 @@ from ZODB.POSException import POSError
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.sandbox.activity import Activity
-from batos.sandbox.membrane import Handle, Handles, Membrane, TooLarge, unchanged
+from batos.sandbox.membrane import Handle, Handles, Membrane, TooLarge, client, unchanged
 from batos.sandbox.programs import Loaded, host_error
 from batos.sandbox.workers import Session
 from batos.sandbox.writing import Journal, check_name
@@ -101,21 +101,26 @@ class Invocation:
         return value
 
     async def _run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        from pydantic_monty import CollectString, MontyComplete, MontyError
-
+        monty = client()
         try:
-            given = [self.handles.give(self.obj), self.membrane.inward(tuple(args)), self.membrane.inward(dict(kwargs)), self._known()]
+            given = [
+                self.handles.give(self.obj),
+                self.membrane.inward(tuple(args)) if args else (),
+                self.membrane.inward(dict(kwargs)) if kwargs else {},
+                self._known() if self.loaded.program.reads else {},
+            ]
         except (TypeError, ValueError) as e:
             raise MethodFailed(self.method.selector, type(e).__name__, str(e)) from e
         code = f"_b_run({self.loaded.program.selector}, _b_given)"
         try:
-            snapshot = await self._timed(session.monty.feed_start(code, inputs={"_b_given": given}, print_callback=CollectString(_OUTPUT)))
-            while not isinstance(snapshot, MontyComplete):
+            output = monty.CollectString(_OUTPUT)
+            snapshot = await self._timed(session.monty.feed_start(code, inputs={"_b_given": given}, print_callback=output))
+            while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
                 if self._calls > self.sandbox.settings.sandbox_host_calls:
                     raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
                 snapshot = await self._timed(await self._step(snapshot))
-        except MontyError as e:
+        except monty.MontyError as e:
             raise self._failure(e) from e
         return self._ended(snapshot.output)
 
@@ -132,7 +137,8 @@ class Invocation:
             raise MethodFailed(self.method.selector, "TypeError", "no value came out of the sandbox")
         try:
             value = self.membrane.outward(output[0])
-            self._write(output[1])
+            if output[1] != []:
+                self._write(output[1])
         except TooLarge as e:
             raise self._limit("result", str(e)) from e
         except Stale:
@@ -207,11 +213,10 @@ class Invocation:
 
     async def _step(self, snapshot: Any) -> Any:
         """The next turn of the worker, as an awaitable, once its question has an answer."""
-        from pydantic_monty import AsyncFunctionSnapshot, AsyncNameLookupSnapshot
-
-        if isinstance(snapshot, AsyncNameLookupSnapshot):
+        monty = client()
+        if isinstance(snapshot, monty.AsyncNameLookupSnapshot):
             return await self._lookup(snapshot)
-        if not isinstance(snapshot, AsyncFunctionSnapshot):
+        if not isinstance(snapshot, monty.AsyncFunctionSnapshot):
             raise self._limit("host_calls", "a future that nobody resolves")
         try:
             return snapshot.resume({"return_value": await self._answer(snapshot)})
@@ -219,7 +224,7 @@ class Invocation:
             raise
         except Exception as e:
             kind, text = self._told(e)
-            return snapshot.resume({"exc_type": kind, "message": text})  # type: ignore[typeddict-item]  # one of those it takes
+            return snapshot.resume({"exc_type": kind, "message": text})
 
     async def _lookup(self, snapshot: Any) -> Any:
         # Only text that went round the rewriter asks this way, patterns for one; a name that nobody bound comes here too.
@@ -283,9 +288,10 @@ class Invocation:
         return 0, self._give(obj, name, self.membrane.inward(held[1]), self.membrane.weight)
 
     async def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Any:
-        self._write(changes)
+        if changes != []:
+            self._write(changes)
         check_name(selector)
-        arguments, named = self.membrane.outward(args), self.membrane.outward(kwargs)
+        arguments, named = self.membrane.outward(args), self.membrane.outward(kwargs) if kwargs != {} else {}
         if type(arguments) is not list or type(named) is not dict or not all(type(key) is str for key in named):
             raise TypeError("arguments are a list, and a dict by name")
         start: tuple[UvmObject, ...] = ()
@@ -357,14 +363,13 @@ class Invocation:
         return SandboxLimit(f"{self.method.selector}: {text}; the limit is a setting of the sandbox", limit=limit)
 
     def _failure(self, error: Exception) -> BaseException:
-        from pydantic_monty import MontyCrashedError, MontyRuntimeError
-
-        if isinstance(error, MontyCrashedError):
+        monty = client()
+        if isinstance(error, monty.MontyCrashedError):
             if error.timed_out:
                 return self._limit("time", f"no end after {self.sandbox.settings.sandbox_time_s:g} s; the worker was killed")
             died = SandboxFailed if self._calls else WorkerLost
             return died(f"{self.method.selector}: the worker died ({error}); it is replaced")
-        if not isinstance(error, MontyRuntimeError):
+        if not isinstance(error, monty.MontyRuntimeError):
             return MethodFailed(self.method.selector, "TypeError", str(error)[:1000])
         inner = error.exception()
         kind, text = type(inner).__name__, str(inner.args[0]) if inner.args else ""

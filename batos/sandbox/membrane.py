@@ -29,6 +29,7 @@ _SCALARS = frozenset(
     }
 )  # fmt: skip
 _SETS = (set, SlotSet)
+_BUILT_IN = frozenset({list, dict, tuple, set})
 _DEPTH = 64
 _INT_BITS = 14_000  # an int that can still be printed: 4300 digits, the limit of CPython
 _NO_VALUE = re.compile(r"<(function '.*' at 0x[0-9a-f]+|module '[\w.]+')>")
@@ -85,11 +86,18 @@ class Handles:
 
 
 @functools.cache
+def client() -> Any:
+    """The client library; late, since a daemon that runs no method does not pay for it."""
+    import pydantic_monty
+
+    return pydantic_monty
+
+
+@functools.cache
 def _wrappers() -> tuple[Any, Any]:
     """The client's wrapper of an object, and of its class, with nothing exposed and nothing to work out at each crossing."""
-    import pydantic_monty as client  # late: starting a daemon that runs no method does not pay for it
 
-    class Reference(client.ClassInstance):
+    class Reference(client().ClassInstance):  # type: ignore[misc]
         def __post_init__(self) -> None:
             pass  # there are no policies to make sense of
 
@@ -99,7 +107,7 @@ def _wrappers() -> tuple[Any, Any]:
         def get_eager_attrs(self) -> dict[str, Any]:
             return {"_oid": self.id.hex}
 
-    class Kind(client.ClassType):
+    class Kind(client().ClassType):  # type: ignore[misc]
         def is_dataclass(self) -> bool:
             return False
 
@@ -132,12 +140,13 @@ class Membrane:
         budget.spend(value, kind)
         if kind in _SCALARS:
             return value
-        if isinstance(value, UvmObject):
-            return self.handles.give(value)
+        if kind not in _BUILT_IN:
+            if isinstance(value, UvmObject):
+                return self.handles.give(value)
+            if isinstance(value, PersistentList | PersistentMapping):
+                value = value.data  # their own ways of iterating are slow
         if depth > _DEPTH:
             raise TooLarge(f"containers nested deeper than {_DEPTH}")
-        if isinstance(value, PersistentList | PersistentMapping):
-            value = value.data  # their own ways of iterating are slow
         if isinstance(value, list):
             return [item if type(item) in _FREE else self._in(item, budget, depth + 1) for item in budget.count(value)]
         if isinstance(value, dict):

@@ -114,9 +114,10 @@ def _b_merge(old, new):
         return True
     return False
 def _b_send(o, n, a, kw, above=False):
-    sent = _b_changes()
+    sent = _b_changes() if _b_loans or _b_dirty else []
     _b_check(a, 0)
-    _b_check(kw, 0)
+    if kw:
+        _b_check(kw, 0)
     return _b_sync(_b_call(o, n, list(a), kw, sent, above), sent)
 def _b_del(o, n):
     if type(o) is not _b_U:
@@ -159,8 +160,10 @@ def _b_run(f, given):
     oid = o._oid
     for n in known:
         _b_keep((oid, n), o, n, known[n])
-    r = _b_result(f(o, *a, **kw))
-    return [r, _b_changes()]
+    r = f(o, *a, **kw)
+    if type(r) not in _b_plain_types:
+        r = _b_result(r)
+    return [r, _b_changes() if _b_loans or _b_dirty else []]
 def _b_is(a, b):
     return a is b or (type(a) is _b_U and type(b) is _b_U and a._oid == b._oid)
 def _b_getattr(o, n, *default):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batos.config import Settings
@@ -14,6 +14,7 @@ from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
 from batos.sandbox.programs import Programs
 from batos.sandbox.workers import Workers
 
+_WITHIN = contextlib.nullcontext()  # a send within a chain has its room already
 _RERUNS = 5  # of a method that met another's change and had done nothing yet
 
 
@@ -97,15 +98,15 @@ class Sandbox:
         if outer is not None and outer.depth >= self.settings.sandbox_depth:
             depth = self.settings.sandbox_depth
             raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
-        async with self._room(outer):
+        async with _WITHIN if outer is not None else self.workers.chains:
             lost = False
             for _ in range(_RERUNS):
                 invocation = Invocation(self, loaded, obj, method, holder, activity, None if apart else outer)
                 if outer is not None:
                     invocation.depth = outer.depth + 1
+                session = await self.workers.take(loaded.key, loaded.image)
                 try:
-                    async with self.workers.lease(loaded.key, loaded.image) as session:
-                        return await invocation.run(session, args, kwargs or {})
+                    return await invocation.run(session, args, kwargs or {})
                 except WorkerLost:
                     if lost:
                         raise
@@ -113,12 +114,6 @@ class Sandbox:
                 except Stale:
                     if invocation.acted:
                         break
+                finally:
+                    self.workers.give_back(session, loaded.key, loaded.image)
         raise SandboxFailed(f"{method.selector}: another message of the same mission changed what it read; send again")
-
-    @contextlib.asynccontextmanager
-    async def _room(self, outer: Invocation | None) -> AsyncIterator[None]:
-        if outer is not None:
-            yield
-        else:
-            async with self.workers.chain():
-                yield

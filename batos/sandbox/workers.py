@@ -13,7 +13,7 @@ import importlib.util
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ class Session:
 
 
 class Workers:
-    """A pool of workers. `start`, then `lease` one for each run."""
+    """A pool of workers. `start`, then `take` one for each run."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -61,7 +61,9 @@ class Workers:
         self._ready: collections.OrderedDict[str, Session] = collections.OrderedDict()
         self._wanted: dict[str, bytes] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._chains = asyncio.Semaphore(settings.sandbox_parallel)
+        self.chains = asyncio.Semaphore(settings.sandbox_parallel)
+        """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
+        depth: so a send within a chain never waits for a worker that waits for it."""
         self.walls: dict[str, bool] = {}
         self.limits: Any = {
             "max_feed_duration_secs": settings.sandbox_time_s,
@@ -140,28 +142,17 @@ class Workers:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
             self._folder = None
 
-    @contextlib.asynccontextmanager
-    async def chain(self) -> AsyncIterator[None]:
-        """Room for one chain of sends inside one another. The pool has workers for all that may be under way at once, each at full
-        depth: so a send within a chain never waits for a worker that waits for it."""
-        async with self._chains:
-            yield
-
-    @contextlib.asynccontextmanager
-    async def lease(self, key: str, image: bytes) -> AsyncIterator[Session]:
-        """A worker with the program of `key` loaded, for one run."""
+    async def take(self, key: str, image: bytes) -> Session:
+        """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
         session = self._ready.pop(key, None)
         if session is None or session.pid is None:
             if session is not None:
                 self._spawn(session.leave())
             session = await self._loaded(image)
-        try:
-            yield session
-        finally:
-            self._later(session, key, image)
+        return session
 
-    def _later(self, session: Session, key: str, image: bytes) -> None:
-        """Make the next worker ready, once the chain of sends that is under way has had its turn."""
+    def give_back(self, session: Session, key: str, image: bytes) -> None:
+        """Let go of a used worker and make the next one ready, once the chain of sends that is under way has had its turn."""
 
         async def next_one() -> None:
             await asyncio.sleep(_TURN_S)
