@@ -88,6 +88,7 @@ bench: install models ollama
 	    $(bin)/python bench/objects.py && \
 	    $(bin)/python bench/guardian.py && \
 	    $(bin)/python bench/growth.py && \
+	    $(bin)/python bench/autotelic.py && \
 	    $(bin)/python bench/entropy.py && \
 	    $(bin)/python bench/image.py --dir "$$dir" && \
 	    $(bin)/python bench/sandbox.py --json && \

@@ -34,6 +34,7 @@ from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.schedule import Backups, plan_of
 from batos.image.upkeep import Upkeep
+from batos.improving import Improving
 from batos.loop import Loop, each, measured
 from batos.memory import objects as memory
 from batos.mind import forge, incarnation, learning, memories, personas, psm, summarising, versions
@@ -138,6 +139,8 @@ class Kernel:
             on_run=each(*self._hearers("ran")),
         )
         self._stack.push_async_callback(self.methods.close)
+        parts = (self.image, inference, self.profile.embedder, self.codex)
+        self.improving = Improving(settings, *parts, host=self._host, audit=self.methods.audit, models=self.substrate.models.there)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
         await self.loop.hold(self.undoing.undo_change)
         resumed = await self.scheduler.recover()
@@ -173,6 +176,7 @@ class Kernel:
         log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
+        self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
 
     def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
         """Log what the codex has changed in the image, and what it has not."""
@@ -221,28 +225,35 @@ class Kernel:
 
     def _thinking(self, inference: Inference) -> Callable[[dict[str, Any]], Thinking]:
         return lambda mission: Thinking(
-            mission, inference=inference, events=self.events, on_paid=self._on_paid, outage=self.substrate.outage, **self._host()
+            mission,
+            inference=inference,
+            events=self.events,
+            on_paid=self._on_paid,
+            outage=self.substrate.outage,
+            propose=self.improving.propose,
+            **self._host(self.image, self.methods, self.router),
         )
 
     def _replays(self, inference: Inference) -> Replays:
+        host = self._host(self.image, self.methods, self.router)
         return Replays(
             self.image,
             inference,
-            lambda mission, offline: Replaying(mission, inference=offline, events=Events(), **self._host()),  # heard by nobody
+            lambda mission, offline: Replaying(mission, inference=offline, events=Events(), **host),  # heard by nobody
             digest_s=self.settings.probe_s,
             limit_s=self.settings.mission_deadline_s,
         )
 
-    def _host(self) -> dict[str, Any]:
-        """What every attempt is given, whoever infers for it."""
+    def _host(self, image: LivingImage, methods: Methods, router: Router) -> dict[str, Any]:
+        """What every attempt is given, whoever infers for it, and in whichever image it is thought."""
         return {
-            "image": self.image,
+            "image": image,
             "settings": self.settings,
             "models": self.profile.model_of,
             "options": self.substrate.chat_options,
-            "share_out": lambda brief: shares(brief, self.router.weights, self.settings.voices_limit),
-            "router": self.router,
-            "methods": self.methods,
+            "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
+            "router": router,
+            "methods": methods,
             "memory": self.memory,
         }
 

@@ -97,6 +97,15 @@ def propose(
     return int(held.ever)
 
 
+def rehearsed(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
+    """Keep what a rehearsal found, until the proposal is decided; empty: it is to be rehearsed again.
+
+    :raises InvalidInput: if it was decided already.
+    """
+    record = _undecided(root, number)
+    record.comparison = _COMPACT.encode(dict(comparison))
+
+
 def refuse(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
     """Record that a proposal is not made, and why.
 
@@ -149,10 +158,15 @@ def _end(record: UvmObject, state: str, why: str, effect: Mapping[str, Any]) -> 
 
 
 def _decide(root: Any, number: int, state: str, why: str, comparison: Mapping[str, Any]) -> None:
+    record = _undecided(root, number)
+    record.state, record.reason, record.comparison, record.decided = state, why, _COMPACT.encode(dict(comparison)), time.time()
+
+
+def _undecided(root: Any, number: int) -> UvmObject:
     record = record_of(root, number)
     if record.state != PROPOSED:
         raise InvalidInput(f"change {number} is {record.state} already")
-    record.state, record.reason, record.comparison, record.decided = state, why, _COMPACT.encode(dict(comparison)), time.time()
+    return record
 
 
 # --- reads

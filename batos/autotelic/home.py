@@ -20,6 +20,7 @@ COMMENTS = {
     "budget": "I know what the loop spent lately besides what its missions' journals say, by the hour.",
     "leash": "I know whether a daemon is at work on this image, and how often one died since the last change was made.",
     "changes": "I know which changes of itself the system proposed and made, each with its evidence and what became of it.",
+    "rehearsals": "I know what was paid for while a change was tried, and how often that was begun; until it is decided.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
 """The parts of the loop that have something to remember."""
@@ -32,6 +33,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "budget": {"rows": (), "until": ""},
     "leash": {"running": False, "change": 0, "deaths": 0},
     "changes": {"log": LOBTree, "ever": 0, "last": 0},
+    "rehearsals": {"paid": OOBTree, "begun": LOBTree},
     "senses": {"ring": LOBTree, "written": 0},
 }
 

@@ -36,19 +36,27 @@ def of(root: Any, mission: UvmObject) -> Material | None:
     cycle = mission.thought
     if told["state"] != ledger.COMPLETE or told["origin"] == "system" or told["message"] or cycle is None or told["result"] is None:
         return None
-    cycles = list(_cycles(cycle))
+    personas, spoke, described = shape_of(cycle)
     return Material(
         number=told["number"],
         id=told["id"],
         brief=told["brief"],
         answer=str(told["result"].get("text", "")),
-        personas=tuple(str(one.persona.name).lower() for one in cycles if not one._slots.get("cycles")),
-        facets=tuple(f"{str(one.persona.name).lower()} {name}" for one in cycles for name in _spoke(one)),
-        described=entropy.description_length(line for one in cycles for line in _described(one)),
+        personas=personas,
+        facets=spoke,
+        described=described,
         context=told["context"],
         rating=told["rating"]["rating"] if told["rating"] else 0,
         undone=told["undone"] is not None,
     )
+
+
+def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Which personas and facets took part in a cycle and those inside it, and how many bytes its structure takes to describe."""
+    cycles = list(_cycles(cycle))
+    personas = tuple(str(one.persona.name).lower() for one in cycles if not one._slots.get("cycles"))
+    spoke = tuple(f"{str(one.persona.name).lower()} {name}" for one in cycles for name in _spoke(one))
+    return personas, spoke, entropy.description_length(line for one in cycles for line in _described(one))
 
 
 def recent(root: Any, count: int, looked_at: int) -> list[Material]:

@@ -28,6 +28,10 @@ class Models:
         """How it stands with each model, and what is known of its place in memory."""
         return [self._told(place, status) for place in self._places for status in place.provisioner.status()]
 
+    def there(self) -> set[str]:
+        """The names of those that can be asked now."""
+        return {status.name for place in self._places for status in place.provisioner.status() if status.ready}
+
     async def refresh(self) -> None:
         """Ask each Ollama what it has in memory now."""
         await asyncio.gather(*(place.residency.refresh() for place in self._places))

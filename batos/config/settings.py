@@ -259,6 +259,18 @@ class Settings(BaseModel):
         2, ge=1, le=1000, description="deaths of the daemon while a change is watched before it is disabled; less than mission_attempts"
     )
     changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
+    proposal_chars: int = Field(4000, ge=100, le=100_000, description="characters of what the loop proposes to put in place")
+    audit_missions: int = Field(8, ge=1, le=1_000_000, description="missions of users after which an audit without cause proposes a change")
+    rehearsal_missions: int = Field(8, ge=1, le=1000, description="recorded missions that a proposal is tried on")
+    rehearsal_least: int = Field(3, ge=1, le=1000, description="of these, so many must be comparable; else the proposal is refused")
+    rehearsal_inferences: int = Field(
+        48, ge=0, le=100_000, description="inferences that one rehearsal may pay for, where the journal has no answer"
+    )
+    rehearsal_tokens: int = Field(30_000, ge=0, le=10**9, description="tokens of them, read and written")
+    rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, with its waiting for users' missions")
+    rehearsal_tries: int = Field(3, ge=1, le=100, description="times that a rehearsal is begun, restarts of the daemon counted")
+    rehearsal_costlier: float = Field(0.5, ge=0, le=100, description="share by which a mission may cost more tokens before that is worse")
+    rehearsal_better: float = Field(0.01, ge=0, le=1, description="most by which entropy may differ before it is better or worse")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -103,16 +104,20 @@ class Attempts:
             personas = {name: found for name in lobby.personas if isinstance(found := lobby._slots.get(name), UvmObject)}
             learn(personas, route.persona, attempt.router.window(mission.brief), attempt.id, limit)
 
-    async def rehearse(self, attempt: Thinking) -> dict[str, Any]:
+    async def rehearse(self, attempt: Thinking, see: Callable[[dict[str, Any], UvmObject | None], None] | None = None) -> dict[str, Any]:
         """Think a mission through in a unit that is doomed from the beginning: whatever comes of it, nothing is kept.
 
+        :param see: is shown the result and the cycle while they are there.
         :raises BatosError: as the cycle failed.
         """
         async with self._image.unit() as unit:
             unit.doom()
             try:
                 with thinking(attempt):
-                    return (await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt))[0]
+                    result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
+                if see is not None:
+                    see(result, cycle)
+                return result
             finally:
                 attempt.making.release()
 
@@ -144,5 +149,7 @@ class Attempts:
             facts["quoted"] = True  # memory's own words: what the model made of them was not fit
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
+        if attempt.proposes and mission.origin == "system":
+            facts |= await attempt.propose(unit.root, mission, cycle)
         # The answer is the mission's: its result has it, the record of the thought need not have it again.
         return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle

@@ -165,7 +165,7 @@ async def put_in_place(cycle: UvmObject) -> None:
     cycle.holder._slots[cycle.selector] = Method(
         cycle.selector,
         source,
-        parameters=tuple(_parameters(source)),
+        parameters=tuple(parameters_in(source)),
         contract=verdict.contract,
         provenance=provenance,
         previous=before if isinstance(before, Method) else None,
@@ -223,7 +223,8 @@ def _misfit(source: str, case: trial.Case) -> str | None:
     return None
 
 
-def _parameters(source: str) -> list[str]:
+def parameters_in(source: str) -> list[str]:
+    """The parameters of a method's source behind `self`, in words."""
     return [str(parameter) for parameter in _parameters_of(source)]
 
 

@@ -27,7 +27,7 @@ _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema"
 class Replaying(Thinking):
     """Takes every inference from the journal. What is not there fails, as it may have failed the first time."""
 
-    compare = False
+    compare = proposes = False
     missed: dict[str, Any] | None = None  # the first that was not there
 
     def recall(self) -> None:

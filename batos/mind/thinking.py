@@ -29,6 +29,7 @@ from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
+from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.router import Route, Router
 from batos.objects import UvmObject
 
@@ -75,6 +76,7 @@ class Thinking:
     """One attempt at one mission, as the states and primitives see it."""
 
     compare = True  # whether router and memory may be asked anew
+    proposes = True  # whether the system's own missions end with a proposal
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class Thinking:
         memory: Memory | None = None,
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
+        propose: Propose = nothing_proposed,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -101,6 +104,7 @@ class Thinking:
         :param methods: what generated methods need of the host.
         :param memory: None: nothing is recalled, and nothing can be remembered.
         :param on_paid: hears of each inference that a model was asked for.
+        :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
@@ -111,7 +115,7 @@ class Thinking:
         self._shared: dict[bytes, Shares] = {}
         self.conversation = ""  # what was said before, where the mission follows another
         self._inference, self._image, self._events = inference, image, events
-        self._on_paid, self.outage = on_paid, outage
+        self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}

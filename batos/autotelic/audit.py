@@ -1,0 +1,191 @@
+"""The Cognitive Efficiency Audit: how a mission of the loop's own ends with one proposal.
+
+The persona that thought the mission through is asked for one, as JSON of a schema; its inferences are the mission's, and so in its
+journal. Where it gives none that makes sense, or its last one for the same trouble did no good, one follows from the measurements.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import structlog
+
+from batos.autotelic import changes, home, kinds
+from batos.autotelic.alarms import Fired
+from batos.autotelic.kinds import Ground
+from batos.autotelic.proposals import Proposal, Proposed
+from batos.autotelic.remedies import remedies
+from batos.errors import BatosError, InferenceFailed
+from batos.image import history, ledger
+from batos.mind import weaving
+from batos.mind.incarnation import facets, system_message
+from batos.mind.states import by
+from batos.mind.thinking import current
+from batos.objects import Intent, Method, UvmObject
+
+log = structlog.get_logger("batos.autotelic")
+
+AUDIT, IMPROVEMENT = "self_audit-", "self_improvement-"
+"""How the ids of the loop's missions begin."""
+PROMPT = (
+    "$measured\n\nYou thought about it: $thought\n\nName one change of this system that would help. Kinds of changes:\n$kinds\n\n"
+    "What there is:\n$there\n\nAnswer with a JSON object with the keys kind, target, content and why."
+)
+AGAIN = "\n\nYour proposal of the kind $kind for $target was refused: $fault. Propose another."
+REPAIRS = 1  # of a proposal of the right form that makes no sense
+METHODS = 8  # that are named to the model
+_SHOWN = 100  # characters of a text that is shown to it
+_THOUGHT = 800  # characters of what it thought
+_LOOKED_AT = 1000  # missions
+
+
+class Cause(NamedTuple):
+    """Why a proposal is asked for."""
+
+    trigger: str
+    """Empty where none fired: an audit in passing."""
+    key: str
+    words: str
+
+
+class Audits:
+    """Asks for proposals. `await propose(...)` at the end of a mission, inside its attempt."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    async def propose(self, root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
+        """What a mission of the loop's own proposes, for its result: `proposal`, with its `source` and `evidence`; nothing where
+        nothing is to be done.
+
+        :raises InferenceFailed: where the service failed; the mission is tried again.
+        """
+        cause = _cause(root, mission, self._ground.settings.audit_missions)
+        if cause is None:
+            return {}
+        for source in self._sources(root, cause):
+            found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, cycle)
+            if found is not None:
+                evidence = {"trigger": cause.trigger, "key": cause.key, "words": cause.words}
+                log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
+                return {"proposal": {**found.to_json(), "source": source, "evidence": evidence}}
+        return {}
+
+    def _sources(self, root: Any, cause: Cause) -> tuple[str, ...]:
+        """Who is asked, in order: not the model first where its last proposal for the same trouble came to nothing."""
+        last = next((one for one in changes.listed(root) if _is_of(one, cause)), None)
+        failed = last is not None and last["source"] == changes.MODEL and last["state"] in changes.LESSONS
+        return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
+
+    def _measured(self, root: Any, cause: Cause) -> Proposal | None:
+        return next((one for one in remedies(root, cause.trigger, cause.key) if not self._fault(root, one)), None)
+
+    async def _asked(self, root: Any, cause: Cause, cycle: UvmObject) -> Proposal | None:
+        attempt, speaker = current(), cycle.persona
+        asked = _prompt(root, cause, str(cycle._slots.get("answer", "")))
+        prompt = asked
+        for left in range(REPAIRS, -1, -1):
+            try:
+                found = await attempt.structured(
+                    attempt.voice_of(speaker), system_message(speaker), prompt, Proposed, part="proposal", by=by(cycle), temperature=0.3
+                )
+            except InferenceFailed as e:
+                if not e.context.get("raw"):  # it was the service that failed, not the form of its answers
+                    raise
+                return None
+            proposal = found.value.proposal()
+            if not (fault := self._fault(root, proposal)):
+                return proposal
+            log.info("proposal_makes_no_sense", kind=proposal.kind, target=proposal.target, why=fault, left=left)
+            prompt = asked + weaving.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
+        return None
+
+    def _fault(self, root: Any, proposal: Proposal) -> str:
+        """Why a proposal is not to be made; empty where nothing speaks against it."""
+        try:
+            kinds.check(root, proposal, self._ground)
+        except BatosError as e:
+            return e.message
+        digest = changes.digest_of(proposal)
+        before = next((changes.described(one) for one in changes.newest_first(root) if one.digest == digest), None)
+        if before is None or before["state"] == changes.KEPT or self._may_be_judged_now(root, before):
+            return ""
+        return f"it was proposed before and is {before['state']}{' ({})'.format(before['reason']) if before['reason'] else ''}"
+
+    def _may_be_judged_now(self, root: Any, before: dict[str, Any]) -> bool:
+        """Whether a change was refused for want of missions to try it on, and there are more by now."""
+        found = before["comparison"]
+        tried = found.get("missions", 0) + found.get("trials", 0)
+        few = before["state"] == changes.REFUSED and "missions" in found and tried < found["least"]
+        return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
+
+
+def _cause(root: Any, mission: UvmObject, every: int) -> Cause | None:
+    """Why a mission is to propose something; None where it is not.
+
+    An improvement has its trigger, unless that has recovered; an audit takes up the first that has not, once the mission of that has
+    ended; without any it has cause after `every` missions of users.
+    """
+    fired = sorted((Fired(*row) for row in home.part(root, "triggers").fired.values()), key=lambda one: one.at)
+    if mission.id.startswith(IMPROVEMENT):
+        found = next((one for one in fired if one.mission == mission.id), None)
+    elif mission.id.startswith(AUDIT):
+        found = next((one for one in fired if not home.is_pending(root, one.mission)), None)
+        if found is None and _accepted_since(root, _last(root)) >= every:
+            return Cause("", "", str(mission.brief))
+    else:
+        return None
+    return None if found is None else Cause(found.trigger, found.key, found.words)
+
+
+def _last(root: Any) -> float:
+    """When the last proposal was recorded."""
+    return next((float(one.proposed) for one in changes.newest_first(root)), 0.0)
+
+
+def _accepted_since(root: Any, at: float) -> int:
+    """How many of users' missions were accepted since a time."""
+    missions = itertools.islice(ledger.newest_first(root), _LOOKED_AT)
+    return sum(one.origin != "system" for one in itertools.takewhile(lambda one: one.accepted > at, missions))
+
+
+def _is_of(change: dict[str, Any], cause: Cause) -> bool:
+    return (change["evidence"].get("trigger"), change["evidence"].get("key")) == (cause.trigger, cause.key)
+
+
+def _prompt(root: Any, cause: Cause, thought: str) -> str:
+    told = "\n".join(f"- {name}: {kind.says}" for name, kind in kinds.KINDS.items())
+    return weaving.fill(PROMPT, measured=cause.words, thought=thought[:_THOUGHT], kinds=told, there="\n".join(_there(root)))
+
+
+def _there(root: Any) -> list[str]:
+    """What could be changed, in words: personas with their facets, states with their prompts, some methods."""
+    lobby = root["lobby"]
+    lines = []
+    for name in lobby.personas:
+        persona = lobby._slots.get(name)
+        if isinstance(persona, UvmObject):
+            own = ", ".join(f"{name}.{selector} ({_short(intent)})" for selector, intent in facets(persona) if selector in persona._slots)
+            lines.append(f"- the persona {name}: {own}")
+    for name in kinds.prompted():
+        lines.append(f"- psm.{name}: {_short(lobby.psm._slots[name].meta_prompt)}")
+    for holder, selector in itertools.islice(_methods(root), METHODS):
+        lines.append(f"- the method {history.oid_of(holder)}.{selector}")
+    return lines
+
+
+def _methods(root: Any) -> Any:
+    for key in home.part(root, "usage").methods:
+        oid, _, selector = key.partition(" ")
+        try:
+            holder = history.resolve(root, oid)
+        except BatosError:  # it is gone
+            continue
+        if isinstance(holder._slots.get(selector), Method | Intent):
+            yield holder, selector
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain if len(plain) <= _SHOWN else plain[: _SHOWN - 1] + "…"

@@ -1,0 +1,182 @@
+"""What a rehearsal found, with a change and without it, and what follows from that. Pure functions of plain values.
+
+Only pairs count of which both sides are known. A change is good if nothing gets worse and something gets better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from batos.autotelic import entropy
+from batos.autotelic.entropy import Kinds, Parts, Thought
+from batos.autotelic.window import Window
+from batos.mind.trial import same
+
+CHEAPER = 0.05
+"""Share by which a mission must cost less before that counts as better: what is rounded away is no gain."""
+
+
+class Run(NamedTuple):
+    """How one recorded mission went when it was thought through again."""
+
+    known: bool
+    """Whether it came to an end: not where an answer was missing that could not be paid for."""
+    failed: str = ""
+    """The code of the error with which it ended; empty where it came to a good end."""
+    tokens: int = 0
+    gate: int = 0
+    """Answers that the gate refused, facets that had nothing to say, plans that were none."""
+    misrouted: bool = False
+    """Whether the router would have chosen another persona than the user did."""
+    answer: Any = None
+    """What a message answered, as JSON has it; None for what was asked in words."""
+    thought: Thought | None = None
+    """What the entropy metric looks at; None for messages."""
+
+
+class Pair(NamedTuple):
+    """One mission without the change and with it."""
+
+    mission: str
+    without: Run
+    changed: Run
+
+    @property
+    def known(self) -> bool:
+        return self.without.known and self.changed.known
+
+    @property
+    def complete(self) -> bool:
+        """Whether both came to a good end."""
+        return self.known and not (self.without.failed or self.changed.failed)
+
+
+class Side(NamedTuple):
+    """One side of a rehearsal besides its missions."""
+
+    kinds: Kinds
+    trials: int = 0
+    """Trials of a method that failed."""
+    held: int = 0
+    """Bytes of the source that the image holds for a method."""
+
+
+class Limits(NamedTuple):
+    """Settings `rehearsal_least`, `rehearsal_costlier`, `rehearsal_better`."""
+
+    least: int
+    costlier: float
+    better: float
+
+
+class Figures(NamedTuple):
+    """Of one side. Costs and entropy are means over the missions that came to a good end on both."""
+
+    failures: int
+    gate: int
+    misrouted: int
+    trials: int
+    differing: int
+    """Messages that are answered otherwise than without the change."""
+    tokens: float
+    cem: float
+    held: int
+
+
+class Comparison(NamedTuple):
+    """What a rehearsal comes to."""
+
+    missions: int
+    """Those that could be compared."""
+    unknown: int
+    trials: int
+    """Trials that were made on each side."""
+    without: Figures
+    changed: Figures
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    least: int
+
+    @property
+    def reason(self) -> str:
+        """Why the change is not to be made; empty where it is."""
+        if self.missions + self.trials < self.least:
+            return f"too little is known to judge: {self.missions} missions and {self.trials} trials of at least {self.least}"
+        if self.worse:
+            return f"worse: {'; '.join(self.worse)}"
+        return "" if self.better else "nothing gets better"
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        told = {**self._asdict(), "without": self.without._asdict(), "changed": self.changed._asdict()}
+        return {**told, "better": list(self.better), "worse": list(self.worse)}
+
+
+def compared(pairs: Sequence[Pair], without: Side, changed: Side, *, trials: int, weights: Parts, limits: Limits) -> Comparison:
+    """Both sides of a rehearsal, and what is better and worse.
+
+    :param weights: of the entropy metric.
+    """
+    known = [pair for pair in pairs if pair.known]
+    differing = sum(_differs(pair) for pair in known)
+    before = _figures([pair.without for pair in known], [pair.without for pair in known if pair.complete], without, 0, weights)
+    after = _figures([pair.changed for pair in known], [pair.changed for pair in known if pair.complete], changed, differing, weights)
+    better, worse = _judged(before, after, limits)
+    return Comparison(len(known), len(pairs) - len(known), trials, before, after, better, worse, limits.least)
+
+
+def _figures(runs: Sequence[Run], complete: Sequence[Run], side: Side, differing: int, weights: Parts) -> Figures:
+    return Figures(
+        failures=sum(bool(run.failed) for run in runs),
+        gate=sum(run.gate for run in complete),
+        misrouted=sum(run.misrouted for run in runs),
+        trials=side.trials,
+        differing=differing,
+        tokens=round(sum(run.tokens for run in complete) / len(complete), 1) if complete else 0.0,
+        cem=round(_cem([run.thought for run in complete if run.thought is not None], side.kinds, weights), 4),
+        held=side.held,
+    )
+
+
+def _cem(thoughts: Sequence[Thought], kinds: Kinds, weights: Parts) -> float:
+    """The mean of the entropy metric over thoughts, each measured against those before it; by words, so that it costs nothing."""
+    if not thoughts:
+        return 0.0
+    window = Window(len(thoughts))
+    return sum(entropy.composite(window.take(thought, kinds)[0], weights) for thought in thoughts) / len(thoughts)
+
+
+def _differs(pair: Pair) -> bool:
+    without, changed = pair.without, pair.changed
+    return pair.complete and without.answer is not None and not same(without.answer, changed.answer)
+
+
+def _judged(before: Figures, after: Figures, limits: Limits) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    better: list[str] = []
+    worse: list[str] = []
+    for name, words in _COUNTED.items():
+        was, now = getattr(before, name), getattr(after, name)
+        if now != was:
+            (worse if now > was else better).append(f"{words}: {was} before, {now} with it")
+    cost = f"a mission takes {after.tokens:.0f} tokens, {before.tokens:.0f} before"
+    if after.tokens > before.tokens * (1 + limits.costlier):
+        worse.append(cost)
+    elif after.tokens < before.tokens * (1 - CHEAPER):
+        better.append(cost)
+    moved = after.cem - before.cem
+    if abs(moved) > limits.better:
+        (better if moved > 0 else worse).append(f"entropy is {after.cem:.3f}, {before.cem:.3f} before")
+    if after.held < before.held:
+        better.append(f"{before.held - after.held} bytes of a method less are kept in use")
+    return tuple(better), tuple(worse)
+
+
+_COUNTED = {
+    "failures": "missions that fail",
+    "gate": "answers that the gate has something against",
+    "misrouted": "briefs for which users chose another persona than the router would",
+    "trials": "trials that fail",
+    "differing": "messages that are answered otherwise",
+}
+"""Figures of which fewer are better, and any more is worse."""

@@ -1,0 +1,238 @@
+"""The improver: what proposals come to. Each is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
+
+mission COMPLETE with a proposal ─ recorded ─ rehearsed ─ promoted, in one annotated transaction
+                                                       └ refused, with the reason and the figures
+
+All that it goes by is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with what
+it has paid for, and a promotion is one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import structlog
+from transaction.interfaces import TransientError
+
+from batos.autotelic import changes, kinds, purse
+from batos.autotelic.audit import AUDIT, IMPROVEMENT
+from batos.autotelic.kinds import Ground
+from batos.autotelic.proposals import Proposal
+from batos.autotelic.purse import Allowance, Purse
+from batos.autotelic.rehearsal import Rehearsals
+from batos.bridge.types import Inference
+from batos.errors import BatosError, Conflicted, InvalidInput
+from batos.image import journal, ledger
+from batos.image.living import LivingImage
+
+log = structlog.get_logger("batos.autotelic")
+
+LOOKED_AT = 64  # missions, the newest first, whose proposals a kill may have cost: more are never under way
+STANDING, AFTER = "standing", "after"
+"""In a comparison: what stood at the target when the change was tried (`kinds.standing`), and the number of the last change made before."""
+
+
+class Leash(Protocol):
+    """`budget.Budget`, as the improver needs it."""
+
+    async def why_not(self) -> str:
+        """Why the loop may not think now, in words; empty where it may."""
+
+    async def why_no_change(self) -> str:
+        """Why the loop may not change anything now, in words; empty where it may."""
+
+    def paid(self, inference: journal.Inference) -> None:
+        """Count an inference that the loop paid for outside of its missions."""
+
+
+class Improver:
+    """Rehearses proposals, and makes the good ones. All methods are called on the loop's thread; `await run()` until cancelled."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        inference: Inference,
+        ground: Ground,
+        rehearsals: Rehearsals,
+        leash: Leash,
+        *,
+        quiet: Callable[[], Awaitable[None]],
+        curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
+    ) -> None:
+        """
+        :param quiet: returns when no mission is under way or waits.
+        :param curate: runs the memory's curator; what it did, as a JSON object.
+        """
+        self._image, self._inference, self._ground, self._rehearsals, self._leash = image, inference, ground, rehearsals, leash
+        self._quiet, self._curate = quiet, curate
+        self._settings = ground.settings
+        self._came = asyncio.Event()
+        self._came.set()
+
+    def look(self) -> None:
+        """Something may be to be done: a mission has ended."""
+        self._came.set()
+
+    async def run(self) -> None:
+        """Do what is to be done, until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
+                async with asyncio.timeout(self._settings.senses_s):
+                    await self._came.wait()
+            self._came.clear()
+            try:
+                while await self.step():
+                    pass
+            except (BatosError, OSError) as e:
+                log.warning("proposals_not_looked_at", error=str(e))
+
+    async def step(self) -> bool:
+        """Take one proposal one step on; whether there was one.
+
+        :raises BatosError: where that could not be done now; it is tried again at the next look.
+        """
+        if self._image.read(_new):
+            await self._image.system(_take, self._settings.changes_kept)
+        change = self._image.read(_next, self._settings.autotelic == "observe")
+        if change is None or await self._leash.why_not():
+            return False
+        await self._quiet()
+        proposal = Proposal.from_json(change)
+        if not change["comparison"]:
+            await self._try(change, proposal)
+        elif change["comparison"].get("reason"):
+            await self._refuse(change, change["comparison"]["reason"], change["comparison"])
+        else:
+            return await self._promote(change, proposal)
+        return True
+
+    async def _try(self, change: dict[str, Any], proposal: Proposal) -> None:
+        """Rehearse a change, and keep what came of it."""
+        number = change["number"]
+        if await self._image.system(purse.begin, number, self._settings.rehearsal_tries) is None:
+            await self._refuse(change, f"its rehearsal was begun {self._settings.rehearsal_tries} times and never ended", {})
+            return
+        try:
+            standing, made = self._image.read(self._stands, proposal)
+            found = await self._compared(change, proposal) if kinds.KINDS[proposal.kind].rehearsed else {"reason": ""}
+        except asyncio.CancelledError:
+            self._image.later(purse.take_back, number)
+            raise
+        except TimeoutError:  # it goes on with what was paid for, as often as it may
+            log.warning("rehearsal_too_long", change=number, seconds=self._settings.rehearsal_s)
+        except BatosError as e:
+            await self._refuse(change, e.message, {})
+        else:
+            await self._image.system(changes.rehearsed, number, {**found, STANDING: standing, AFTER: made})
+            log.info("rehearsed", change=number, why=found["reason"] or "good")
+
+    def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
+        """What stands at the target, and the last change made.
+
+        :raises BatosError: where the proposal makes no sense any more.
+        """
+        kinds.check(root, proposal, self._ground)
+        return kinds.standing(root, proposal), _made(root)
+
+    async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
+        settings = self._settings
+        allowance = Allowance(settings.rehearsal_inferences, settings.rehearsal_tokens, settings.inference_deadline_s)
+        spent = Purse(self._image, self._inference, change["number"], allowance, quiet=self._quiet, on_paid=self._leash.paid)
+        async with asyncio.timeout(settings.rehearsal_s):
+            found = await self._rehearsals.of(proposal, change["mission"], change["evidence"].get("key", ""), spent)
+        return {**found.to_json(), "reason": found.reason, "paid": {"inferences": spent.inferences, "tokens": spent.tokens}}
+
+    async def _promote(self, change: dict[str, Any], proposal: Proposal) -> bool:
+        """Make a change that its rehearsal found good, in one transaction; whether it is decided now."""
+        number, comparison = change["number"], change["comparison"]
+        if why := await self._leash.why_no_change():
+            log.info("change_waits", change=number, why=why)
+            return False
+        if not kinds.KINDS[proposal.kind].rehearsed and self._curate is not None:
+            comparison = {**comparison, "curated": dict(await self._curate())}
+        for _ in range(self._settings.conflict_retries + 1):
+            try:
+                async with self._image.unit() as unit:
+                    if changes.watched(unit.root) is not None:
+                        unit.doom()
+                        return False
+                    if _made(unit.root) != comparison[AFTER]:
+                        unit.doom()
+                        break
+                    try:
+                        if kinds.standing(unit.root, proposal) != comparison[STANDING]:
+                            raise InvalidInput(f"{proposal.target} was changed since this was tried")
+                        kinds.apply(unit.root, proposal, self._ground, changes.name_of(number))
+                        changes.promote(unit.root, number, comparison)
+                    except BaseException:
+                        unit.doom()
+                        raise
+                    unit.note(changes.name_of(number), f"{changes.NOTE}: {proposal.kind} {proposal.target}: {proposal.why}")
+            except TransientError as e:
+                log.info("change_conflict", change=number, error=str(e)[:200])
+            except BatosError as e:
+                await self._refuse(change, e.message, comparison)
+                return True
+            else:
+                log.info("promoted", change=number, kind=proposal.kind, target=proposal.target)
+                await self._image.system(purse.forget)
+                return True
+        else:
+            raise Conflicted(f"change {number} met conflicts too often; it is tried again")
+        log.info("rehearsed_again", change=number, why="another change was made since it was tried")
+        await self._image.system(_again, number)
+        return True
+
+    async def _refuse(self, change: dict[str, Any], why: str, comparison: Mapping[str, Any]) -> None:
+        await self._image.system(_refused, change["number"], why, comparison)
+        log.info("refused", change=change["number"], kind=change["kind"], target=change["target"], why=why)
+
+
+def _new(root: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
+    known = {one.mission for one in changes.newest_first(root)}
+    found = []
+    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT))
+        if own and mission.id not in known and mission.state == ledger.COMPLETE and mission.undone is None:
+            proposal = (ledger.describe(mission)["result"] or {}).get("proposal")
+            if proposal:
+                found.append((str(mission.id), proposal))
+    return found[::-1]
+
+
+def _take(root: Any, limit: int) -> None:
+    """System transaction: record them; each once, however often this is done."""
+    for mission, found in _new(root):
+        changes.propose(root, Proposal.from_json(found), found["evidence"], mission, source=found["source"], limit=limit)
+
+
+def _next(root: Any, observe: bool) -> dict[str, Any] | None:
+    """The oldest proposal with which there is something to be done.
+
+    :param observe: what its rehearsal found good stays proposed.
+    """
+    open_ones = [one for one in changes.listed(root, state=changes.PROPOSED) if not observe or one["comparison"].get("reason", "-")]
+    return open_ones[-1] if open_ones else None
+
+
+def _made(root: Any) -> str:
+    """Which change is the last that is in the image: what is tried is tried on top of it."""
+    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT))
+    return " ".join(str(one.number) for one in itertools.islice(made, 1))
+
+
+def _again(root: Any, number: int) -> None:
+    """System transaction: a proposal is to be rehearsed anew; what was paid for stays."""
+    changes.rehearsed(root, number, {})
+    purse.take_back(root, number)
+
+
+def _refused(root: Any, number: int, why: str, comparison: Mapping[str, Any]) -> None:
+    """System transaction: the proposal is refused, and what was paid for it is let go of."""
+    changes.refuse(root, number, why, comparison)
+    purse.forget(root)

@@ -1,0 +1,128 @@
+"""What one rehearsal may spend on inferences, and what it has paid for: kept in the image, so that nothing is paid twice.
+
+It is a journal of its own, beside those of the missions: what a rehearsal costs is no mission's cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from batos.autotelic import changes, home
+from batos.bridge.types import ChatRequest, Inference
+from batos.errors import BatosSignal, InferenceFailed
+from batos.image import journal
+from batos.image.journal import JournalEntry
+from batos.image.living import LivingImage
+from batos.mind.thinking import Place
+
+
+class Unknown(BatosSignal):
+    """A rehearsed mission needs what cannot be had: nobody can say how it would go on."""
+
+
+class Allowance(NamedTuple):
+    """Settings `rehearsal_inferences`, `rehearsal_tokens`, `inference_deadline_s`."""
+
+    inferences: int
+    tokens: int
+    deadline_s: float
+
+
+class Purse:
+    """Pays for the inferences of one change's rehearsal."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        inference: Inference,
+        number: int,
+        allowance: Allowance,
+        *,
+        quiet: Callable[[], Awaitable[None]],
+        on_paid: Callable[[journal.Inference], None] = lambda paid: None,
+    ) -> None:
+        """
+        :param image: the living one, not a mirror: what was paid for is kept there.
+        :param number: of the change.
+        :param quiet: returns when no user's mission is under way or waits.
+        :param on_paid: hears of each inference that a model was asked for.
+        """
+        self._image, self._inference, self._number, self._allowance = image, inference, number, allowance
+        self._quiet, self._on_paid = quiet, on_paid
+        self._paid: dict[str, journal.Inference] = image.read(_load, number)
+
+    @property
+    def inferences(self) -> int:
+        """How many were paid for, restarts counted."""
+        return len(self._paid)
+
+    @property
+    def tokens(self) -> int:
+        """What they cost, in tokens read and written."""
+        return sum(one.prompt_tokens + one.answer_tokens for one in self._paid.values())
+
+    async def pay(self, mission: str, request: ChatRequest, place: Place, label: str) -> journal.Inference:
+        """An answer that the mission's journal does not have; what was paid for once is not paid for again.
+
+        :raises Unknown: where the allowance is spent, or the service fails in a way that may pass.
+        :raises InferenceFailed: as the model failed.
+        """
+        key = f"{self._number} {mission} {place.key.hex()} {place.occurrence}"
+        if (known := self._paid.get(key)) is not None:
+            return known
+        await self._quiet()
+        if (known := self._paid.get(key)) is not None:
+            return known
+        if self.inferences >= self._allowance.inferences or self.tokens >= self._allowance.tokens:
+            raise Unknown(f"the rehearsal of change {self._number} has spent what it may")
+        try:
+            reply = await self._inference.chat(request, deadline_s=self._allowance.deadline_s)
+        except InferenceFailed as e:
+            if e.may_retry:
+                raise Unknown(e.message) from e
+            raise
+        paid = journal.Inference(
+            place.key, place.occurrence, reply.text, reply.model, reply.digest[:16], reply.prompt_tokens, reply.answer_tokens,
+            round(reply.load_ms, 1), round(reply.total_ms, 1), reply.done_reason, journal.now(), place.parts, label,
+        )  # fmt: skip
+        self._paid[key] = paid
+        self._on_paid(paid)
+        await self._image.system(_keep, key, paid)
+        return paid
+
+
+def forget(root: Any) -> None:
+    """System transaction: let go of what was paid for changes that are decided."""
+    held = home.part(root, "rehearsals")
+    undecided = {one.number for one in changes.newest_first(root) if one.state == changes.PROPOSED}
+    for key in [key for key in held.paid if int(key.split(" ", 1)[0]) not in undecided]:
+        del held.paid[key]
+    for number in [number for number in held.begun if number not in undecided]:
+        del held.begun[number]
+
+
+def begin(root: Any, number: int, limit: int) -> int | None:
+    """System transaction: count a rehearsal before it is begun; how many there were, or None past `limit`."""
+    begun = home.part(root, "rehearsals").begun
+    count = int(begun.get(number, 0)) + 1
+    if count > limit:
+        return None
+    begun[number] = count
+    return count
+
+
+def take_back(root: Any, number: int) -> None:
+    """System transaction: a rehearsal was interrupted in good order, or is to be made anew: it does not count."""
+    begun = home.part(root, "rehearsals").begun
+    if number in begun:
+        begun[number] = max(0, int(begun[number]) - 1)
+
+
+def _keep(root: Any, key: str, paid: journal.Inference) -> None:
+    home.part(root, "rehearsals").paid[key] = JournalEntry(paid)
+
+
+def _load(root: Any, number: int) -> dict[str, journal.Inference]:
+    paid = home.part(root, "rehearsals").paid
+    return {key: entry.inference for key, entry in paid.items(f"{number} ", f"{number}!") if entry.intact()}

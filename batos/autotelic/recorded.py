@@ -1,0 +1,48 @@
+"""Which recorded missions a change is tried on: those that it concerns first, then the newest."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+from batos.autotelic.kinds import exemplars_of
+from batos.autotelic.proposals import Proposal
+from batos.image import ledger
+from batos.objects import UvmObject
+
+LOOKED_AT = 256  # missions, the newest first
+_NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict")
+"""How missions end that say nothing about what was thought in them."""
+
+
+def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
+    """The ids of the missions that a change is tried on, oldest first.
+
+    :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
+    """
+    found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
+    found.sort(key=lambda mission: (-_concern(mission, proposal, key), -mission.number))
+    return [str(mission.id) for mission in sorted(found[:count], key=lambda mission: mission.number)]
+
+
+def _can_be_tried(mission: UvmObject) -> bool:
+    """A user's mission that has ended, of which the journal still has the texts."""
+    if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or mission.journal.spent:
+        return False
+    return mission.error is None or json.loads(mission.error)["code"] not in _NOT_TRIED
+
+
+def _concern(mission: UvmObject, proposal: Proposal, key: str) -> int:
+    """How much a mission has to do with a change."""
+    if mission.message:
+        message = json.loads(mission.message)
+        concerned = message["selector"] == proposal.target.rpartition(".")[2]
+        return (2 if concerned else -1) + (mission.error is not None and concerned)
+    if proposal.kind == "exemplar":
+        return 1 if " ".join(str(mission.brief).split()) in exemplars_of(proposal) else 0
+    failed = json.loads(mission.error)["code"] if mission.error else ""
+    if failed and key.split(" ")[0] == failed:
+        return 2
+    persona = (json.loads(mission.result) or {}).get("persona") if mission.result else None
+    return int(bool(persona) and proposal.target.split(".")[0] == str(persona).lower())

@@ -1,0 +1,212 @@
+"""Rehearsals: recorded missions thought through again in two mirrors of the image, one of them with a change.
+
+Both sides take every inference from the missions' journals; what is not there, because the change asks something else, is paid
+for within an allowance (`batos.autotelic.purse`), and beyond it the mission's outcome is unknown and does not count. Nothing that
+is thought in a mirror reaches the image: neither records, nor journals, nor what missions cost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple
+
+import structlog
+from transaction.interfaces import TransientError
+
+from batos.autotelic import assessments, entropy, kinds, material, recorded
+from batos.autotelic.comparison import Comparison, Limits, Pair, Run, Side, compared
+from batos.autotelic.entropy import Text, Thought
+from batos.autotelic.kinds import Ground
+from batos.autotelic.proposals import Proposal
+from batos.autotelic.purse import Purse, Unknown
+from batos.bridge.types import ChatRequest, Inference
+from batos.config import Settings
+from batos.errors import BatosError
+from batos.image import examples, journal, ledger
+from batos.image.living import LivingImage
+from batos.image.mirror import mirror
+from batos.mind import trial
+from batos.mind.attempt import Attempts
+from batos.mind.events import TextBatch
+from batos.mind.methods import Methods
+from batos.mind.replay import Replaying
+from batos.mind.thinking import Place, thinking
+from batos.objects import Method, UvmObject
+
+log = structlog.get_logger("batos.autotelic")
+
+
+class Rehearsing(Replaying):
+    """Takes inferences from the journal, then from what the rehearsal has paid for, then from a model, if the purse allows."""
+
+    def equip(self, purse: Purse, *, reroute: bool) -> Rehearsing:
+        """
+        :param reroute: whether it is decided anew who thinks a mission through, as the embedder and the exemplars have it now.
+        """
+        self._purse, self._reroute = purse, reroute
+        self.compare = reroute
+        return self
+
+    def recall(self) -> None:
+        super().recall()
+        if self._reroute:
+            self.routed = None
+
+    def ask(self, question: str) -> str:
+        """
+        :raises Unknown: for what the user was never asked.
+        """
+        try:
+            return super().ask(question)
+        except BatosError as e:
+            raise Unknown(e.message) from None
+
+    async def pay(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None = None) -> journal.Inference:
+        """What the journal does not have.
+
+        :raises Unknown: where it cannot be had.
+        """
+        return await self._purse.pay(self.id, request, place, label)
+
+
+class Stage(NamedTuple):
+    """One side of a rehearsal: a mirror, and who thinks in it."""
+
+    image: LivingImage
+    methods: Methods
+    thinking: Callable[[dict[str, Any], Inference], Rehearsing]
+
+
+Staging = Callable[[LivingImage], contextlib.AbstractAsyncContextManager[Stage]]
+"""Makes the stage of a mirror: what the kernel knows how to put together."""
+
+
+class Rehearsals:
+    """Tries changes out. `await of(...)` for one."""
+
+    def __init__(self, image: LivingImage, inference: Inference, settings: Settings, staging: Staging, ground: Ground) -> None:
+        """
+        :param inference: what pays; asked for digests too.
+        """
+        self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
+
+    async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
+        """What a change does to recorded missions, and to the trials of the method that it is about.
+
+        :param mission: the mission that proposed it: its id is the one of trials.
+        :param key: what the trigger was measured on, for the choice of missions; empty for none.
+        :raises BatosError: where the change cannot be made even there.
+        """
+        settings = self._settings
+        async with self._stages() as (without, changed):
+            async with changed.image.unit() as unit:
+                kinds.apply(unit.root, proposal, self._ground, "rehearsal")
+            ids = without.image.read(recorded.chosen, proposal, key, settings.rehearsal_missions)
+            pairs = [Pair(id, await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)) for id in ids]
+            before, made = await self._side(without, proposal, mission, purse)
+            after, _ = await self._side(changed, proposal, mission, purse)
+            weights = self._image.read(assessments.weights_of)
+        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better)
+        return compared(pairs, before, after, trials=made, weights=weights, limits=limits)
+
+    @contextlib.asynccontextmanager
+    async def _stages(self) -> AsyncIterator[tuple[Stage, Stage]]:
+        size = self._settings.connection_cache
+        async with (
+            mirror(self._image, cache_size=size) as one,
+            mirror(self._image, cache_size=size, of=one) as other,
+            self._staging(one) as without,
+            self._staging(other) as changed,
+        ):
+            yield without, changed
+
+    async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
+        record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
+        attempt = stage.thinking(record, self._inference).equip(purse, reroute=proposal.kind == "exemplar" and not record["message"])
+        attempt.recall()
+        if record["message"]:
+            attempt.routed = None
+        seen: list[Run] = []
+
+        def see(result: dict[str, Any], cycle: UvmObject | None) -> None:
+            seen.append(_seen(record, result, cycle, attempt))
+
+        try:
+            await Attempts(stage.image, conflict_retries=1).rehearse(attempt, see)
+        except (Unknown, TransientError) as e:
+            log.info("rehearsal_unknown", mission=id, why=str(e)[:200])
+            return Run(known=False)
+        except BatosError as e:
+            return Run(known=True, failed=e.code, misrouted=_misrouted(attempt))
+        return seen[0]
+
+    async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
+        """What one side is like besides its missions; and how many trials were made."""
+        found = stage.image.read(material.kinds)
+        if proposal.kind not in ("method", "retire"):
+            return Side(found), 0
+        failed = made = 0
+        held = stage.image.read(_source_of, proposal.target)
+        record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
+        attempt = stage.thinking(record, self._inference).equip(purse, reroute=False)
+        attempt.recall()
+        async with stage.image.unit() as unit:
+            unit.doom()
+            with contextlib.suppress(BatosError):  # retired: there is nothing to be tried
+                holder, selector, method = kinds.method_at(unit.root, proposal.target)
+                with thinking(attempt):
+                    for case in _cases(unit.root, holder, selector):
+                        made += 1
+                        failed += await self._fails(case, holder, method, attempt, stage.methods)
+        return Side(found, failed, len(held.encode())), made
+
+    async def _fails(self, case: trial.Case, holder: UvmObject, method: Method, attempt: Rehearsing, methods: Methods) -> bool:
+        try:
+            return bool((await trial.run(case, holder, method, attempt, methods, attempt.making.new_activity())).reason)
+        except Unknown:
+            return False
+
+
+def _cases(root: Any, holder: UvmObject, selector: str) -> list[trial.Case]:
+    """The examples that a method was taught."""
+    taught, _ = examples.of(root, holder, selector)
+    return [trial.Case(one.args, dict(one.kwargs), one) for one in taught]
+
+
+def _source_of(root: Any, target: str) -> str:
+    try:
+        return kinds.method_at(root, target)[2].source
+    except BatosError:
+        return ""
+
+
+def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | None, attempt: Rehearsing) -> Run:
+    """What there is to compare of a mission that came to a good end."""
+    usage = attempt.usage()
+    tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
+    if record["message"]:
+        return Run(known=True, tokens=tokens, answer=json.loads(json.dumps({"value": result.get("value")}, default=str)))
+    assert cycle is not None
+    personas, facets, described = material.shape_of(cycle)
+    brief, answer = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"]))
+    return Run(
+        known=True,
+        tokens=tokens,
+        gate=len(result.get("silent", ())) + (result["plan"] == "fallback") + bool(result.get("quoted")) + _revised(attempt),
+        misrouted=_misrouted(attempt),
+        thought=Thought(personas, facets, brief, answer, described),
+    )
+
+
+def _revised(attempt: Rehearsing) -> int:
+    """Answers that the gate sent back: of each cycle those after the first."""
+    woven = Counter(words[0] for one in attempt.used if (words := one.label.split(" "))[1:2] == ["SYNTHESIZING"] and words[3:] == ["-"])
+    return sum(times - 1 for times in woven.values())
+
+
+def _misrouted(attempt: Rehearsing) -> bool:
+    route = attempt.routed
+    return route is not None and route.preferred not in (None, route.persona)

@@ -1,0 +1,198 @@
+"""Remedies: proposals that follow from the measurements themselves, so that the loop does useful work with any model, or with none.
+
+Of each trigger those that may help, the likeliest first. They are guesses by rule; the rehearsal says what they are worth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from batos.autotelic import ring
+from batos.autotelic.kinds import EXEMPLAR_CHARS, prompted
+from batos.autotelic.proposals import Proposal
+from batos.autotelic.tallies import Tallies
+from batos.errors import BatosError
+from batos.image import history, journal, ledger
+from batos.mind import states
+from batos.mind.incarnation import facets
+from batos.mind.router import CHOSEN, OWN, Route
+from batos.objects import Intent, Method, UvmObject, find
+
+LOOKED_AT = 256  # missions, the newest first
+NEAREST = 3  # briefs that become exemplars at a time
+RUT = 0.6  # share of the missions from which one persona's is a rut
+HARDLY = 0.1  # share of the sentences below which a facet is hardly ever heard
+SENTENCES = 20  # fewer say nothing of that
+BRIEFLY = "Use as few words as the request allows."
+_KEYS = 1000
+
+
+def remedies(root: Any, trigger: str, key: str) -> Iterator[Proposal]:
+    """What may help against what a trigger measured, the likeliest first; nothing where no rule knows anything.
+
+    :param key: what it was measured on, as `triggers.Measurement` has it.
+    """
+    if trigger in RULES:
+        yield from RULES[trigger](root, key)
+
+
+# --- methods
+
+
+def _failing(root: Any, key: str) -> Iterator[Proposal]:
+    """Of a way to fail (`code cause target selector`) or of a method (`oid selector`)."""
+    target, _, selector = key.rpartition(" ")
+    found = _method(root, target.rpartition(" ")[2], selector)
+    if found is None:
+        yield from _as_shipped(root, f"missions fail ({key})")
+        return
+    holder, method = found
+    where = f"{history.oid_of(holder)}.{selector}"
+    for earlier in method.versions()[1:]:
+        if earlier.source != method.source:
+            yield Proposal(
+                "method", where, earlier.source, f"version {method.version} fails; version {earlier.version} was there before it"
+            )
+    yield Proposal("retire", where, "", f"{selector} fails: it is written anew when it is needed, with what failures taught")
+
+
+def _method(root: Any, target: str, selector: str) -> tuple[UvmObject, Method] | None:
+    with contextlib.suppress(BatosError):
+        held = find(history.resolve(root, target), selector)
+        if held is not None and isinstance(held[1], Method):
+            return held[0], held[1]
+    return None
+
+
+def _unused(root: Any, key: str) -> Iterator[Proposal]:
+    oid, _, selector = key.partition(" ")
+    yield Proposal("retire", f"{oid}.{selector}", "", f"{selector} has not run for long; it is written anew when it is needed again")
+
+
+# --- prompts
+
+
+def _as_shipped(root: Any, why: str) -> Iterator[Proposal]:
+    """Meta-prompts that were changed, as BAT OS came with them."""
+    for name in prompted():
+        shipped = states.STATES[name]["meta_prompt"]
+        if root["lobby"].psm._slots[name].meta_prompt != shipped:
+            yield Proposal("meta_prompt", f"psm.{name}", shipped, f"{why}; this is the prompt that BAT OS came with")
+
+
+def _slow(root: Any, key: str) -> Iterator[Proposal]:
+    yield from (one for one in _as_shipped(root, f"{key} takes longer than it did") if one.target == f"psm.{key}")
+    yield from _briefer(root, (key,), f"{key} takes longer than it did")
+
+
+def _costly(root: Any, key: str) -> Iterator[Proposal]:
+    yield from _hardly_heard(root)
+    yield from _as_shipped(root, "missions cost more than they did")
+    yield from _briefer(root, ("SYNTHESIZING", "DELEGATING"), "missions cost more than they did")
+
+
+def _briefer(root: Any, names: tuple[str, ...], why: str) -> Iterator[Proposal]:
+    for name in names:
+        if name in ("SYNTHESIZING", "DELEGATING"):
+            now = root["lobby"].psm._slots[name].meta_prompt
+            if BRIEFLY not in now:
+                yield Proposal("meta_prompt", f"psm.{name}", f"{now} {BRIEFLY}", f"{why}; shorter answers take less")
+
+
+def _hardly_heard(root: Any) -> Iterator[Proposal]:
+    """Facets of which hardly a sentence gets into the answers."""
+    for name, heard in _woven(root).items():
+        persona = root["lobby"]._slots[name]
+        own = [selector for selector, _ in facets(persona) if isinstance(persona._slots.get(selector), Intent)]
+        total = sum(heard.values())
+        if len(own) < 2 or total < SENTENCES:
+            continue
+        least = min(own, key=lambda selector: heard[selector])
+        if heard[least] <= HARDLY * total:
+            why = f"of {total} sentences of {name.upper()}'s last answers {heard[least]} came from it, for an inference each time"
+            yield Proposal("retire", f"{name}.{least}", "", why)
+
+
+def _woven(root: Any) -> dict[str, Counter[str]]:
+    """By persona: how many sentences of the last answers come from which facet."""
+    found: dict[str, Counter[str]] = {name: Counter() for name in root["lobby"].personas}
+    for mission in _missions(root):
+        cycle = mission.thought
+        if cycle is not None and cycle._slots.get("woven"):
+            found.get(str(cycle.persona.name).lower(), Counter()).update(name or "" for name in cycle.woven)
+    return {name: heard for name, heard in found.items() if isinstance(root["lobby"]._slots.get(name), UvmObject)}
+
+
+# --- variety
+
+
+def _rut(root: Any, key: str) -> Iterator[Proposal]:
+    """Where one persona thinks nearly all of it: another way of thinking for it, or other briefs for the others."""
+    chosen = _chosen(root)
+    total = sum(chosen.values())
+    if not total or chosen.most_common(1)[0][1] < RUT * total:
+        return
+    deep, times = chosen.most_common(1)[0]
+    why = f"{deep.upper()} thought {times} of the last {total} missions, always in the same ways"
+    names = [name for name, _ in facets(root["lobby"]._slots[deep])]
+    others = sorted((name for name in chosen if name != deep), key=lambda name: chosen[name])
+    for name in others:
+        lender = root["lobby"]._slots[name]
+        for selector, intent in facets(lender):
+            if selector in lender._slots and selector not in names and intent:
+                yield Proposal("facet", f"{deep}.{selector}", intent, f"{why}; this is how {name.upper()} looks at things")
+    for name in others:
+        yield from _unchosen(root, name)
+
+
+def _chosen(root: Any) -> Counter[str]:
+    """How many of the missions that the senses remember each persona thought."""
+    noted: Tallies = ring.summed(ring.read(root), _KEYS)
+    there = (name for name in root["lobby"].personas if isinstance(root["lobby"]._slots.get(name), UvmObject))
+    return Counter({name: noted.of("personas", name).times for name in there})
+
+
+def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
+    """The briefs of last missions that were nearest to going to a persona become its exemplars."""
+    near: dict[str, float] = {}
+    for mission in _missions(root):
+        told, record = " ".join(str(mission.brief).split()), journal.route_of(root, mission.id)
+        if record is None or not 0 < len(told) <= EXEMPLAR_CHARS:
+            continue
+        route = Route.from_record(record)
+        scores = {name: score.get("score", 0.0) for name, score in route.scores.items()}
+        if route.by not in (CHOSEN, OWN) and route.persona != key and scores.get(key, 0.0) > 0:
+            near.setdefault(told, max(scores.values()) - scores[key])
+    nearest = sorted(near, key=lambda told: near[told])[:NEAREST]
+    if nearest:
+        why = f"{key.upper()} is hardly ever chosen; of the last briefs these came nearest to it, by {near[nearest[0]]:.2f} points at best"
+        yield Proposal("exemplar", key, nearest, why)
+
+
+def _missions(root: Any) -> Iterator[UvmObject]:
+    """The last missions of users that were asked in words and came to a good end, the newest first."""
+    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
+            yield mission
+
+
+def _curate(root: Any, key: str) -> Iterator[Proposal]:
+    yield Proposal("curate", "memory", "", "what is old, never read or redundant is summarised and archived")
+
+
+RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
+    "failure_repeats": _failing,
+    "method_fails": _failing,
+    "method_unused": _unused,
+    "entropy_falls": _rut,
+    "entropy_still": _rut,
+    "state_slow": _slow,
+    "missions_costly": _costly,
+    "image_grows": _curate,
+    "persona_unchosen": _unchosen,
+}
+"""By trigger."""

@@ -1,0 +1,98 @@
+"""The part of the composition root by which the loop changes what it is: proposals, their rehearsal on stages of their own, promotion."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Any
+
+from batos.autotelic.audit import Audits
+from batos.autotelic.improver import Improver, Leash
+from batos.autotelic.kinds import Ground
+from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
+from batos.bridge.types import Inference
+from batos.config import Settings
+from batos.image import ledger
+from batos.image.living import LivingImage
+from batos.mind import forge, incarnation, learning
+from batos.mind.codex import Codex
+from batos.mind.events import Event, Events
+from batos.mind.likeness import Likeness
+from batos.mind.messages import deliver
+from batos.mind.methods import Methods
+from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.router import Router
+from batos.mind.scheduler import Scheduler
+
+Host = Callable[[LivingImage, Methods, Router], dict[str, Any]]
+"""What every attempt is given (see `Thinking`), for one that is thought in that image."""
+Curate = Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+class Improving:
+    """Proposals and what they come to. With `autotelic = "off"` there are none."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        image: LivingImage,
+        inference: Inference,
+        embedder: str,
+        codex: Codex,
+        *,
+        host: Host,
+        audit: Callable[[str, str], Any],
+        models: Callable[[], Collection[str]],
+        curate: Curate | None = None,
+    ) -> None:
+        """
+        :param embedder: the model by which briefs are routed.
+        :param audit: the guardian's verdict of a source and its selector.
+        :param models: the names of the models that are there.
+        :param curate: runs the memory's curator.
+        """
+        self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
+        self._host, self._curate = host, curate
+        self._ground = Ground(settings, audit, models, curates=curate is not None)
+        self.propose: Propose = nothing_proposed if settings.autotelic == "off" else Audits(self._ground).propose
+        self.improver: Improver | None = None
+
+    def begin(self, scheduler: Scheduler, events: Events, leash: Leash, background: Callable[[Any, str], None]) -> None:
+        """Look after proposals until the daemon ends.
+
+        :param background: runs something until then.
+        """
+        if self._settings.autotelic == "off":
+            return
+        rehearsals = Rehearsals(self._image, self._inference, self._settings, self._stage, self._ground)
+        improver = self.improver = Improver(
+            self._image, self._inference, self._ground, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate
+        )
+
+        def hear(event: Event) -> None:
+            if event["state"] == ledger.COMPLETE:
+                improver.look()
+
+        events.listen("result", hear)
+        background(improver.run(), "improver")
+
+    @contextlib.asynccontextmanager
+    async def _stage(self, image: LivingImage) -> AsyncIterator[Stage]:
+        """What it takes to think in a mirror: methods, a router and a sandbox of its own."""
+        settings, limit_s = self._settings, self._settings.inference_deadline_s
+        likeness = Likeness(image, self._inference, self._embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
+        methods = Methods(image, settings, forge=forge.forge, deliver=deliver)
+
+        def examples(root: Any) -> dict[str, learning.Exemplars]:
+            return {name: learning.exemplars_of(one) for name, one in incarnation.present(root["lobby"], self._codex).items()}
+
+        router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
+
+        def thinking(mission: dict[str, Any], inference: Inference) -> Rehearsing:
+            return Rehearsing(mission, inference=inference, events=Events(), **self._host(image, methods, router))
+
+        try:
+            yield Stage(image, methods, thinking)
+        finally:
+            await likeness.stop()
+            await methods.close()

@@ -1,0 +1,179 @@
+"""The audit: a mission of the loop's own ends with one proposal, of the model's or of the measurements', and nothing is paid for twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from batos.autotelic import alarms, audit, changes, home
+from batos.autotelic.proposals import Proposal
+from batos.bridge.types import ChatRequest
+from batos.errors import InferenceFailed
+from batos.image import history, journal
+from batos.kernel import Kernel
+from batos.mind.replay import Replays
+from tests.unit.improving_support import BRIEFS, fire, improving, proposing, stepped, thought
+from tests.unit.mind_support import FakeInference, submit, written
+from tests.unit.test_forge import ADD, give, sent, writing
+
+FACET = {"kind": "facet", "target": "robin.gardener_facet_", "content": "Look at it as a gardener looks at a bed in spring."}
+
+
+def asked(inference: FakeInference) -> list[ChatRequest]:
+    return inference.asked_about("Name one change of this system that would help")
+
+
+async def audited(kernel: Kernel, id: str = "self_audit-1") -> dict[str, Any]:
+    end = await (await submit(kernel, id, "self_audit: all is well.", origin="system")).end()
+    assert end["state"] == "COMPLETE", end
+    await written(kernel)
+    return dict(end["result"])
+
+
+async def test_the_model_is_told_what_was_measured_what_it_thought_and_what_there_is(tmp_path: Path) -> None:
+    inference = FakeInference()
+    proposing(inference, **FACET)
+    async with improving(tmp_path, inference) as kernel:
+        result = await fire(kernel, "entropy_falls", words="it has fallen to 0.31.")
+        (request,) = asked(inference)
+        for words in ("it has fallen to 0.31.", result["text"], "robin.sage_facet_", "psm.SYNTHESIZING", "- retire:"):
+            assert words in request.user
+        assert request.schema is not None
+        assert result["proposal"]["source"] == changes.MODEL
+        labels = [one.label for one in kernel.image.read(journal.load, "self_improvement-1-entropy_falls")]
+        assert labels[-1] == "1 COMPLETE ALFRED proposal"
+        assert result["usage"]["inferences"] == len(labels)
+
+
+async def test_what_makes_no_sense_is_asked_for_again_with_the_reason_then_the_measurement_decides(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        proposing(inference, **{**FACET, "target": "nobody.gardener_facet_"})
+        result = await fire(kernel, "entropy_falls")
+        assert len(asked(inference)) == 2
+        assert "was refused: there is no persona 'nobody'" in asked(inference)[1].user
+        assert (result["proposal"]["source"], result["proposal"]["kind"]) == (changes.MEASUREMENT, "facet")
+        assert result["proposal"]["why"].startswith("ROBIN thought 4 of the last 4 missions")
+
+
+async def test_what_is_no_json_at_all_is_no_failure_and_a_service_that_fails_is_tried_again(tmp_path: Path) -> None:
+    inference = FakeInference()
+    before = inference.say
+    inference.say = lambda request: "no idea" if "Name one change" in request.user else before(request)
+    failures = [InferenceFailed("away", cause="unreachable"), None, None, None]
+    inference.fail_when = lambda request: failures.pop(0) if "Name one change" in request.user and failures else None
+    async with improving(tmp_path, inference) as kernel:
+        result = await fire(kernel, "guardian_refuses")
+        assert "proposal" not in result
+        assert len(asked(inference)) == 4, "one that failed, then three answers that are no JSON"
+        assert len(inference.asked_about("it was measured")) - len(asked(inference)) <= 6, "the thought itself was paid for once"
+
+
+async def test_an_improvement_whose_trigger_has_recovered_proposes_nothing(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        row = await kernel.image.system(alarms._fire, "entropy_falls", "", "w", 1.0)
+        await kernel.image.system(alarms._forget, [("entropy_falls", "")])
+        end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
+        assert "proposal" not in end["result"]
+        assert asked(inference) == []
+
+
+async def test_an_audit_takes_up_what_has_not_recovered_and_asks_without_cause_now_and_then(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        assert "proposal" not in await audited(kernel, "self_audit-1")
+        assert asked(inference) == [], "nothing has happened since the last proposal"
+        await thought(kernel, *BRIEFS)
+        proposing(inference, **FACET)
+        result = await audited(kernel, "self_audit-2")
+        assert result["proposal"]["evidence"]["trigger"] == ""
+        assert (await stepped(kernel))[0]["mission"] == "self_audit-2"
+        assert "proposal" not in await audited(kernel, "self_audit-3")
+        await kernel.image.system(alarms._fire, "entropy_falls", "", "it has fallen.", 1.0)
+        result = await audited(kernel, "self_audit-4")
+        assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MEASUREMENT, "it has fallen.")
+
+
+async def test_a_user_s_mission_and_others_of_the_system_s_propose_nothing(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await kernel.image.system(alarms._fire, "entropy_falls", "", "w", 1.0)
+        for id, origin in (("self_audit-of-a-user", "client"), ("another", "system")):
+            end = await (await submit(kernel, id, BRIEFS[0], origin=origin)).end()
+            assert "proposal" not in end["result"]
+
+
+async def test_nothing_is_proposed_twice_and_what_did_no_good_is_not_asked_of_the_model_first(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        proposing(inference, **FACET)
+        await fire(kernel, "entropy_falls", words="it falls.")
+        (first,) = await stepped(kernel)
+        assert (first["state"], first["source"]) == (changes.REFUSED, changes.MODEL)
+        result = await audited(kernel)
+        assert (result["proposal"]["source"], len(asked(inference))) == (changes.MEASUREMENT, 1)
+        refused = {one["target"] for one in await stepped(kernel)}
+        seen: list[str] = []
+        for n in range(2, 12):
+            result = await audited(kernel, f"self_audit-{n}")
+            if "proposal" not in result:
+                break
+            seen.append(result["proposal"]["target"])
+            await stepped(kernel)
+        assert len(seen) == len(set(seen)), "each once"
+        assert not refused & set(seen)
+
+
+async def test_a_change_that_was_refused_for_want_of_missions_may_be_proposed_again_when_there_are_more(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, BRIEFS[0])
+        proposing(inference, **FACET)
+        await fire(kernel, "entropy_falls")
+        (first,) = await stepped(kernel)
+        assert first["reason"].startswith("too little is known")
+        fault = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
+        proposal = Proposal(**{**FACET, "why": "w"})
+        assert "it was proposed before and is refused" in kernel.image.read(fault, proposal)
+        await thought(kernel, *BRIEFS[1:], prefix="n")
+        assert kernel.image.read(fault, proposal) == ""
+
+
+async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: Path) -> None:
+    inference = FakeInference()
+    proposing(inference, **FACET)
+    async with improving(tmp_path, inference) as kernel:
+        await fire(kernel, "entropy_falls")
+        await written(kernel)
+        replays: Replays = kernel._replays(inference)
+        count = len(inference.asked)
+        assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
+        assert len(inference.asked) == count
+
+
+async def test_off_proposes_nothing(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference, autotelic="off") as kernel:
+        await kernel.image.system(alarms._fire, "entropy_falls", "", "w", 1.0)
+        end = await (await submit(kernel, "self_audit-1", "self_audit", origin="system")).end()
+        assert "proposal" not in end["result"]
+        assert kernel.improving.improver is None
+
+
+async def test_the_methods_that_there_are_are_named(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, ADD)
+    async with improving(tmp_path, inference) as kernel:
+        await give(kernel)
+        await sent(kernel, "m1", "thing", "add_", 2, 3)
+        oid = kernel.image.read(lambda root: history.oid_of(root["lobby"].thing))
+
+        def note(root: Any) -> None:
+            for key in ("oid:ffffff gone_", f"{oid} add_", f"{oid} name"):
+                home.part(root, "usage").methods[key] = (1.0, 1.0, 1)
+
+        await kernel.image.system(note)
+        assert [line for line in kernel.image.read(audit._there) if "the method" in line] == [f"- the method {oid}.add_"]

@@ -1,0 +1,109 @@
+"""Comparisons: what counts, what is better and worse, and that nothing worse is ever good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batos.autotelic.comparison import Comparison, Limits, Pair, Run, Side, compared
+from batos.autotelic.entropy import Kinds, Parts, Text, Thought, words_of
+
+EVEN = Parts(0.25, 0.25, 0.25, 0.25)
+SIDE = Side(Kinds(4, 11))
+LIMITS = Limits(2, 0.5, 0.01)
+
+
+def thought(answer: str = "always the same answer", persona: str = "robin") -> Thought:
+    return Thought((persona,), (f"{persona} plain_facet_",), Text(words_of("a brief about something")), Text(words_of(answer)), 80)
+
+
+def run(**more: Any) -> Run:
+    return Run(**{"known": True, "tokens": 100, "thought": thought(), **more})
+
+
+def judged(*changed: Run, before: Run | None = None, side: Side = SIDE, trials: int = 0) -> Comparison:
+    pairs = [Pair(f"m{n}", before or run(), one) for n, one in enumerate(changed)]
+    return compared(pairs, SIDE, side, trials=trials, weights=EVEN, limits=LIMITS)
+
+
+def test_what_changes_nothing_is_not_made() -> None:
+    found = judged(run(), run(), run())
+    assert (found.missions, found.better, found.worse, found.reason) == (3, (), (), "nothing gets better")
+
+
+@pytest.mark.parametrize(
+    ("worse", "words"),
+    [
+        (run(failed="quality_refused", tokens=0, thought=None), "missions that fail: 0 before, 1 with it"),
+        (run(gate=1), "the gate has something against"),
+        (run(misrouted=True), "users chose another persona"),
+    ],
+)
+def test_one_that_gets_worse_is_enough_whatever_gets_better(worse: Run, words: str) -> None:
+    found = judged(worse, *(run(tokens=10) for _ in range(7)))
+    assert found.better
+    assert found.reason.startswith("worse: ")
+    assert words in found.reason
+
+
+@pytest.mark.parametrize("before", [run(failed="quality_refused"), run(gate=2), run(misrouted=True)])
+def test_fewer_of_what_is_bad_is_better(before: Run) -> None:
+    found = judged(run(), run(), before=before)
+    assert (len(found.better), found.worse, found.reason) == (1, (), "")
+
+
+def test_cost_may_grow_a_little_and_must_fall_by_more_than_is_rounded_away() -> None:
+    assert judged(run(tokens=149), run(tokens=149)).worse == ()
+    assert "a mission takes 151 tokens, 100 before" in judged(run(tokens=151), run(tokens=151)).reason
+    assert judged(run(tokens=96), run(tokens=96)).better == ()
+    assert judged(run(tokens=94), run(tokens=94)).reason == ""
+
+
+def test_a_mission_that_fails_early_makes_the_others_not_cheap() -> None:
+    found = judged(run(failed="method_failed", tokens=5), run(), run())
+    assert found.changed.tokens == 100
+
+
+def test_entropy_counts_both_ways() -> None:
+    lively = [run(thought=thought(words)) for words in ("gardens under snow", "seventeen copper kettles", "whistling rivers northward")]
+    found = judged(*lively)
+    assert found.reason == ""
+    assert found.changed.cem > found.without.cem
+    back = compared([Pair("m", one, run()) for one in lively], SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS)
+    assert back.reason.startswith("worse: entropy is")
+
+
+def test_what_is_not_known_on_both_sides_does_not_count_and_too_little_says_nothing() -> None:
+    unknown = Run(known=False)
+    found = judged(unknown, run(tokens=10), run(tokens=10))
+    assert (found.missions, found.unknown, found.reason) == (2, 1, "")
+    few = judged(unknown, unknown, run(tokens=10))
+    assert few.reason == "too little is known to judge: 1 missions and 0 trials of at least 2"
+    assert judged(run(tokens=10), trials=1).reason == "", "a trial says as much as a mission"
+
+
+def test_messages_must_be_answered_as_before() -> None:
+    def message(value: Any, **more: Any) -> Run:
+        return Run(known=True, tokens=10, answer={"value": value}, **more)
+
+    pairs = [Pair("a", message(3.0), message(3)), Pair("b", message("x"), message("y"))]
+    found = compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS)
+    assert found.changed.differing == 1
+    assert "messages that are answered otherwise: 0 before, 1 with it" in found.reason
+    mended = [Pair(id, message(None, failed="method_failed"), message(3)) for id in "ab"]
+    assert compared(mended, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS).reason == ""
+
+
+def test_trials_that_fail_and_source_that_is_kept() -> None:
+    assert "trials that fail" in judged(run(), run(), side=SIDE._replace(trials=1), trials=2).reason
+    with_source = compared([Pair(id, run(), run()) for id in "ab"], SIDE._replace(held=300), SIDE, trials=0, weights=EVEN, limits=LIMITS)
+    assert with_source.better == ("300 bytes of a method less are kept in use",)
+    grown = compared([Pair(id, run(), run()) for id in "ab"], SIDE, SIDE._replace(held=300), trials=0, weights=EVEN, limits=LIMITS)
+    assert grown.worse == ()
+
+
+def test_it_is_told_as_json() -> None:
+    told = judged(run(), run()).to_json()
+    assert told["without"]["tokens"] == 100
+    assert (told["better"], told["worse"]) == ([], [])

@@ -1,0 +1,140 @@
+"""Remedies: each rule on a history made for it; what no rule knows anything about has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from batos.autotelic import remedies
+from batos.autotelic.proposals import Proposal
+from batos.image import history, ledger
+from batos.kernel import Kernel
+from batos.mind import states
+from batos.objects import Intent, Method
+from tests.unit.improving_support import BRIEFS, improving, thought
+from tests.unit.mind_support import FakeInference, submit, written
+from tests.unit.test_forge import ADD, give, sent, writing
+
+BAD = "def add_(self, number, number2):\n    return number + self.nowhere\n"
+SHIPPED = states.STATES["SYNTHESIZING"]["meta_prompt"]
+
+
+def of(kernel: Kernel, trigger: str, key: str = "") -> list[Proposal]:
+    return kernel.image.read(lambda root: list(remedies.remedies(root, trigger, key)))  # type: ignore[no-any-return]
+
+
+async def rewrite(kernel: Kernel, state: str, prompt: str) -> None:
+    def write(root: Any) -> None:
+        root["lobby"].psm._slots[state].meta_prompt = prompt
+
+    await kernel.image.system(write)
+
+
+async def test_a_failing_method_goes_back_to_the_version_before_it_or_is_retired(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, ADD)
+    async with improving(tmp_path, inference) as kernel:
+        await give(kernel)
+        await sent(kernel, "m1", "thing", "add_", 2, 3)
+        oid = kernel.image.read(lambda root: history.oid_of(root["lobby"].thing))
+
+        def worsen(root: Any) -> None:
+            slots = root["lobby"].thing._slots
+            slots["add_"] = Method("add_", BAD, parameters=("number", "number2"), previous=slots["add_"])
+
+        assert [(p.kind, p.target, p.content) for p in of(kernel, "method_fails", f"{oid} add_")] == [("retire", f"{oid}.add_", "")]
+        await kernel.image.system(worsen)
+        wanted = [("method", f"{oid}.add_", ADD), ("retire", f"{oid}.add_", "")]
+        assert [(p.kind, p.target, p.content) for p in of(kernel, "method_fails", f"{oid} add_")] == wanted
+        assert [(p.kind, p.target, p.content) for p in of(kernel, "failure_repeats", "method_failed raised thing add_")] == wanted
+        assert [p.kind for p in of(kernel, "method_unused", f"{oid} add_")] == ["retire"]
+
+
+async def test_where_no_method_fails_a_changed_prompt_becomes_what_it_was(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        assert of(kernel, "failure_repeats", "quality_refused") == []
+        await rewrite(kernel, "SYNTHESIZING", "$brief $voices and more")
+        (found,) = of(kernel, "failure_repeats", "quality_refused")
+        assert (found.kind, found.target, found.content) == ("meta_prompt", "psm.SYNTHESIZING", SHIPPED)
+
+
+async def test_what_takes_longer_or_costs_more_is_to_be_said_in_fewer_words(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        (slow,) = of(kernel, "state_slow", "DELEGATING")
+        assert (slow.target, slow.content.endswith(remedies.BRIEFLY)) == ("psm.DELEGATING", True)
+        assert of(kernel, "state_slow", "IDLE") == of(kernel, "state_slow", "DECOMPOSING") == []
+        await rewrite(kernel, "SYNTHESIZING", f"{SHIPPED} {remedies.BRIEFLY}")
+        assert [(p.target, p.content == SHIPPED) for p in of(kernel, "missions_costly")] == [
+            ("psm.SYNTHESIZING", True), ("psm.DELEGATING", False),
+        ]  # fmt: skip
+
+
+async def test_a_facet_of_which_nothing_gets_into_answers_is_retired(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        await thought(kernel, *BRIEFS)
+
+        def weave(root: Any) -> None:
+            for mission in ledger.newest_first(root):
+                mission.thought.woven = ("sage_facet_",) * 5 + (None,)
+
+        await kernel.image.system(weave)
+        first = of(kernel, "missions_costly")[0]
+        assert (first.kind, first.target) == ("retire", "robin.still_point_facet_")
+        assert "of 24 sentences of ROBIN's last answers 0 came from it" in first.why
+
+
+async def test_a_rut_gets_another_persona_s_way_of_thinking_then_other_briefs_for_the_others(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        assert of(kernel, "entropy_falls") == [], "nothing was thought yet"
+        await thought(kernel, *BRIEFS)
+        found = of(kernel, "entropy_falls")
+        lent = [p for p in found if p.kind == "facet"]
+        assert lent
+        for one in lent:
+            persona, _, selector = one.target.partition(".")
+            assert persona == "robin"
+            assert any(selector in lender for lender in kernel.image.read(facets_of))
+        assert "ROBIN thought 4 of the last 4 missions" in lent[0].why
+        assert of(kernel, "entropy_still") == found
+
+
+def facets_of(root: Any) -> list[set[str]]:
+    lobby = root["lobby"]
+    return [
+        {name for name, value in lobby._slots[other]._slots.items() if isinstance(value, Intent)} for other in ("brick", "babs", "alfred")
+    ]
+
+
+async def test_where_all_personas_think_there_is_no_rut(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        for n, persona in enumerate(("robin", "brick", "babs", "alfred")):
+            await thought(kernel, BRIEFS[n], prefix=persona, persona=persona)
+        assert of(kernel, "entropy_falls") == []
+
+
+async def test_a_persona_that_nobody_chooses_gets_the_briefs_that_came_nearest_to_it(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        near = "I feel stuck: how do I plan my next step?"
+        await thought(kernel, "My cat died and I am so sad", near, "I am afraid and I miss her")
+        (found,) = of(kernel, "persona_unchosen", "brick")
+        assert (found.kind, found.target, found.content) == ("exemplar", "brick", [near])
+        assert "nearest" in found.why
+        assert of(kernel, "persona_unchosen", "robin") == []
+
+
+async def test_whom_a_user_chose_or_what_was_undone_or_failed_is_no_example(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        near = "I feel stuck: how do I plan my next step?"
+        await thought(kernel, near, persona="robin")
+        assert of(kernel, "persona_unchosen", "brick") == []
+        await (await submit(kernel, "own", near, origin="system")).end()
+        await written(kernel)
+        assert of(kernel, "persona_unchosen", "brick") == []
+
+
+async def test_an_image_that_grows_is_curated_and_what_no_rule_knows_has_no_remedy(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        assert [p.kind for p in of(kernel, "image_grows")] == ["curate"]
+        assert of(kernel, "guardian_refuses") == of(kernel, "no such trigger") == []
+        assert of(kernel, "failure_repeats", "inference_failed unreachable") == []
