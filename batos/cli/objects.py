@@ -1,4 +1,4 @@
-"""Verbs about what is in the image and in the daemon: show, ls, history, diff, info, personas."""
+"""Verbs about what is in the image and in the daemon: show, ls, history, diff, personas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show(target: Target, at: AtFlag = None, image: FileFlag = None, connect: Con
         page(reply["record"], output)
         return
     output.say(f"{target}  {reply.get('oid', '')}", "bold")
-    output.rows(("slot", "value"), ((name, _value(value)) for name, value in reply.get("slots", {}).items()))
+    output.rows(("slot", "value"), ((name, value_of_cell(value)) for name, value in reply.get("slots", {}).items()))
 
 
 @app.command()
@@ -127,17 +127,6 @@ def _lines(value: Any) -> list[str]:
 
 
 @app.command()
-def info(connect: Connect = None, as_json: Json = False) -> None:
-    """Say what the daemon is and does: image, missions, personas, models, limits."""
-    reply = ask(endpoint(connect), lambda client: client.info())
-    output = Output(as_json)
-    if as_json:
-        output.document(reply)
-    else:
-        output.pairs((name, _value(value)) for name, value in _flat(reply) if name != "type")
-
-
-@app.command()
 def personas(
     accept: Annotated[
         str | None,
@@ -173,15 +162,7 @@ def _persona(persona: dict[str, Any]) -> list[tuple[str, object]]:
     return shown + [("not as in the codex", f"{left['slot'] or 'the whole persona'}: {left['why']}") for left in persona["kept"]]
 
 
-def _flat(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested facts as one list, with names joined by a space."""
-    found: list[tuple[str, Any]] = []
-    for name, value in facts.items():
-        found += _flat(value, f"{prefix}{name} ") if isinstance(value, dict) and value else [(prefix + name, value)]
-    return found
-
-
-def _value(value: Any) -> str:
+def value_of_cell(value: Any) -> str:
     """A value for a table's cell: text as it is, objects by their id, everything else as JSON."""
     if isinstance(value, str):
         return one_line(value, 300)

@@ -462,9 +462,12 @@ def test_show_history_info_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert "COMPLETE by BABS" in out
     assert "2.0 KiB" in out
-    code, _ = batos({"info": {"type": "info", "version": "1", "image": {"objects": 7}}}, "info")
+    facts = {"version": "1", "image": {"objects": 7, "bytes": 2048}, "loop": {"due": 1e9, "cem": 0.123456, "last": None}}
+    code, _ = batos({"info": {"type": "info", **facts}}, "info")
     assert code == 0
-    assert "image objects  7" in capsys.readouterr().out
+    out = {line.rstrip() for line in capsys.readouterr().out.splitlines()}
+    assert {"image objects  7", "image bytes    2.0 KiB", "loop cem       0.1235", "loop last"} <= out
+    assert any(line.startswith("loop due       2001-09-0") for line in out)
     models = [{"name": "robin:x", "state": "failed", "detail": "no route", "remedy": "look at the network"}]
     code, _ = batos({"models": {"type": "models", "models": models}}, "models")
     assert code == 0
@@ -579,7 +582,7 @@ def test_a_fault_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     def broken(*args: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("batos.cli.objects.ask", broken)
+    monkeypatch.setattr("batos.cli.info.ask", broken)
     assert main(["info"]) == 4
     assert capsys.readouterr().err.startswith("internal: ZeroDivisionError: by zero")
 
