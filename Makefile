@@ -1,6 +1,7 @@
 # install  virtual environment with BAT OS in it        ollama   an Ollama: found on PATH, or built
 # models   the weights of the embedded profile          run      all of these, then the daemon in the foreground
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
+# chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers                         crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB
 # bench    what missions and inferences cost            docs     the generated tables in docs/
@@ -18,7 +19,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev embedders ollama registry models run test check bench crash docs clean
+.PHONY: install install-dev embedders ollama registry chromium models run test check bench crash docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -33,7 +34,7 @@ $(VENV)/.made:
 
 $(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
 	@echo "install: BAT OS and what it needs"
-	@$(pip) install --constraint constraints.txt --editable '.[documents]'
+	@$(pip) install --constraint constraints.txt --editable '.[documents,console]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
@@ -64,11 +65,14 @@ ollama: $(VENV)/.made
 registry:
 	@sh tools/find_registry.sh
 
+chromium:
+	@sh tools/find_chromium.sh
+
 run: install models ollama
 	@exec $(bin)/batos run --data ./var $(ARGS)
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once.
-test: install-dev models embedders ollama registry
+test: install-dev models embedders ollama registry chromium
 	@exec $(bin)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 crash: install-dev models ollama

@@ -23,7 +23,7 @@ from batos.mind.scheduler import Scheduler
 from batos.recollection import Recollection
 from batos.undoing import Undoing
 from batos.wire import schemas
-from batos.wire.outbox import ClientHandle
+from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _Message = schemas.Send | schemas.Teach | schemas.Revert
@@ -67,13 +67,13 @@ class Desk:
         self._undoing = undoing
         self._looks = Looks(image.db, image.snapshot, self._state, assessed)
         self._rate = rate
-        self._ingests_watched: set[tuple[ClientHandle, str | int | None]] = set()
-        self._models_watched: set[ClientHandle] = set()
-        self._watches: dict[tuple[str, ClientHandle], _Watch] = {}
+        self._ingests_watched: set[tuple[Recipient, str | int | None]] = set()
+        self._models_watched: set[Recipient] = set()
+        self._watches: dict[tuple[str, Recipient], _Watch] = {}
         self._watching: collections.Counter[bytes] = collections.Counter()
         self._watches_limit = watches_per_client
 
-    async def handle(self, request: schemas.Request, client: ClientHandle) -> None:
+    async def handle(self, request: schemas.Request, client: Recipient) -> None:
         """Serve one request."""
         if not isinstance(request, _MISSIONS):  # those wait for their own commit
             await self._image.barrier()
@@ -186,14 +186,14 @@ class Desk:
         return {"context": request.context, "schema": schema, "may_ask": request.may_ask}
 
     async def _message(
-        self, request: _Message, selector: str, args: list[Any], brief: str, client: ClientHandle, kwargs: Reply | None = None
+        self, request: _Message, selector: str, args: list[Any], brief: str, client: Recipient, kwargs: Reply | None = None
     ) -> None:
         """A message to an object is a mission."""
         self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
         message = {"target": request.target, "selector": selector, "args": args, "kwargs": kwargs or {}}
         await self._submit(request, brief, {"message": json.dumps(message), **_options(request)}, client)
 
-    async def _submit(self, request: schemas.Submit | _Message, brief: str, options: Reply, client: ClientHandle) -> None:
+    async def _submit(self, request: schemas.Submit | _Message, brief: str, options: Reply, client: Recipient) -> None:
         # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
         watched = request.watch and (request.id, client) in self._watches
         watch = self._open_watch(request.id, client) if request.watch else None
@@ -220,7 +220,7 @@ class Desk:
         else:
             watch.release()
 
-    def _follow(self, id: str, client: ClientHandle) -> None:
+    def _follow(self, id: str, client: Recipient) -> None:
         known = self._record(id)
         if known["state"] in ledger.FINAL:
             client.send(_final(known))
@@ -229,7 +229,7 @@ class Desk:
         client.send(self._status(id))
         watch.release()
 
-    def _open_watch(self, id: str, client: ClientHandle) -> _Watch:
+    def _open_watch(self, id: str, client: Recipient) -> _Watch:
         """The client's watch of a mission; asked for twice, it stays one.
 
         :raises Busy: past `watches_per_client`.
@@ -243,7 +243,7 @@ class Desk:
         watch = self._watches[id, client] = _Watch(client, self._events, id, closed=lambda: self._close_watch(id, client))
         return watch
 
-    def _close_watch(self, id: str, client: ClientHandle) -> None:
+    def _close_watch(self, id: str, client: Recipient) -> None:
         if self._watches.pop((id, client), None) is not None:
             self._watching[client.key] -= 1
             if not self._watching[client.key]:
@@ -289,7 +289,7 @@ class Desk:
 
     # --- models
 
-    async def _tell_of_models(self, request: schemas.Models, client: ClientHandle) -> None:
+    async def _tell_of_models(self, request: schemas.Models, client: Recipient) -> None:
         """The list; watched, the list as it is at first, then events, then the list at the end."""
         stop = None
         await self._models.refresh()
@@ -311,7 +311,7 @@ class Desk:
 
     # --- memory
 
-    async def _ingest(self, request: schemas.Ingest, client: ClientHandle) -> None:
+    async def _ingest(self, request: schemas.Ingest, client: Recipient) -> None:
         """The number of files; watched, what becomes of each, and the figures at the end."""
         ingest = await self._memory.ask(request.paths, request.follow)
         if not request.watch:
@@ -333,7 +333,7 @@ class Desk:
 class _Watch:
     """One client hearing the events of one mission. Holds them back until `release`; ends with the result."""
 
-    def __init__(self, client: ClientHandle, events: Events, id: str, closed: Callable[[], object]) -> None:
+    def __init__(self, client: Recipient, events: Events, id: str, closed: Callable[[], object]) -> None:
         self._client, self._closed = client, closed
         self._held: list[Event] | None = []
         self._unwatch = events.watch(id, self._hear)

@@ -57,6 +57,7 @@ from batos.wire.schemas import Accepting
 
 if TYPE_CHECKING:
     from batos.autotelic.metrics import Metrics
+    from batos.console.server import Console
 
 log = structlog.get_logger("batos")
 
@@ -78,6 +79,7 @@ class Kernel:
         self.endpoints: list[str] = []
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        self.console: Console | None = None
 
     @classmethod
     async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
@@ -167,6 +169,8 @@ class Kernel:
             await listener.start()
             self._stack.push_async_callback(listener.stop)
             self.endpoints = list(listener.bound)
+            if settings.console == "on":
+                await self._open_console(desk)
         if settings.metrics:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         self.memory.remember(self.events)
@@ -177,6 +181,13 @@ class Kernel:
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
+
+    async def _open_console(self, desk: Desk) -> None:
+        from batos.console.server import Console  # late: only who asks for it pays for a web server
+
+        self.console = await Console.start(self.settings, desk, self.events.listen)
+        self._background(self.console.run(), "console")  # where it fails, that is logged, and nothing else ends
+        self._stack.push_async_callback(self.console.stop)
 
     def _tell_of(self, incarnate: incarnation.Incarnation) -> None:
         """Log what the codex has changed in the image, and what it has not."""
@@ -314,6 +325,7 @@ class Kernel:
             "uptime_s": round(self.uptime_s, 1),
             "profile": self.settings.profile,
             "endpoints": self.endpoints,
+            "console": self.console.address if self.console is not None else None,
             "data": str(self.settings.data),
             "personas": list(self.router.personas),
             "image": self.image.facts(),

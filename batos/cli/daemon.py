@@ -12,6 +12,8 @@ from batos.cli.output import Output, size
 from batos.config import SettingRow, Settings, nearest, table
 from batos.errors import ConfigError
 
+ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console = on.")]
+
 
 @app.command()
 def run(
@@ -22,24 +24,28 @@ def run(
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
+    console: ConsoleFlag = False,
 ) -> None:
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
     from batos import kernel  # late: the other verbs need none of it
 
-    settings, _ = settings_from(data, image, listen, profile, config_file, assignments)
+    settings, _ = settings_from(data, image, listen, profile, config_file, [*(assignments or ()), *(["console=on"] if console else ())])
     output = Output(as_json)
 
     def started(daemon: kernel.Kernel) -> None:
         if as_json:
             output.event({"type": "started", **daemon.info()})
         else:
-            report(daemon.info(), output)
+            report(daemon.info(), output, daemon.console.link if daemon.console else "")
 
     run_async(kernel.run(settings, on_started=started))
 
 
-def report(info: dict[str, Any], output: Output) -> None:
-    """Print what a daemon has come up with: image, personas, models, endpoint, profile."""
+def report(info: dict[str, Any], output: Output, link: str = "") -> None:
+    """Print what a daemon has come up with: image, personas, models, endpoint, profile.
+
+    :param link: to the console, with its token: shown on a terminal, and not where a log may keep it.
+    """
     image, served, missions = info.get("image", {}), info.get("ollama", {}), info.get("missions", {})
     models = [f"{model['name']} {model['state']}" for model in info.get("models", ())]
     waiting = missions.get("queued", 0) + missions.get("running", 0)
@@ -53,10 +59,21 @@ def report(info: dict[str, Any], output: Output) -> None:
             ("ollama", f"{served.get('version')} at {served.get('host')} ({served.get('state')})"),
             ("models", ", ".join(models)),
             ("endpoint", ", ".join(info.get("endpoints", ()))),
+            *(
+                [("console", link if output.console.is_terminal else f"{info['console']} (`batos console` prints the link)")]
+                if link
+                else ()
+            ),
         ]
     )
     output.say('Give it a mission: batos send "..." --watch     Ctrl-C stops it; no mission is lost.', "dim")
     output.console.file.flush()
+
+
+def _console(info: dict[str, Any], link: str, output: Output) -> list[tuple[str, str]]:
+    if not link:
+        return []
+    return [("console", link if output.console.is_terminal else f"{info['console']} (`batos console` prints the link)")]
 
 
 @app.command()

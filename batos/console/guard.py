@@ -1,0 +1,90 @@
+"""What stands before the console's pages: the checks of `Access`, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlencode
+
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from batos.console.access import Access
+
+# No page needs more than its own files: no inline script or style, no frame around it, no form that goes elsewhere.
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the Origin of our own forms, too
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+PUBLIC = ("/static/", "/login")
+"""What may be had without a session: the page that asks for the token, and what it looks like."""
+
+Page = Callable[[int, str], Awaitable[Response]]
+
+
+class Guard:
+    """An ASGI application in front of another one."""
+
+    def __init__(self, app: ASGIApp, access: Access, refused: Page) -> None:
+        """
+        :param refused: makes the page for a status and a reason; 401 asks for the token.
+        """
+        self._app, self._access, self._refused = app, access, refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return  # no websockets, no lifespan: the server is told so, too
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        answer = await self._checked(scope)
+        await (answer or self._app)(scope, receive, send_with_headers)
+
+    async def _checked(self, scope: Scope) -> Response | None:
+        """The answer to a request that goes no further; None for one that is let in."""
+        access, headers, query = self._access, Headers(scope=scope), QueryParams(scope["query_string"])
+        if refusal := access.refusal(scope["method"], headers):
+            return await self._refused(421 if headers.get("host", "").lower() not in access.hosts else 403, refusal)
+        if scope["path"].startswith(PUBLIC):
+            return None
+        if "token" in query:  # a link from the terminal; it must not stay in the address bar
+            if not access.is_token(query["token"]):
+                return await self._refused(401, "That is not the token of this data folder.")
+            left = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
+            return let_in(access, scope["path"] + (f"?{left}" if left else ""))
+        if not access.is_session(cookie_of(headers, access.cookie_name)):
+            return await self._refused(401, "")
+        return None
+
+
+def let_in(access: Access, path: str) -> Response:
+    """A redirect to a page, with the cookie of a new session."""
+    answer = RedirectResponse(path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/", 303)
+    answer.set_cookie(access.cookie_name, access.new_session(), max_age=access.session_s, httponly=True, samesite="strict", path="/")
+    return answer
+
+
+def cookie_of(headers: Headers, name: str) -> str:
+    """The value of a cookie; "" where there is none."""
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value

@@ -1,0 +1,98 @@
+"""The missions page, and the page of one mission: its thought, what it recalled, what it cost."""
+
+from __future__ import annotations
+
+import uuid
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from batos.config import Settings
+from batos.console.asking import Asker
+from batos.console.feed import EventStream, Rows
+from batos.console.forms import needed
+from batos.console.seat import Seat
+from batos.console.views import THINKING, Views
+from batos.errors import InvalidInput
+
+FINAL = ("COMPLETE", "FAILED")
+STATES = ("ACCEPTED", *THINKING, "NEEDS_INPUT", "PAUSED", *FINAL)
+SAID = {
+    "accepted": "The mission is accepted, and on disk.",
+    "cancelled": "The mission was cancelled.",
+    "paused": "The mission rests until you resume it.",
+    "resumed": "The mission goes on.",
+    "answered": "The mission has your answer, and goes on.",
+    "rated": "Thank you: your rating is kept with the mission.",
+    "undone": "What the mission did is taken back.",
+    "redone": "What the mission did is done again.",
+    "already": "It was so before; nothing had to be done.",
+}
+"""What a page says after something was done."""
+
+
+async def overview(seat: Seat, request: Request) -> Response:
+    """The missions, and a form for a new one."""
+    state = request.query_params.get("state") or None
+    listed = (await seat.asker.ask("missions", state=state, limit=seat.settings.console_rows))["missions"]
+    info = await seat.asker.ask("info")
+    return await seat.show(
+        "missions.html",
+        "missions",
+        "Missions",
+        missions=listed,
+        info=info,
+        state=state,
+        states=STATES,
+        new_id=str(uuid.uuid4()),
+        brief=request.query_params.get("brief", ""),
+        context=request.query_params.get("context", ""),
+    )
+
+
+async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
+    """The rows of the missions page as they are now, by mission."""
+    listed = (await asker.ask("missions", limit=settings.console_rows))["missions"]
+    made = await views.text("rows.html", missions=listed)
+    return dict(zip((one["id"] for one in listed), made.split("\f"), strict=False))
+
+
+async def live(seat: Seat, request: Request) -> Response:
+    """The stream of the missions page."""
+    page = seat.feed.open()
+    seat.feed.follow(page)
+    return EventStream(seat.feed, page)
+
+
+async def mission(seat: Seat, request: Request) -> Response:
+    """One mission."""
+    id = needed(request.query_params, "id")
+    status = await seat.asker.ask("status", id=id)
+    shown = await seat.asker.ask("show", target=id)
+    if "record" not in shown:
+        raise InvalidInput(f"the mission {id!r} has the name of an object, which is shown in its place; look for it with `batos status`")
+    record = shown["record"]
+    ended = status["state"] in FINAL
+    return await seat.show(
+        "mission.html",
+        "missions",
+        record["brief"][:80],
+        mission={**record, "state": status["state"], "persona": status.get("persona") or record["persona"], "oid": shown["oid"]},
+        place=status.get("place"),
+        why=status.get("why"),
+        ended=ended,
+        question=next((asked for asked in record["questions"] if asked["answer"] is None), None) if not ended else None,
+        said=SAID.get(request.query_params.get("said", ""), ""),
+        dearest=max((row["model_ms"] for row in record["cost"]), default=0) or 1,
+    )
+
+
+async def mission_live(seat: Seat, request: Request) -> Response:
+    """The stream of one mission's page."""
+    page = seat.feed.open()
+    try:
+        await seat.asker.tell(page, "watch", id=needed(request.query_params, "id"))
+    except BaseException:
+        seat.feed.shut(page)
+        raise
+    return EventStream(seat.feed, page)

@@ -1,0 +1,149 @@
+"""The console as a part of the daemon: its socket, its server, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable, Generator
+from typing import Any
+
+import structlog
+
+from batos.config import Settings
+from batos.console.asking import Asker, Handler
+from batos.errors import ConfigError, EndpointError
+
+try:
+    import uvicorn
+
+    from batos.console.access import Access, token_of
+    from batos.console.app import application
+    from batos.console.feed import Feed
+except ModuleNotFoundError as e:
+    if e.name is not None and e.name.startswith("batos"):
+        raise
+    raise ConfigError(
+        f"the console needs {e.name}, which is not installed: pip install 'batos[console]', or run without --console"
+    ) from None
+
+log = structlog.get_logger("batos.console")
+
+_REQUESTS = 64  # at the same time, live pages apart; one more is answered 503
+_TICK_S = 1.0  # the server's clock, by which it dates its answers
+
+
+class Console:
+    """Serves the console. Made by `start`; `run` returns when `stop` was called."""
+
+    def __init__(self, settings: Settings, access: Access, listening: socket.socket, feed: Feed, server: _Server) -> None:
+        self.link, self.address = access.link, access.address
+        self._settings, self._listening, self._feed, self._server = settings, listening, feed, server
+        self._ended = asyncio.Event()
+
+    @classmethod
+    async def start(cls, settings: Settings, desk: Handler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> Console:
+        """Take the address; requests are answered once `run` runs.
+
+        :param desk: answers what the console asks.
+        :param listen: tells of every mission's events of a kind (`Events.listen`).
+        :raises EndpointError: where the address is none on loopback, or is taken.
+        :raises ConfigError: where the token cannot be read or made.
+        """
+        host, port = loopback(settings.console_listen)
+        token = await asyncio.to_thread(token_of, settings.data)
+        listening = _bound(host, port, settings.console_listen)
+        access = Access(token, host, listening.getsockname()[1], settings.console_session_s)
+        app, feed = application(Asker(desk, settings), settings, access)
+        for kind in ("state", "result", "needs_input"):
+            listen(kind, feed.touch)
+        config = uvicorn.Config(
+            app,
+            loop="none",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # nobody may say for another that they come from elsewhere
+            limit_concurrency=settings.console_pages + _REQUESTS,
+            timeout_graceful_shutdown=max(1, int(settings.linger_s)),
+        )
+        log.info("console", address=access.address)
+        return cls(settings, access, listening, feed, _Server(config))
+
+    async def run(self) -> None:
+        """Serve until `stop`."""
+        try:
+            await self._server.serve([self._listening])
+        finally:
+            self._feed.close()
+            self._listening.close()
+            self._ended.set()
+
+    async def stop(self) -> None:
+        """Close live pages, let answers under way leave, close the socket."""
+        self._feed.close()
+        self._server.leave()
+        await self._ended.wait()
+
+
+class _Server(uvicorn.Server):
+    """Without what is the daemon's own business: signals, and a loop that looks ten times a second whether it is to end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        self.should_exit = True
+        self._leaving.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S):
+                    await self._leaving.wait()
+
+
+def loopback(address: str) -> tuple[str, int]:
+    """Host and port of the setting console_listen.
+
+    :raises EndpointError: where they are none, or other machines could reach them.
+    """
+    host, _, port = address.rpartition(":")
+    host = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        found = None
+    if found is None or not (port.isascii() and port.isdecimal() and int(port) <= 65535):
+        raise EndpointError(f"setting console_listen: {address!r} is no host:port; name 127.0.0.1:PORT")
+    if not found.is_loopback:
+        raise EndpointError(
+            f"the console is served on loopback only, and {address!r} can be reached by other machines: name 127.0.0.1:PORT in the setting "
+            "console_listen, and come from elsewhere through an SSH tunnel"
+        )
+    return str(found), int(port)
+
+
+def _bound(host: str, port: int, address: str) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as e:
+        listening.close()
+        raise EndpointError(
+            f"the console cannot listen at {address}: {e.strerror}; stop who does, or name another port in the setting console_listen"
+        ) from None
+    return listening

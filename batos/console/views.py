@@ -1,0 +1,122 @@
+"""How pages are made: templates that escape everything, and the few filters they use."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import difflib
+import json
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+from starlette.responses import HTMLResponse
+
+HERE = Path(__file__).parent
+THINKING = ("IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING")
+"""The states of a mission that is being thought through, in their order."""
+_STEPS = (*THINKING, "COMPLETE")
+_WORDS = {
+    "ACCEPTED": "waiting",
+    "IDLE": "begun",
+    "DECOMPOSING": "decomposing",
+    "DELEGATING": "delegating",
+    "SYNTHESIZING": "synthesizing",
+    "COMPLETE": "complete",
+    "FAILED": "failed",
+    "PAUSED": "paused",
+    "NEEDS_INPUT": "asks you",
+}
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+class Views:
+    """Renders templates, in helper threads: a long page must not hold up missions."""
+
+    def __init__(self) -> None:
+        self._environment = environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        environment.globals |= {"url": url, "step_of": step_of, "steps": _STEPS, "changed_lines": changed_lines, "now": time.time}
+        environment.filters |= {
+            "iso": iso,
+            "moment": moment,
+            "ago": ago,
+            "span": span,
+            "bytes": size,
+            "number": number,
+            "word": lambda state: _WORDS.get(state, state.lower()),
+            "json": lambda value: json.dumps(value, ensure_ascii=False, indent=1),
+        }
+
+    async def page(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+        """An answer made of a template."""
+        return HTMLResponse(await self.text(template, **context), status)
+
+    async def text(self, template: str, **context: Any) -> str:
+        """What a template makes of its context."""
+        return await asyncio.to_thread(lambda: self._environment.get_template(template).render(context))
+
+
+def url(path: str, **query: Any) -> str:
+    """An address within the console; what is None or "" is left out of the query."""
+    given = [(name, value) for name, value in query.items() if value is not None and value != ""]
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def step_of(state: str) -> int:
+    """How far a mission of that state is, counted from 1; 0 where it is not being thought through."""
+    return _STEPS.index(state) + 1 if state in _STEPS else 0
+
+
+def iso(seconds: float) -> str:
+    """A time (seconds since the epoch) as machines read it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def moment(seconds: float) -> str:
+    """A time (seconds since the epoch) for people, in the daemon's time zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def ago(seconds: float) -> str:
+    """How long ago a time (seconds since the epoch) was: `now`, `12 s ago`, `3 min ago`."""
+    passed = max(0.0, time.time() - seconds)
+    return "now" if passed < 1 else f"{span(passed)} ago"
+
+
+def span(seconds: float) -> str:
+    """A length of time for people."""
+    for length, unit in _UNITS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{int(seconds)} s"
+
+
+def size(count: float) -> str:
+    """A number of bytes for people."""
+    if count == 1:
+        return "1 byte"
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def number(count: float) -> str:
+    """A number with its thousands apart."""
+    return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
+    """A unified difference of two texts, without its heading: each line with what it is (`+`, `-`, `@` or ` `)."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=2))[2:]
+    return [(line[:1] or " ", line if line.startswith("@") else line[1:]) for line in lines]

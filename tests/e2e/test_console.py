@@ -1,0 +1,336 @@
+"""The web console in a real Chromium, on a whole daemon: the main paths of its user. Pictures go to artifacts/console/."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from batos.testing import ScriptedOllama
+from tests.browser import DESK, PHONE, Browser, browser
+from tests.daemon import END_S, ROOT, Daemon, Peer, daemon, provisioned
+from tests.e2e.test_time_travel import sent
+
+pytestmark = pytest.mark.timeout(240)
+
+NOTE = "The spare key of the greenhouse is under the third stone of the garden wall."
+PARTY = "Plan a birthday party for a cat lover on a budget"
+SET_MOOD = "def set_mood_(self, text):\n    self.mood = text\n    self._p_changed = True\n    return text\n"
+
+
+class House(NamedTuple):
+    """A daemon with a console, the Ollama that it asks, and a window."""
+
+    server: ScriptedOllama
+    running: Daemon
+    peer: Peer
+    window: Browser
+
+
+def link_of(running: Daemon) -> str:
+    """What `batos console` prints."""
+    command = [sys.executable, "-m", "batos", "console", "--connect", running.endpoint]
+    return subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("console")
+    with ScriptedOllama() as server:
+        provisioned(server)
+        settings = {"ollama_host": server.host, "console": "on", "console_listen": "127.0.0.1:0", "console_refresh_s": 0.05}
+        with daemon(folder, **settings) as running, Peer(running.endpoint) as peer:
+            server.say(SET_MOOD, when=lambda request: "You write one method" in request["messages"][0]["content"])
+            sent(peer, "note", "memory", "remember_", NOTE, "Keys")
+            for n, mood in enumerate(("calm", "bright", "stormy"), 1):
+                sent(peer, f"mood-{n}", "robin", "set_mood_", mood)
+            link = link_of(running)
+            with browser(folder, link.partition("/?")[0]) as window:
+                window.resize(*DESK)
+                window.driver.get(link)
+                window.find("#rows")
+                assert "token" not in window.driver.current_url
+                yield House(server, running, peer, window)
+
+
+@pytest.fixture
+def window(house: House) -> Iterator[Browser]:
+    """The window as a user leaves it: a wide screen, light; nothing was refused or failed in it."""
+    seat = house.window
+    seat.resize(*DESK)
+    seat.colours("light")
+    yield seat
+    assert seat.complaints() == []
+    seat.does("sessionStorage.clear()")
+
+
+def test_a_mission_is_given_and_its_states_move(house: House, window: Browser) -> None:
+    window.open("/")
+    house.server.hold()
+    window.find("#brief").send_keys(PARTY)
+    window.find("form.brief button.main").click()
+    window.until_text("The mission is accepted, and on disk.")
+    window.until_text("decomposing", ".psm [aria-current]")
+    mission = window.driver.current_url
+    window.picture("mission-thinking")
+    window.open("/")
+    assert "decomposing" in window.text("#rows li:first-child")
+    window.does("document.body.dataset.mark = 'the same page'")
+    house.server.release()
+    window.until_text("complete", "#rows li:first-child")
+    assert window.does("return document.body.dataset.mark") == "the same page", "it moved by itself"
+    window.picture("missions")
+    window.driver.get(mission)
+    told = window.text()
+    for words in ("Who said what", "What it cost", "complete", PARTY):
+        assert words in told
+
+
+def test_a_missions_page_becomes_its_answer_by_itself(house: House, window: Browser) -> None:
+    window.open("/")
+    house.server.hold()
+    window.find("#brief").send_keys("What does the sea say?")
+    window.find("form.brief button.main").click()
+    window.until_text("decomposing", ".psm [aria-current]")
+    window.does("document.body.dataset.mark = 'the same page'")
+    house.server.release()
+    window.find(".answer .prose")
+    window.until_text("Who said what")
+    assert window.does("return document.body.dataset.mark") == "the same page"
+
+
+def test_a_mission_is_cancelled_and_another_rated(house: House, window: Browser) -> None:
+    house.server.hold()
+    window.open("/")
+    window.find("#brief").send_keys("Never mind")
+    window.find("form.brief button.main").click()
+    window.until_text("decomposing", ".psm [aria-current]")
+    window.find("form[action='/cancel'] button").click()
+    window.until_text("The mission was cancelled.")
+    house.server.release()
+    window.until_text("failed", ".state")
+    window.open("/mission?id=mood-1")
+    window.find("#why").send_keys("just so")
+    window.find("button[value=up]").click()
+    window.until_text("your rating is kept")
+    assert window.find("button[value=up]").get_attribute("aria-pressed") == "true"
+
+
+def test_a_waiting_mission_is_answered(house: House, window: Browser) -> None:
+    window.open("/")
+    window.find("#brief").send_keys("Book a table somewhere")
+    window.find("input[name=may_ask]").click()
+    window.find("form.brief button.main").click()
+    window.find(".asks textarea").send_keys("At eight, by the window")
+    window.picture("mission-asks")
+    window.find(".asks button").click()
+    window.until_text("The mission has your answer")
+    window.find(".answer .prose")
+    assert "At eight, by the window" in window.text()
+
+
+def test_an_object_is_browsed_and_its_history_slid_through(house: House, window: Browser) -> None:
+    window.open("/")
+    window.find("nav a[data-key='2']").click()
+    next(one for one in window.all("#object dt a") if one.text == "robin").click()
+    window.until_text("ROBIN", "h1")
+    assert "stormy" in window.text("#object")
+    slider = window.find("#revision")
+    last = int(slider.get_attribute("max") or 0)
+    assert last >= 3
+    slider.send_keys(Keys.ARROW_LEFT)
+    window.until_text("bright", ".changes ins")
+    assert "calm" in window.text(".changes del")
+    assert f"revision {last} of {last + 1}" in window.text("#object")
+    assert "at=" in window.driver.current_url
+    assert window.focused() == slider, "the slider keeps the focus"
+    window.picture("object-history")
+    slider.send_keys(Keys.HOME)
+    window.until_text(f"revision 1 of {last + 1}", "#object")
+    assert "stormy" not in window.text("#object")
+    window.find("#object .facts a[href*='target=']").click()
+    window.until_text("stormy", "#object")
+
+
+def test_a_method_is_shown_with_its_source_and_origin(window: Browser) -> None:
+    window.open("/object?target=robin")
+    next(one for one in window.all("#object dt a") if one.text == "set_mood_").click()
+    window.until_text("Version 1")
+    told = window.text()
+    for words in ("self.mood = text", "mood-1", "digest", "in force"):
+        assert words in told
+    window.picture("method")
+
+
+def test_memory_is_searched(window: Browser) -> None:
+    window.open("/")
+    window.press("/")
+    window.find("#q").send_keys("Where is the spare key?", Keys.ENTER)
+    window.until_text(NOTE)
+    window.find(".hits summary").click()
+    window.find(".signals progress")
+    assert "words" in window.text(".signals")
+    window.picture("memory")
+
+
+def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Browser) -> None:
+    window.open("/changes")
+    window.find("[data-id='mood-1'] a.button").click()
+    window.until_text("What stands in its way")
+    window.picture("undo-conflict")
+    window.find("a.button.main").click()
+    window.until_text("3 missions")
+    window.picture("undo-cascade")
+    window.find("button.danger").click()
+    window.until_text("What the mission did is taken back.")
+    window.open("/object?target=robin")
+    assert "stormy" in window.text(".changes del")
+    assert "mood" not in house.peer.ask("show", target="robin")["slots"]
+    assert house.peer.ask("status", id="mood-3")["undone"]["with"] == "mood-1"
+    for id in ("mood-1", "mood-2", "mood-3"):
+        window.open(f"/undo?id={id}&redo=1")
+        window.find("form[action='/undo'] button.main").click()
+        window.until_text("done again")
+    assert house.peer.ask("show", target="robin")["slots"]["mood"] == "stormy"
+
+
+PAGES = ("/", "/mission?id=mood-1", "/object", "/object?target=robin", "/method?target=robin&selector=set_mood_",
+         "/search?q=key", "/search", "/models", "/changes", "/undo?id=note", "/mission?id=nobody")  # fmt: skip
+
+
+def test_nothing_is_wider_than_a_phone(house: House, window: Browser) -> None:
+    sent(house.peer, "wide", "memory", "remember_", f"{'w' * 900}\n\n{'| a ' * 80}", "t" * 300)
+    window.resize(*PHONE, touch=True)
+    wide = {}
+    for page in (*PAGES, "/mission?id=wide", "/search?q=" + "w" * 900, "/undo?id=wide"):
+        window.open(page)
+        window.find("main")
+        if page in ("/", "/mission?id=mood-1", "/object?target=robin"):
+            window.picture(f"phone{page.partition('?')[0].replace('/', '-')}")
+        if (over := window.overflow()) > 0:
+            wide[page] = over
+    assert wide == {}
+    window.driver.get_log("browser")  # that a mission is not there is said in it, too
+
+
+def test_the_dark_is_dark_and_can_be_read(window: Browser) -> None:
+    for scheme in ("dark", "light"):
+        window.colours(scheme)
+        for page in PAGES:
+            window.open(page)
+            background, poor = window.does(CONTRAST)
+            assert (sum(background) < 150) is (scheme == "dark")
+            assert poor == [], f"{page} in {scheme}"
+        window.open("/mission?id=note")
+        window.picture(f"mission-{scheme}")
+    window.driver.get_log("browser")
+
+
+# Every text against what is behind it, by the formula of WCAG 2: at least 4.5 to 1.
+CONTRAST = """
+const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+function rgba(colour) {
+  canvas.clearRect(0, 0, 1, 1);
+  canvas.fillStyle = colour;
+  canvas.fillRect(0, 0, 1, 1);
+  return [...canvas.getImageData(0, 0, 1, 1).data];
+}
+function light([r, g, b]) {
+  const [x, y, z] = [r, g, b].map(v => v / 255).map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+}
+function behind(element) {
+  for (let one = element; one; one = one.parentElement) {
+    const colour = rgba(getComputedStyle(one).backgroundColor);
+    if (colour[3] === 255) return colour;
+  }
+  return [255, 255, 255];
+}
+const poor = [];
+for (const element of document.querySelectorAll('body *')) {
+  const own = [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim());
+  if (!own || !element.checkVisibility()) continue;
+  const [a, b] = [light(rgba(getComputedStyle(element).color)), light(behind(element))];
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) poor.push([element.outerHTML.slice(0, 120), ratio.toFixed(2)]);
+}
+return [behind(document.body).slice(0, 3), poor];
+"""
+
+
+def test_the_keyboard_alone_will_do(house: House, window: Browser) -> None:
+    window.open("/changes")
+    window.press(Keys.TAB)
+    assert window.focused().text == "Skip to the content"
+    window.press(Keys.ENTER)
+    assert window.focused().get_attribute("id") == "main"
+    window.press("j")
+    first = window.focused().text
+    window.press("j", "k")
+    assert window.focused().text == first != ""
+    outline = window.does("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "the focus is seen"
+    window.press("?")
+    window.until_text("Keyboard", "#keys[open]")
+    window.press(Keys.ESCAPE)
+    assert not window.all("#keys[open]")
+    window.press("n")
+    window.find("#brief")
+    window.until(lambda: window.focused().get_attribute("id") == "brief" or None, "the brief has the focus")
+    window.press("Is 1 + 1 really 2?")
+    window.tab_to("form.brief button.main")
+    window.press(Keys.ENTER)
+    window.until_text("The mission is accepted")
+    window.find(".answer .prose")
+    assert "Is 1 + 1 really 2?" in window.text("h1")
+    window.press("2")
+    window.until_text("lobby", "h1")
+    window.tab_to("#object dt a")
+    window.press(Keys.ENTER)
+    window.until_text("oid:", "h1")
+
+
+def test_a_brief_that_is_html_is_a_text(house: House, window: Browser) -> None:
+    hostile = "<img src=x onerror=\"document.body.dataset.taken='yes'\"><script>document.body.dataset.taken='yes'</script>"
+    house.server.hold()
+    window.open("/")
+    window.find("#brief").send_keys(f"Say {hostile}")
+    window.find("form.brief button.main").click()
+    window.until_text("decomposing", ".psm [aria-current]")
+    house.server.release()
+    window.find(".answer .prose")
+    assert hostile in window.text("h1")
+    for page in ("/", "/changes"):
+        window.open(page)
+        window.until_text(hostile)
+        assert window.does("return document.body.dataset.taken") is None
+        assert window.does("return document.querySelectorAll('main img, main script').length") == 0
+
+
+def test_it_works_without_scripts(house: House, window: Browser) -> None:
+    window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        window.open("/")
+        window.find("#brief").send_keys("Plain and simple")
+        window.find("form.brief button.main").click()
+        window.until_text("The mission is accepted")
+        window.open("/object?target=robin")
+        window.all("#revisions a")[0].click()
+        window.until_text("revision 1 of")
+    finally:
+        window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_who_leaves_is_asked_for_the_token(house: House, window: Browser) -> None:
+    window.open("/")
+    window.find("form[action='/logout'] button").click()
+    window.find("#token").send_keys("wrong", Keys.ENTER)
+    window.until_text("That is not the token")
+    window.picture("entrance")
+    window.find("#token").send_keys(link_of(house.running).rpartition("=")[2], Keys.ENTER)
+    window.find("#rows")
+    window.driver.get_log("browser")  # 401 is told there

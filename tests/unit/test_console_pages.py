@@ -1,0 +1,321 @@
+"""The console's pages, on a real image with missions, memory, methods and an object that has lived; and what can be done on them."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.console.views import ago, changed_lines, number, size, span, step_of, url
+from batos.errors import SandboxFailed
+from batos.kernel import Kernel
+from tests.unit.console_support import Seat, seated, served
+from tests.unit.mind_support import FakeInference
+from tests.unit.test_forge import writing
+
+HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&lt;{{ 1913 * 7 }}"
+ADD = "def add_(self, number, number2):\n    return number + number2\n"
+NOTE = "The spare key is under the third pot."
+
+
+@pytest.fixture
+def inference() -> FakeInference:
+    return FakeInference()
+
+
+@pytest.fixture
+async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kernel]:
+    async with served(tmp_path, inference) as kernel:
+        yield kernel
+
+
+@pytest.fixture
+async def seat(kernel: Kernel) -> AsyncIterator[Seat]:
+    async with seated(kernel) as seat:
+        yield seat
+
+
+def seen(page: str) -> str:
+    """What a reader sees of a page, about."""
+    body = page.partition("<main")[2].partition("</main>")[0]
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", body)))
+
+
+async def done(seat: Seat, id: str) -> str:
+    """The page of a mission that has ended."""
+    await seat.kernel.scheduler.quiet()
+    return await seat.see("/mission", id=id)
+
+
+async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any) -> None:
+    message = {"target": target, "selector": selector, "args": list(args), "kwargs": {}}
+    await kernel.scheduler.submit(id, f"send {target} {selector}", {"message": json.dumps(message)})
+    await kernel.scheduler.quiet()
+
+
+async def changed(kernel: Kernel, mission: str, **slots: Any) -> None:
+    """A revision of `thing`, by a mission of that name."""
+    async with kernel.image.unit() as unit:
+        lobby = unit.root["lobby"]
+        if "thing" not in lobby._slots:
+            lobby.thing = lobby.genesis.derive(name="thing", comment="I am a thing for tests.")
+        for name, value in slots.items():
+            lobby.thing._slots[name] = value
+        unit.note(mission, f"COMPLETE by {mission}")
+
+
+# --- missions
+
+
+async def test_a_brief_becomes_a_mission_with_all_that_was_thought(seat: Seat) -> None:
+    id = await seat.gave("I feel stuck", persona="robin")
+    told = seen(await done(seat, id))
+    for words in ("I feel stuck", "complete", "ROBIN", "Who said what", "sage facet", "what of sage_facet_",
+                  "Take one small step and look where it led.", "What it cost", "robin:embedded", "inferences"):  # fmt: skip
+        assert words in told, words
+    assert "I feel stuck" in seen(await seat.see("/"))
+    assert "I feel stuck" in seen(await seat.see("/", state="COMPLETE"))
+    assert "None is in that state." in seen(await seat.see("/", state="FAILED"))
+
+
+async def test_the_form_sent_twice_makes_one_mission(seat: Seat) -> None:
+    for _ in range(2):
+        assert (await seat.post("/submit", id="twice", brief="Plan the day")).status_code == 303
+    assert seat.kernel.image.facts()["accepted"] == 1
+    other = await seat.post("/submit", id="twice", brief="Something else")
+    assert (other.status_code, "mission_id_taken" in other.text or "id" in other.text) == (400, True)
+
+
+async def test_a_mission_under_way_can_rest_go_on_and_be_cancelled(seat: Seat, inference: FakeInference) -> None:
+    inference.hold()
+    id = await seat.gave("Take your time")
+    await inference.came(1)
+    page = await seat.see("/mission", id=id)
+    assert 'aria-current="step">decomposing' in page
+    assert f'data-live-mission="/mission/events?id={id}"' in page
+    assert (await seat.post("/pause", id=id)).status_code == 303
+    assert "Resume" in seen(await seat.see("/mission", id=id, said="paused"))
+    assert (await seat.post("/resume", id=id)).status_code == 303
+    answer = await seat.post("/cancel", id=id)
+    assert answer.headers["location"] == f"/mission?id={id}&said=cancelled"
+    inference.release()
+    told = seen(await done(seat, id))
+    assert "failed" in told
+    assert "cancelled" in told
+
+
+async def test_a_mission_asks_and_is_answered(seat: Seat) -> None:
+    id = await seat.gave("Book a table", may_ask="yes")
+    await seat.kernel.scheduler.quiet()
+    page = await seat.see("/mission", id=id)
+    assert "asks you" in seen(page)
+    assert '<label for="text">what of question_to_the_user</label>' in page
+    assert (await seat.post("/answer", id=id, number="1", text="")).status_code == 400
+    assert (await seat.post("/answer", id=id, number="1", text="At eight")).status_code == 303
+    told = seen(await done(seat, id))
+    assert "It asked: what of question_to_the_user You said: At eight" in told
+
+
+async def test_a_mission_is_rated(seat: Seat) -> None:
+    id = await seat.gave("Plan the day")
+    await done(seat, id)
+    assert (await seat.post("/rate", id=id, rating="sideways")).status_code == 400
+    assert (await seat.post("/rate", id=id, rating="up", why="to the point")).status_code == 303
+    page = await seat.see("/mission", id=id, said="rated")
+    assert 'value="up" aria-pressed="true"' in page
+    assert 'value="to the point"' in page
+    assert "Thank you" in seen(page)
+
+
+async def test_what_failed_says_why(seat: Seat, inference: FakeInference) -> None:
+    inference.fail_when = lambda request: SandboxFailed("nothing goes")
+    told = seen(await done(seat, await seat.gave("Plan the day")))
+    assert "failed" in told
+    assert "nothing goes" in told
+    assert "Attempt 1" in told
+
+
+async def test_what_a_mission_remembered_and_cites(seat: Seat, kernel: Kernel, inference: FakeInference) -> None:
+    inference.say = lambda request: NOTE if request.schema is None else "{}"
+    await sent(kernel, "note", "memory", "remember_", NOTE, "Keys")
+    page = await done(seat, await seat.gave("What did you say about the spare key under the pot?"))
+    assert "What it remembered" in seen(page)
+    assert f"<p>{NOTE}</p>" in page
+    assert 'class="cited"' in page
+    assert re.search(r'<ol class="sources">\s*<li value="1"><a href="/object\?target=oid%3A\w+">Keys</a>', page)
+
+
+async def test_an_id_that_is_an_objects_name_is_said_to_be_hidden(seat: Seat) -> None:
+    assert (await seat.post("/submit", id="robin", brief="Plan the day")).status_code == 303
+    assert "name of an object" in seen(await seat.see("/mission", 400, id="robin"))
+
+
+# --- objects
+
+
+async def test_an_object_with_its_slots_parents_and_revisions(seat: Seat, kernel: Kernel) -> None:
+    await changed(kernel, "m1", mood="calm", tags=("a", "b"), other=None)
+    await changed(kernel, "m2", mood="bright")
+    page = await seat.see("/object", target="thing")
+    told = seen(page)
+    for words in ("thing", "revision 2 of 2", "mood was calm now bright", "Parents", "parent*", "by m2", "I am a thing for tests."):
+        assert words in told, words
+    assert 'max="1" value="1"' in page
+    tids = re.findall(r'data-tid="([0-9a-f]{16})"', page)
+    assert len(tids) == 2
+    past = seen(await seat.see("/object", target="thing", at=tids[0]))
+    assert "revision 1 of 2" in past
+    assert "calm" in past
+    assert "bright" not in past
+    assert "as it is now" in past
+
+
+async def test_every_object_of_the_lobby_can_be_looked_at(seat: Seat, kernel: Kernel) -> None:
+    await done(seat, await seat.gave("Plan the day"))
+    seen_paths: set[str] = set()
+    waiting = ["/object"]
+    while waiting:
+        path = waiting.pop(0)
+        if path in seen_paths:
+            continue
+        seen_paths.add(path)
+        page = await seat.see(path)
+        waiting += [html.unescape(found) for found in re.findall(r'href="(/(?:object|method)\?[^"]+)"', page.partition("<main")[2])]
+    assert len(seen_paths) > 40
+
+
+async def test_a_method_with_versions_source_and_where_it_is_from(seat: Seat, kernel: Kernel, inference: FakeInference) -> None:
+    writing(inference, ADD, ADD.replace("number + number2", "number2 + number"))
+    await changed(kernel, "m0", n=1)
+    await sent(kernel, "m1", "thing", "add_", 2, 3)
+    page = await seat.see("/method", target="thing", selector="add_")
+    assert html.escape(ADD.strip()) in page
+    told = seen(page)
+    for words in ("Version 1", "in force", "mission m1", "model", "digest"):
+        assert words in told, words
+    assert "Methods 1" in seen(await seat.see("/object", target="thing"))
+
+
+async def test_what_is_not_there_is_said_with_the_nearest_name(seat: Seat) -> None:
+    assert "did you mean 'robin'" in seen(await seat.see("/object", 404, target="robbin"))
+    assert "no mission" in seen(await seat.see("/mission", 404, id="nobody"))
+    assert "is missing" in seen(await seat.see("/mission", 400))
+    assert "no such page" in seen(await seat.see("/nowhere", 404))
+    assert "`at`" in seen(await seat.see("/object", 400, target="robin", at="yesterday"))
+    for path in ("/mission/events", "/method", "/undo"):
+        await seat.see(path, 400)
+
+
+# --- memory, models, changes
+
+
+async def test_memory_is_searched_with_its_reasons(seat: Seat, kernel: Kernel) -> None:
+    await sent(kernel, "note", "memory", "remember_", NOTE, "Keys")
+    assert "Keys" in seen(await seat.see("/search"))
+    page = await seat.see("/search", q="where is the spare key?")
+    told = seen(page)
+    for words in ("1 passage", NOTE, "Why:", "words", "found by words", "What the question was taken to ask"):
+        assert words.lower() in told.lower(), words
+    assert re.search(r'<progress max="[\d.]+" value="[\d.]+" aria-label="\w+">', page)
+    assert "Nothing in the memory fits" in seen(await seat.see("/search", q="key", speaker="Nobody"))
+    assert "since" in seen(await seat.see("/search", 400, q="key", since="someday"))
+
+
+async def test_models_and_personas(seat: Seat) -> None:
+    told = seen(await seat.see("/models"))
+    for words in ("Profile embedded", "ROBIN", "BRICK", "BABS", "ALFRED", "robin:embedded", "exemplars"):
+        assert words in told, words
+
+
+async def test_an_undo_is_shown_first_and_then_done(seat: Seat, kernel: Kernel) -> None:
+    await sent(kernel, "note", "memory", "remember_", NOTE, "Keys")
+    assert "send memory remember_" in seen(await seat.see("/changes"))
+    page = await seat.see("/undo", id="note")
+    assert "goes: Keys" in seen(page)
+    assert NOTE in seen(await seat.see("/search", q="spare key")), "nothing is done yet"
+    assert re.findall(r'name="expect" value="([^"]+)"', page) == ["note"]
+    answer = await seat.post("/undo", id="note", expect="note")
+    assert answer.headers["location"] == "/mission?id=note&said=undone"
+    assert "undone" in seen(await seat.see("/changes"))
+    assert "Nothing in the memory fits" in seen(await seat.see("/search", q="spare key"))
+    assert (await seat.post("/undo", id="note", expect="note")).headers["location"].endswith("said=already")
+    assert "Do it again?" in seen(await seat.see("/undo", id="note", redo=1))
+    assert (await seat.post("/undo", id="note", redo="1", expect="note")).status_code == 303
+    assert NOTE in seen(await seat.see("/search", q="spare key"))
+
+
+async def test_what_later_work_depends_on_is_named_and_goes_with_a_cascade(seat: Seat, kernel: Kernel, inference: FakeInference) -> None:
+    writing(inference, "def set_(self, text):\n    self.mood = text\n    self._p_changed = True\n    return text\n")
+    await changed(kernel, "m0", mood="none")
+    await sent(kernel, "first", "thing", "set_", "calm")
+    await sent(kernel, "second", "thing", "set_", "bright")
+    refused = await seat.see("/undo", id="first")
+    assert "mood" in seen(refused)
+    assert "/undo?id=first&amp;cascade=1" in refused
+    lot = await seat.see("/undo", id="first", cascade=1)
+    assert "2 missions" in seen(lot)
+    assert (await seat.post("/undo", id="first", cascade="1", expect="first")).status_code == 409, "more than was agreed to"
+    answer = await seat.client.post(
+        "/undo",
+        data={"id": "first", "cascade": "1", "expect": re.findall(r'name="expect" value="([^"]+)"', lot)},
+        headers={"Origin": str(seat.client.base_url).rstrip("/")},
+    )
+    assert answer.status_code == 303
+    assert kernel.image.read(lambda root: root["lobby"].thing.mood) == "none"
+
+
+# --- nothing that anybody wrote is HTML
+
+
+async def test_what_others_wrote_is_text(seat: Seat, kernel: Kernel, inference: FakeInference) -> None:
+    inference.say = lambda request: HOSTILE if request.schema is None else json.dumps(dict.fromkeys(request.schema["properties"], HOSTILE))
+    await changed(kernel, HOSTILE, **{"mood": HOSTILE, "name": HOSTILE, "tags": (HOSTILE, {HOSTILE: HOSTILE})})
+    await changed(kernel, "m2", mood="calm")
+    await sent(kernel, "note", "memory", "remember_", f"{NOTE} {HOSTILE}", HOSTILE)
+    id = await seat.gave(f"What about the spare key? {HOSTILE}", may_ask="yes")
+    await seat.kernel.scheduler.quiet()
+    paths = ["/", "/changes", "/models", "/search", "/object", "/object?target=thing", f"/mission?id={id}", "/undo?id=note"]
+    pages = [await seat.see(path) for path in paths]
+    await seat.post("/answer", id=id, text=HOSTILE)
+    await seat.post("/rate", id=id, rating="down", why=HOSTILE)
+    pages += [
+        await done(seat, id),
+        await seat.see("/search", q=f"spare key {HOSTILE}", source=HOSTILE),
+        await seat.see("/search", q="spare key"),
+    ]
+    pages += [await seat.see(path, 404, **{name: HOSTILE}) for path, name in (("/object", "target"),)]
+    pages += [
+        await seat.see("/mission", 400, id=HOSTILE),
+        await seat.see("/", 400, state=HOSTILE),
+        (await seat.post("/rate", id="note", rating=HOSTILE)).text,
+    ]
+    assert sum(html.escape(HOSTILE, quote=False)[:20] in page.replace("&#39;", "'") for page in pages) > 8
+    for page in pages:
+        assert "<script>alert" not in page
+        assert "<img src=x" not in page
+        assert "13391" not in page
+
+
+# --- filters
+
+
+def test_filters() -> None:
+    assert [size(n) for n in (0, 1, 1023, 1536, 5 * 1024**2, 3 * 1024**3)] == [
+        "0 bytes",
+        "1 byte",
+        "1023 bytes",
+        "1.5 KiB",
+        "5.0 MiB",
+        "3.0 GiB",
+    ]
+    assert [span(n) for n in (0.04, 9.9, 59, 60, 7199, 90000)] == ["0.0 s", "9.9 s", "59 s", "1 min", "1 h", "1 d"]
+    assert ago(9e12) == "now"
+    assert number(1234567) == "1\u202f234\u202f567"
+    assert url("/a", x="b c", y=None, z="") == "/a?x=b+c"
+    assert [step_of(one) for one in ("IDLE", "COMPLETE", "FAILED", "ACCEPTED")] == [1, 5, 0, 0]
+    assert changed_lines("a\nb\n", "a\nc\n") == [("@", "@@ -1,2 +1,2 @@"), (" ", "a"), ("-", "b"), ("+", "c")]
