@@ -7,6 +7,7 @@ journal. Where it gives none that makes sense, or its last one for the same trou
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -22,7 +23,7 @@ from batos.mind import weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.states import by
 from batos.mind.thinking import current
-from batos.objects import Intent, Method, UvmObject
+from batos.objects import Method, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -37,7 +38,7 @@ REPAIRS = 1  # of a proposal of the right form that makes no sense
 METHODS = 8  # that are named to the model
 _SHOWN = 100  # characters of a text that is shown to it
 _THOUGHT = 800  # characters of what it thought
-_LOOKED_AT = 1000  # missions
+_LOOKED_AT = 256  # missions
 
 
 class Cause(NamedTuple):
@@ -56,21 +57,36 @@ class Audits:
         self._ground = ground
 
     async def propose(self, root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
-        """What a mission of the loop's own proposes, for its result: `proposal`, with its `source` and `evidence`; nothing where
-        nothing is to be done.
+        """What a mission of the loop's own proposes, for its result: `proposal`, with its `source` and `evidence`; None where a model
+        was asked in vain. Nothing where nothing is to be done.
 
         :raises InferenceFailed: where the service failed; the mission is tried again.
         """
-        cause = _cause(root, mission, self._ground.settings.audit_missions)
-        if cause is None:
+        if not mission.id.startswith((AUDIT, IMPROVEMENT)):
             return {}
-        for source in self._sources(root, cause):
+        every = self._ground.settings.audit_missions
+        may_ask = mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
+        causes = _causes(root, str(mission.id))
+        if not causes and may_ask and mission.id.startswith(AUDIT):
+            causes = [Cause("", "", str(mission.brief))]
+        asked = False
+        for cause, source in self._ways(root, causes):
+            if source == changes.MODEL and (asked or not may_ask):
+                continue
+            asked = asked or source == changes.MODEL
             found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, cycle)
             if found is not None:
                 evidence = {"trigger": cause.trigger, "key": cause.key, "words": cause.words}
                 log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
                 return {"proposal": {**found.to_json(), "source": source, "evidence": evidence}}
-        return {}
+        return {"proposal": None} if asked else {}
+
+    def _ways(self, root: Any, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
+        """What may be done, in order: of the first trouble all, of the others what follows from the measurement."""
+        for n, cause in enumerate(causes):
+            for source in self._sources(root, cause):
+                if n == 0 or source == changes.MEASUREMENT:
+                    yield cause, source
 
     def _sources(self, root: Any, cause: Cause) -> tuple[str, ...]:
         """Who is asked, in order: not the model first where its last proposal for the same trouble came to nothing."""
@@ -121,27 +137,29 @@ class Audits:
         return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
 
 
-def _cause(root: Any, mission: UvmObject, every: int) -> Cause | None:
-    """Why a mission is to propose something; None where it is not.
+def _causes(root: Any, mission: str) -> list[Cause]:
+    """The troubles that a mission is to do something about.
 
-    An improvement has its trigger, unless that has recovered; an audit takes up the first that has not, once the mission of that has
-    ended; without any it has cause after `every` missions of users.
+    An improvement has its trigger, unless that has recovered. An audit has those that have not, once their own missions have ended; the
+    one first about which nothing was proposed for longest.
     """
-    fired = sorted((Fired(*row) for row in home.part(root, "triggers").fired.values()), key=lambda one: one.at)
-    if mission.id.startswith(IMPROVEMENT):
-        found = next((one for one in fired if one.mission == mission.id), None)
-    elif mission.id.startswith(AUDIT):
-        found = next((one for one in fired if not home.is_pending(root, one.mission)), None)
-        if found is None and _accepted_since(root, _last(root)) >= every:
-            return Cause("", "", str(mission.brief))
+    fired = [Fired(*row) for row in home.part(root, "triggers").fired.values()]
+    if mission.startswith(IMPROVEMENT):
+        found = [one for one in fired if one.mission == mission]
     else:
-        return None
-    return None if found is None else Cause(found.trigger, found.key, found.words)
+        tried = {(one["evidence"].get("trigger"), one["evidence"].get("key")): one["number"] for one in reversed(changes.listed(root))}
+        found = [one for one in fired if not home.is_pending(root, one.mission)]
+        found.sort(key=lambda one: (tried.get((one.trigger, one.key), 0), one.at))
+    return [Cause(one.trigger, one.key, one.words) for one in found]
 
 
-def _last(root: Any) -> float:
-    """When the last proposal was recorded."""
-    return next((float(one.proposed) for one in changes.newest_first(root)), 0.0)
+def _last_asked(root: Any) -> float:
+    """When the last mission of the loop's own was accepted in which a model was asked for a proposal."""
+    for mission in itertools.islice(ledger.newest_first(root), _LOOKED_AT):
+        own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
+        if own and "proposal" in (ledger.describe(mission)["result"] or {}):
+            return float(mission.accepted)
+    return 0.0
 
 
 def _accepted_since(root: Any, at: float) -> int:
@@ -175,14 +193,14 @@ def _there(root: Any) -> list[str]:
     return lines
 
 
-def _methods(root: Any) -> Any:
+def _methods(root: Any) -> Iterator[tuple[UvmObject, str]]:
     for key in home.part(root, "usage").methods:
         oid, _, selector = key.partition(" ")
         try:
             holder = history.resolve(root, oid)
         except BatosError:  # it is gone
             continue
-        if isinstance(holder._slots.get(selector), Method | Intent):
+        if isinstance(holder._slots.get(selector), Method):
             yield holder, selector
 
 

@@ -79,6 +79,7 @@ class Improver:
 
     async def run(self) -> None:
         """Do what is to be done, until cancelled."""
+        await self._image.system(purse.forget)  # a kill may have come between a decision and this
         while True:
             with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
                 async with asyncio.timeout(self._settings.senses_s):

@@ -9,12 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from batos.autotelic import changes, home
+from batos.bridge.turns import Ticket, session
 from batos.bridge.types import ChatRequest, Inference
 from batos.errors import BatosSignal, InferenceFailed
 from batos.image import journal
 from batos.image.journal import JournalEntry
 from batos.image.living import LivingImage
 from batos.mind.thinking import Place
+
+AFTER_USERS = (True, 0)
+"""The rank of a rehearsal's inferences: that of the system's own missions."""
 
 
 class Unknown(BatosSignal):
@@ -77,7 +81,8 @@ class Purse:
         if self.inferences >= self._allowance.inferences or self.tokens >= self._allowance.tokens:
             raise Unknown(f"the rehearsal of change {self._number} has spent what it may")
         try:
-            reply = await self._inference.chat(request, deadline_s=self._allowance.deadline_s)
+            with session(Ticket(AFTER_USERS, 0)):
+                reply = await self._inference.chat(request, deadline_s=self._allowance.deadline_s)
         except InferenceFailed as e:
             if e.may_retry:
                 raise Unknown(e.message) from e

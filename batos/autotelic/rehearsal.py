@@ -28,6 +28,7 @@ from batos.errors import BatosError
 from batos.image import examples, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.mirror import mirror
+from batos.image.turns import in_helper
 from batos.mind import trial
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
@@ -72,6 +73,30 @@ class Rehearsing(Replaying):
         return await self._purse.pay(self.id, request, place, label)
 
 
+class _Names:
+    """An inference that only names digests. Where it cannot, nobody can say whether the journal has an answer."""
+
+    def __init__(self, inference: Inference) -> None:
+        self._inference = inference
+        self._digests: dict[str, str] = {}
+
+    async def digest(self, model: str) -> str:
+        if model not in self._digests:
+            try:
+                self._digests[model] = await self._inference.digest(model)
+            except BatosError as e:
+                raise Unknown(e.message) from e
+        return self._digests[model]
+
+    async def continues(self, model: str) -> bool:
+        return False
+
+    async def chat(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("only the purse asks a model")
+
+    embed = chat
+
+
 class Stage(NamedTuple):
     """One side of a rehearsal: a mirror, and who thinks in it."""
 
@@ -89,9 +114,9 @@ class Rehearsals:
 
     def __init__(self, image: LivingImage, inference: Inference, settings: Settings, staging: Staging, ground: Ground) -> None:
         """
-        :param inference: what pays; asked for digests too.
+        :param inference: asked for digests only; what is paid, a purse pays.
         """
-        self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
+        self._image, self._names, self._settings, self._staging, self._ground = image, _Names(inference), settings, staging, ground
 
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
         """What a change does to recorded missions, and to the trials of the method that it is about.
@@ -104,13 +129,13 @@ class Rehearsals:
         async with self._stages() as (without, changed):
             async with changed.image.unit() as unit:
                 kinds.apply(unit.root, proposal, self._ground, "rehearsal")
-            ids = without.image.read(recorded.chosen, proposal, key, settings.rehearsal_missions)
+            ids = await in_helper(without.image.read, recorded.chosen, proposal, key, settings.rehearsal_missions)
             pairs = [Pair(id, await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)) for id in ids]
             before, made = await self._side(without, proposal, mission, purse)
             after, _ = await self._side(changed, proposal, mission, purse)
             weights = self._image.read(assessments.weights_of)
         limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better)
-        return compared(pairs, before, after, trials=made, weights=weights, limits=limits)
+        return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
     async def _stages(self) -> AsyncIterator[tuple[Stage, Stage]]:
@@ -125,10 +150,8 @@ class Rehearsals:
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
-        attempt = stage.thinking(record, self._inference).equip(purse, reroute=proposal.kind == "exemplar" and not record["message"])
+        attempt = stage.thinking(record, self._names).equip(purse, reroute=proposal.kind == "exemplar" and not record["message"])
         attempt.recall()
-        if record["message"]:
-            attempt.routed = None
         seen: list[Run] = []
 
         def see(result: dict[str, Any], cycle: UvmObject | None) -> None:
@@ -139,8 +162,9 @@ class Rehearsals:
         except (Unknown, TransientError) as e:
             log.info("rehearsal_unknown", mission=id, why=str(e)[:200])
             return Run(known=False)
-        except BatosError as e:
-            return Run(known=True, failed=e.code, misrouted=_misrouted(attempt))
+        except Exception as e:  # as a mission fails of whatever is raised in it
+            code = e.code if isinstance(e, BatosError) else BatosError.code
+            return Run(known=True, failed=code, misrouted=_misrouted(attempt))
         return seen[0]
 
     async def _side(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, int]:
@@ -151,7 +175,7 @@ class Rehearsals:
         failed = made = 0
         held = stage.image.read(_source_of, proposal.target)
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
-        attempt = stage.thinking(record, self._inference).equip(purse, reroute=False)
+        attempt = stage.thinking(record, self._names).equip(purse, reroute=False)
         attempt.recall()
         async with stage.image.unit() as unit:
             unit.doom()

@@ -22,7 +22,7 @@ from batos.mind.incarnation import facets
 from batos.mind.router import CHOSEN, OWN, Route
 from batos.objects import Intent, Method, UvmObject, find
 
-LOOKED_AT = 256  # missions, the newest first
+LOOKED_AT = 64  # missions, the newest first
 NEAREST = 3  # briefs that become exemplars at a time
 RUT = 0.6  # share of the missions from which one persona's is a rut
 HARDLY = 0.1  # share of the sentences below which a facet is hardly ever heard

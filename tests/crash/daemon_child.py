@@ -13,7 +13,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from batos.autotelic import changes, effect
+from batos.autotelic import changes, effect, purse
+from batos.autotelic.purse import Purse
+from batos.autotelic.rehearsal import Rehearsals
 from batos.bridge import expert_model
 from batos.bridge.client import OllamaInference
 from batos.cli import main
@@ -23,6 +25,7 @@ from batos.mind import psm
 from batos.recollection import Recollection
 from batos.wire.outbox import ClientHandle
 
+CHANGE = "change:"  # what the annotation of a promotion begins with
 _left = 0
 _failing: list[int] = []
 
@@ -104,14 +107,14 @@ def fsync_fails() -> None:
     os.fsync = fsync
 
 
-def after_its_own(step: str) -> None:
-    """After a step of the storage in the commit of an undo."""
+def after_its_own(step: str, kind: str = reversal.UNDO) -> None:
+    """After a step of the storage in a commit whose annotation begins so: of an undo, if nothing is said."""
     owner = groupsync.filestorage.FileStorage
     original = getattr(owner, step)
 
     def call(storage: Any, transaction: Any, *args: Any) -> Any:
         result = original(storage, transaction, *args)
-        if transaction.user.startswith(reversal.UNDO.encode()):
+        if transaction.user.startswith(kind.encode()):
             die()
         return result
 
@@ -120,6 +123,10 @@ def after_its_own(step: str) -> None:
 
 def _undoes(committer: Any, commit: Any) -> bool:
     return str(commit.tm.get().user).startswith(reversal.UNDO)
+
+
+def _promotes(committer: Any, commit: Any) -> bool:
+    return str(commit.tm.get().user).startswith(CHANGE)
 
 
 def _told(kind: str) -> Callable[..., bool]:
@@ -169,6 +176,27 @@ LEASH_POINTS: dict[str, Callable[[], None]] = {
 }
 """Steps from the watch of a change to its undo."""
 
+CHANGE_POINTS: dict[str, Callable[[], None]] = {
+    "before the proposal is recorded": lambda: before(changes, "propose"),
+    "after the proposal is recorded": lambda: after(changes, "propose"),
+    "before a rehearsal is counted": lambda: before(purse, "begin"),
+    "after a rehearsal is counted": lambda: after(purse, "begin"),
+    "before a mission is rehearsed": lambda: before(Rehearsals, "_run"),
+    "before what was paid for is kept": lambda: before(purse, "_keep"),
+    "after what was paid for is kept": after_the_step(Purse, "pay"),
+    "before the figures are kept": lambda: before(changes, "rehearsed"),
+    "after the figures are kept": lambda: after(changes, "rehearsed"),
+    "before it is made": lambda: before(changes, "promote"),
+    "after it is made": lambda: after(changes, "promote"),
+    "before its commit": lambda: before(Committer, "_unit", _promotes),
+    "after its vote": lambda: after_its_own("tpc_vote", CHANGE),
+    "after its commit, before its sync": lambda: after_its_own("tpc_finish", CHANGE),
+    "before what was paid for is let go of": lambda: before(purse, "forget"),
+    "before it is refused": lambda: before(changes, "refuse"),
+    "after it is refused": lambda: after(changes, "refuse"),
+}
+"""Steps from a proposal to what becomes of it."""
+
 EXPERT_POINTS: dict[str, Callable[[], None]] = {
     "before it is intended": lambda: before(experts, "intend"),
     "after it is intended": lambda: before(expert_model.adapters, "write_gguf"),
@@ -182,5 +210,5 @@ EXPERT_POINTS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
-    {**POINTS, **STEPS, **UNDO_POINTS, **LEASH_POINTS, **EXPERT_POINTS}[point]()
+    {**POINTS, **STEPS, **UNDO_POINTS, **LEASH_POINTS, **CHANGE_POINTS, **EXPERT_POINTS}[point]()
     sys.exit(main(sys.argv[3:]))

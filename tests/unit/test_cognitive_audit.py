@@ -65,7 +65,7 @@ async def test_what_is_no_json_at_all_is_no_failure_and_a_service_that_fails_is_
     inference.fail_when = lambda request: failures.pop(0) if "Name one change" in request.user and failures else None
     async with improving(tmp_path, inference) as kernel:
         result = await fire(kernel, "guardian_refuses")
-        assert "proposal" not in result
+        assert result["proposal"] is None
         assert len(asked(inference)) == 4, "one that failed, then three answers that are no JSON"
         assert len(inference.asked_about("it was measured")) - len(asked(inference)) <= 6, "the thought itself was paid for once"
 
@@ -94,6 +94,20 @@ async def test_an_audit_takes_up_what_has_not_recovered_and_asks_without_cause_n
         await kernel.image.system(alarms._fire, "entropy_falls", "", "it has fallen.", 1.0)
         result = await audited(kernel, "self_audit-4")
         assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MEASUREMENT, "it has fallen.")
+
+
+async def test_an_audit_asks_the_model_once_in_so_many_missions_and_looks_at_each_trouble_in_turn(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        await kernel.image.system(alarms._fire, "guardian_refuses", "", "nothing follows by rule.", 1.0)
+        await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 2.0)
+        await kernel.image.system(alarms._fire, "state_slow", "SYNTHESIZING", "so is that.", 3.0)
+        result = await audited(kernel, "self_audit-1")
+        assert (len(asked(inference)), result["proposal"]["target"]) == (2, "psm.DELEGATING")
+        await stepped(kernel)
+        result = await audited(kernel, "self_audit-2")
+        assert (len(asked(inference)), result["proposal"]["target"]) == (2, "psm.SYNTHESIZING"), "no new missions: by rule only"
 
 
 async def test_a_user_s_mission_and_others_of_the_system_s_propose_nothing(tmp_path: Path) -> None:

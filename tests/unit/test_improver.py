@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from transaction import TransactionManager
 
-from batos.autotelic import changes, home, kinds
+from batos.autotelic import changes, home, kinds, purse
 from batos.autotelic.proposals import Proposal
 from batos.bridge.types import ChatRequest
-from batos.errors import InferenceFailed
+from batos.errors import ImageFailed, InferenceFailed
 from batos.image import examples, history, ledger
 from batos.image.costs import Meter
 from batos.kernel import Kernel
@@ -38,9 +38,9 @@ def facet(kernel: Kernel) -> str | None:
     return kernel.image.read(lambda root: getattr(root["lobby"].robin._slots.get("gardener_facet_"), "text", None))  # type: ignore[no-any-return]
 
 
-async def recorded(kernel: Kernel, kind: str, target: str, content: Any, key: str = "") -> int:
+async def recorded(kernel: Kernel, kind: str, target: str, content: Any) -> int:
     """A proposal as if a mission had made it."""
-    proposal, evidence = Proposal(kind, target, content, "why"), {"trigger": "t", "key": key, "words": "w"}
+    proposal, evidence = Proposal(kind, target, content, "why"), {"trigger": "t", "key": "", "words": "w"}
     missions = kernel.image.read(lambda root: next(ledger.newest_first(root)).id)
     return await kernel.image.system(lambda root: changes.propose(root, proposal, evidence, missions))  # type: ignore[no-any-return]
 
@@ -164,6 +164,37 @@ async def test_a_service_that_is_away_makes_missions_unknown_not_failed(tmp_path
         inference.fail_when = lambda request: InferenceFailed("away", cause="unreachable")
         (change,) = await stepped(kernel)
         assert (change["comparison"]["unknown"], change["comparison"]["changed"]["failures"]) == (4, 0)
+
+
+async def test_where_nobody_can_name_a_model_missions_are_unknown_too(tmp_path: Path) -> None:
+    inference = FakeInference()
+    lively(inference)
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        await fire(kernel, "entropy_falls")
+
+        async def away(model: str) -> str:
+            raise InferenceFailed("nobody there", cause="unreachable")
+
+        inference.digest = away  # type: ignore[method-assign]
+        (change,) = await stepped(kernel)
+        assert (change["comparison"]["unknown"], change["comparison"]["missions"]) == (4, 0)
+
+
+async def test_a_prompt_that_breaks_the_code_is_a_failure_and_not_the_end_of_the_improver(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        say, broken = inference.say, KeyError("a fault of the host's own code")
+
+        def fails(request: ChatRequest) -> str:
+            if "gardener" in request.user:
+                raise broken
+            return say(request)
+
+        inference.say = fails
+        await recorded(kernel, **PROMPT)
+        assert "missions that fail: 0 before, 4 with it" in (await stepped(kernel))[0]["reason"]
 
 
 async def test_users_missions_go_first(tmp_path: Path) -> None:
@@ -421,14 +452,13 @@ async def test_what_a_rehearsal_has_paid_for_is_there_for_the_next(tmp_path: Pat
         improver = kernel.improving.improver
         assert improver is not None
         count = len(inference.asked_about("gardener"))
-        gone = InferenceFailed("the daemon dies here", cause="refused", retryable=False)
 
         def dies(request: ChatRequest) -> None:
             if "gardener" in request.user and len(inference.asked_about("gardener")) > count + 5:
-                raise KeyError("dies") from gone
+                raise ImageFailed("the daemon dies here")
 
         inference.fail_when = dies
-        with pytest.raises(KeyError):
+        with pytest.raises(ImageFailed):
             await improver.step()
         inference.fail_when = lambda request: None
         kept = kernel.image.read(lambda root: len(home.part(root, "rehearsals").paid))
@@ -437,6 +467,26 @@ async def test_what_a_rehearsal_has_paid_for_is_there_for_the_next(tmp_path: Pat
         assert change["state"] == changes.PROMOTED
         asked = len(inference.asked_about("gardener")) - count
         assert asked == change["comparison"]["paid"]["inferences"] + 1, "but for the one under way"
+
+
+async def test_what_a_kill_left_of_a_decided_change_is_let_go_of(tmp_path: Path) -> None:
+    inference = FakeInference()
+    lively(inference)
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        await fire(kernel, "entropy_falls")
+        improver = kernel.improving.improver
+        assert improver is not None
+        await improver.step()
+
+        def left(root: Any) -> tuple[int, int]:
+            return len(home.part(root, "rehearsals").paid), len(home.part(root, "rehearsals").begun)
+
+        await kernel.image.system(purse.forget)
+        assert kernel.image.read(left) == (12, 1), "it is not decided yet"
+        await kernel.image.system(changes.refuse, 1, "and killed here", {})
+        await kernel.image.system(purse.forget)
+        assert kernel.image.read(left) == (0, 0)
 
 
 async def test_a_rehearsal_that_kills_the_daemon_does_not_do_so_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
