@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from batos.config import Settings
 from batos.wire.outbox import Recipient
-from batos.wire.schemas import Limits, Refused, Request, parse_request
+from batos.wire.parsing import Limits, Refused, parse_request
+from batos.wire.schemas import Request
 
 Reply = dict[str, Any]
 
