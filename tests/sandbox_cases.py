@@ -463,6 +463,96 @@ def m(self):
     self._p_changed = True
     return {"total": self.total, "n": len(self.cart)}
 --- [] | {"cart": {"a": [1.5, 2], "b": [0.25, 4]}}
+def m(self, n, d):
+    from fractions import Fraction
+    a, b = Fraction(n, d), Fraction("3/8")
+    found = [str(x) for x in (a + b, a - b, a * b, a / b, a ** -2, 2 * a, 1 - a, 1 / b, -a, abs(a), a // b, a % b, a + 1, Fraction("-0.125"))]
+    found += [repr(a), float(a), int(a), a + 0.5, a == Fraction(2 * n, 2 * d), a == 1, bool(a), a.numerator, a.denominator]
+    self.total = str(sum([a, b], Fraction(0)))
+    self._p_changed = True
+    return found, str(Fraction(3.14159).limit_denominator(100)), {a: 1}[Fraction(n, d)], f"{a}"
+--- [-7, 3] | {}
+def m(self):
+    import fractions
+    return str(fractions.Fraction(1, 0))
+--- [] | {}
+def m(self):
+    import contextlib
+    found = []
+    for x in ["1", "a", None, "3"]:
+        with contextlib.suppress(ValueError, TypeError):
+            found.append(int(x))
+    with contextlib.nullcontext(4) as y:
+        self.found = found + [y]
+    self._p_changed = True
+    with contextlib.suppress(KeyError):
+        return [][0]
+--- [] | {"found": []}
+def m(self):
+    from contextlib import suppress
+    with suppress(LookupError):
+        return self.table["none"]
+    return "fell through"
+--- [] | {"table": {}}
+def m(self, n):
+    from functools import cache, lru_cache
+    calls = []
+    @lru_cache(maxsize=None)
+    def fib(k):
+        calls.append(k)
+        return k if k < 2 else fib(k - 1) + fib(k - 2)
+    @cache
+    def power(a, b=2):
+        calls.append(a)
+        return a ** b
+    return fib(n), len(calls), power(3), power(3, b=3), power(a=3), power(3), len(calls)
+--- [30] | {}
+def m(self, a, b):
+    import difflib
+    s = difflib.SequenceMatcher(None, a, b)
+    t = difflib.SequenceMatcher(lambda c: c == " ", a, b)
+    return [s.ratio(), s.quick_ratio(), s.real_quick_ratio(), s.get_opcodes(), tuple(t.find_longest_match()),
+            [tuple(x) for x in t.get_matching_blocks()], difflib.get_close_matches("appel", ["ape", "apple", "peach", "puppy"], 2)]
+--- [" abcd abc", "abcd abcd efg"] | {}
+def m(self, a, b):
+    import difflib
+    return list(difflib.unified_diff(a, b, "old", "new", n=1)), "\n".join(difflib.unified_diff(a, b, lineterm=""))
+--- [["a", "b", "c", "d", "e", "f", "g"], ["a", "c", "d", "e", "f", "x", "g", "h"]] | {}
+def m(self, names):
+    import fnmatch
+    return fnmatch.filter(names, "*.t?t"), fnmatch.fnmatch("a1", "a[0-9]"), fnmatch.fnmatchcase("ax", "a[!0-9]"), fnmatch.fnmatch("a[", "a[[]")
+--- [["a.txt", "b.tet", "c.tt", ".tat"]] | {}
+def m(self, rows):
+    import csv
+    import io
+    out = io.StringIO(newline="")
+    csv.writer(out).writerows(rows)
+    with io.StringIO(out.getvalue()) as f:
+        again = list(csv.reader(f))
+    f = io.StringIO("one\ntwo\n")
+    return out.getvalue(), again, f.readline(), f.tell(), f.read(), f.seek(1), f.write("NE"), f.getvalue(), f.truncate(5), [line for line in io.StringIO("a\nb")]
+--- [[[1, "a,b"], [2, "c"]]] | {}
+def m(self, name):
+    import string
+    made = string.Template("$name owes $$$sum, ${name}!")
+    return made.substitute(name=name, sum=3), made.safe_substitute({"name": name}), string.Template("$x").substitute()
+--- ["Ann"] | {}
+def m(self, line):
+    import shlex
+    return shlex.split(line), shlex.quote("it's"), shlex.join(["a b", "c"])
+--- ["put 'a b' \"c\\\"d\" e\\ f # g"] | {}
+def m(self, xs):
+    import numbers
+    import zlib
+    return [isinstance(x, numbers.Number) for x in xs], isinstance(xs[0], numbers.Integral), zlib.crc32(b"abc"), zlib.adler32(b"abc" * 40)
+--- [[1, 2.5, "a", None]] | {}
+def m(self):
+    xs, seen, table = ["a"], {1}, {"a": 1}
+    xs += [1, 2.5]
+    seen |= {"b"}
+    table |= {2: "x"}
+    return xs, len(seen), table
+--- [] | {}
 '''
 
 

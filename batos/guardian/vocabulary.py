@@ -104,17 +104,26 @@ SUPPLIED: dict[str, frozenset[str]] = {
     for name, members in {
         "calendar": "day_abbr day_name isleap leapdays month_abbr month_name monthrange weekday",
         "collections": "OrderedDict",
-        "functools": "cmp_to_key",
+        "contextlib": "nullcontext suppress",
+        "difflib": "SequenceMatcher get_close_matches unified_diff",
+        "fnmatch": "filter fnmatch fnmatchcase translate",
+        "fractions": "Fraction",
+        "functools": "cache cmp_to_key lru_cache",
         "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
         "html": "escape",
+        "io": "StringIO",
+        "numbers": "Integral Number Real",
         "operator": "abs add and_ concat contains countOf eq floordiv ge getitem gt indexOf is_ is_not itemgetter le lt mod mul ne neg "
         "not_ or_ pos pow sub truediv truth xor",
         "re": "subn",
+        "shlex": "join quote split",
         "statistics": "fmean geometric_mean harmonic_mean mean median median_high median_low mode multimode pstdev pvariance "
         "quantiles stdev variance",
-        "string": "ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation whitespace",
+        "string": "Template ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation "
+        "whitespace",
         "textwrap": "dedent fill indent shorten wrap",
         "uuid": "uuid4",
+        "zlib": "adler32 crc32",
     }.items()
 }
 MODULES |= {name: MODULES.get(name, frozenset()) | members for name, members in SUPPLIED.items()}
@@ -134,7 +143,6 @@ _IMPORT_HINTS: dict[str, str] = {
     "asyncio": "Send messages with plain calls; the daemon awaits them.",
     "logging": "Return what is worth knowing, or keep it in a slot.",
     "secrets": "Use random.",
-    "contextlib": "Use try and except.",
     "traceback": "Use str(error).",
     "__future__": "Leave it out; annotations are not evaluated.",
 }

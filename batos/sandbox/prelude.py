@@ -146,6 +146,8 @@ def _b_check(v, depth):
         raise TypeError('a ' + t.__name__ + ' may not leave a method; use plain values, containers of them, and objects')
     elif t.__name__ in _b_lazy:
         raise TypeError('a ' + t.__name__ + ' may not leave a method inside another value; make a list of it')
+    elif t.__name__[:3] == '_b_':
+        raise TypeError('a ' + t.__name__.split('_')[-1] + ' may not leave a method; use plain values, such as its str() or float()')
 _b_lazy = ('range', 'dict_keys', 'dict_values', 'dict_items', 'list_iterator', 'tuple_iterator', 'str_iterator', 'dict_keyiterator',
     'dict_valueiterator', 'dict_itemiterator', 'set_iterator', 'range_iterator', 'count', 'cycle', 'repeat', 'iterator')
 def _b_result(v):

@@ -42,6 +42,8 @@ _CERTAIN = frozenset(
     ]
 )
 """Rules of the type checker whose findings fail at run time; others are matters of taste in annotations."""
+_OF_OTHERS = re.compile(r"`[+|&^-]=`.* of type `(list|set|dict)\[.*` and `\1\[")
+"""A container that takes in one of other elements: the checker keeps to the kind that it began with, Python does not."""
 _BUILTINS = frozenset(dir(builtins))  # the checker knows fewer than there are; `refusals` knows which may not be used
 _DIAGNOSTIC = re.compile(r"^main\.py:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
 
@@ -138,7 +140,7 @@ def _certain(text: str, source: str) -> list[tuple[int, int, str]]:
         supplied = any(f"`{name}`" in what for name in supply.METHODS)
         supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in supply.FUNCTIONS  # Module `m` has no member `f`
         supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)
-        if rule in _CERTAIN and "None" not in what and not supplied:
+        if rule in _CERTAIN and "None" not in what and not supplied and not _OF_OTHERS.search(what):
             first = int(line) == 1 and int(column) > source.find("self")
             found.append((int(line), max(0, int(column) - 1 - (shift if first else 0)), what))
     return found

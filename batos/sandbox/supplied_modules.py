@@ -320,16 +320,6 @@ def _b_heapq_nsmallest(n, it, key=None):
 # heapq.merge
 def _b_heapq_merge(*its, key=None, reverse=False):
     return iter(_b_sorted([x for it in its for x in it], key=key, reverse=reverse))
-# uuid.uuid4
-def _b_uuid_uuid4():
-    import random
-    n = random.getrandbits(128) & ~(0xc000 << 48) & ~(0xf000 << 64) | (0x8000 << 48) | (4 << 76)
-    h = '%032x' % n
-    return h[:8] + '-' + h[8:12] + '-' + h[12:16] + '-' + h[16:20] + '-' + h[20:]
-# html.escape
-def _b_html_escape(s, quote=True):
-    s = s.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;')
-    return s.replace('"', '&quot;').replace("'", '&#x27;') if quote else s
 # collections.OrderedDict
 _b_collections_OrderedDict = dict
 # functools.reduce
@@ -347,10 +337,11 @@ def _b_functools_reduce(f, it, *first):
 # functools.cache
 def _b_functools_cache(f):
     known = {}
-    def cached(*args):
-        if args not in known:
-            known[args] = f(*args)
-        return known[args]
+    def cached(*args, **named):
+        key = args, tuple(sorted(named.items())) if named else ()
+        if key not in known:
+            known[key] = f(*args, **named)
+        return known[key]
     return cached
 # functools.lru_cache
 def _b_functools_lru_cache(maxsize=128, typed=False):

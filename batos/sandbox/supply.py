@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 
+from batos.sandbox.supplied_classes import TEXT as CLASSES_TEXT
 from batos.sandbox.supplied_methods import TEXT as METHODS_TEXT
 from batos.sandbox.supplied_modules import TEXT as MODULES_TEXT
+from batos.sandbox.supplied_texts import TEXT as TEXTS_TEXT
 
 NATIVE = frozenset(
     [
@@ -46,7 +48,7 @@ def _functions(text: str) -> dict[str, str]:
     return found
 
 
-FUNCTIONS = _functions(MODULES_TEXT)
+FUNCTIONS = _functions(MODULES_TEXT) | _functions(CLASSES_TEXT) | _functions(TEXTS_TEXT)
 METHOD_TEXTS = _functions(METHODS_TEXT)
 _ALL = FUNCTIONS | {f"x.{name}": text for name, text in METHOD_TEXTS.items()}
 MODULES = {name.partition(".")[0] for name in FUNCTIONS} - NATIVE

@@ -50,9 +50,16 @@ PAST = {
 }
 
 
+CATCHING = {
+    "try": "try:\n        {}\n    except Exception:\n        self.n = 2",
+    "suppress": "from contextlib import suppress\n    with suppress(Exception):\n        {}",
+}
+
+
+@pytest.mark.parametrize("caught_by", CATCHING)
 @pytest.mark.parametrize("text", PAST)
-async def test_each_limit_is_named_and_cannot_be_caught(sandbox: Sandbox, text: str) -> None:
-    target = obj(body(f"try:\n        {text.replace(chr(10), chr(10) + '    ')}\n    except Exception:\n        self.n = 2"), n=0)
+async def test_each_limit_is_named_and_cannot_be_caught(sandbox: Sandbox, text: str, caught_by: str) -> None:
+    target = obj(body(CATCHING[caught_by].format(text.replace("\n", "\n    "))), n=0)
     async with Heartbeat() as heart:
         with pytest.raises(SandboxLimit) as caught:
             await call(Sends(sandbox), target, "m")

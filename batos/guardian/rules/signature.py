@@ -11,10 +11,8 @@ ID = "signature"
 
 
 def check_function(subject: Subject, node: FunctionNode) -> None:
-    """Decorators and type parameters of any definition; receiver and defaults of the method's own."""
+    """Type parameters of any definition; receiver and defaults of the method's own."""
     subject.bind(node.name)
-    for decorator in node.decorator_list:
-        subject.refuse(ID, decorator, "decorators are not allowed", "Remove it; call the function where it is needed.")
     if getattr(node, "type_params", None):
         subject.refuse(ID, node, "type parameters are not allowed", "Remove the square brackets after the name.")
     if node is subject.method:
@@ -31,6 +29,24 @@ def _check_own(subject: Subject, node: FunctionNode) -> None:
     for default in (*arguments.defaults, *arguments.kw_defaults):
         if default is not None and not _is_literal(default):
             subject.refuse(ID, default, "a default is not a literal", "Use None as the default and compute the value in the body.")
+
+
+def check_decorators(subject: Subject) -> None:
+    """Decorators of any definition; an inner function's results may be kept."""
+    assert subject.method is not None
+    for node in ast.walk(subject.method):
+        if isinstance(node, FunctionNode):
+            for decorator in node.decorator_list:
+                if node is subject.method or not _keeps_results(subject, decorator):
+                    subject.refuse(ID, decorator, "decorators are not allowed", "Remove it; call the function where it is needed.")
+
+
+def _keeps_results(subject: Subject, decorator: ast.expr) -> bool:
+    """`cache` or `lru_cache` of functools, by itself or called with constants."""
+    if isinstance(decorator, ast.Call):
+        given = [*decorator.args, *(keyword.value for keyword in decorator.keywords)]
+        return all(isinstance(value, ast.Constant) for value in given) and subject.function_of(decorator.func) == ("functools", "lru_cache")
+    return subject.function_of(decorator) in (("functools", "cache"), ("functools", "lru_cache"))
 
 
 def check_parameter(subject: Subject, node: ast.arg) -> None:
@@ -50,10 +66,11 @@ def _is_literal(node: ast.expr) -> bool:
 
 RULE = Rule(
     ID,
-    asks="The method's first parameter is `self`, without a default; its defaults are literals; no definition has decorators or type "
-    "parameters.",
+    asks="The method's first parameter is `self`, without a default; its defaults are literals; no definition has type parameters, and "
+    "none a decorator, but that an inner function may keep its results by `cache` or `lru_cache` of functools.",
     why="Defaults, decorators and type parameters are evaluated when a method is installed, before any call and outside every limit.",
     accepted="def scale(self, by=2, *, names=('a', 'b')):\n    return self.size * by, names",
     refused="def scale(self, by=[1].copy()):\n    return self.size * by[0]",
     nodes={ast.FunctionDef: check_function, ast.AsyncFunctionDef: check_function, ast.arg: check_parameter},
+    method=check_decorators,
 )
