@@ -553,6 +553,25 @@ def m(self):
     table |= {2: "x"}
     return xs, len(seen), table
 --- [] | {}
+def m(self, limit):
+    from fractions import Fraction
+    xs = [Fraction(1, 2), Fraction(1, 3), 1, 0.25, Fraction(0), Fraction(-2, 3)]
+    left, steps = Fraction(3, 2), 0
+    while left:
+        left -= Fraction(1, 2)
+        steps += 1
+    assert not left and xs[0]
+    found = [sorted(xs), max(xs), min(xs[0], xs[1]), sorted(xs, key=lambda x: -x, reverse=True), max(xs, key=abs), min([], default=xs[1])]
+    found += [0 < xs[0] <= limit, xs[1] < 0.34, (xs[0], "a") > (xs[1], "b"), [x for x in xs if x], any(x for x in xs[4:5]), bool(xs[4])]
+    found += ["zero" if not xs[4] else "more", sorted(["b", "a"]), sorted("cab", key=ord), 1 < 2 < 3, {1} < {1, 2}, steps]
+    self.best = str(max((x, i) for i, x in enumerate(xs))[0])
+    self._p_changed = True
+    return str(found)
+--- [1] | {}
+def m(self):
+    from fractions import Fraction
+    return Fraction(1, 2) < "a"
+--- [] | {}
 '''
 
 

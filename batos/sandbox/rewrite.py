@@ -12,7 +12,7 @@ import ast
 from dataclasses import dataclass
 
 from batos.errors import MethodUnsupported
-from batos.sandbox import scopes, supply
+from batos.sandbox import fractional, scopes, supply
 from batos.sandbox.refusals import Refusal, unsupported_nodes
 from batos.sandbox.statements import Rewriter
 
@@ -75,9 +75,14 @@ def _rewrite(source: str, limit: int) -> Program:
     tree = _parse(source, limit)
     for first in unsupported_nodes(tree):
         raise first
+    fractions = fractional.imported(tree)
+    if fractions:
+        tree = fractional.known(tree)
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
     work = Rewriter(tree, method)
+    if fractions:
+        work.supplied |= fractional.SUPPLIED
     reads = scopes.reads_of(tree, work.receiver)
     new = ast.Module(body=work.statements([method]), type_ignores=[])
     ast.fix_missing_locations(new)

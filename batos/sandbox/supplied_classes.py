@@ -37,8 +37,6 @@ class _b_fractions_Fraction:
         return str(self.numerator) if self.denominator == 1 else str(self.numerator) + '/' + str(self.denominator)
     def __hash__(self):
         return hash(self.numerator) if self.denominator == 1 else hash((self.numerator, self.denominator))
-    def __bool__(self):
-        return self.numerator != 0
     def __float__(self):
         return self.numerator / self.denominator
     def __int__(self):
@@ -154,6 +152,43 @@ _b_numbers_Number = (int, float, complex)
 _b_numbers_Real = (int, float)
 # numbers.Integral
 _b_numbers_Integral = int
+# fractions.order
+def _b_fractions_order(a, b):
+    if type(a) in (list, tuple) and type(b) is type(a):
+        for x, y in zip(a, b):
+            found = _b_fractions_order(x, y)
+            if found:
+                return found
+        return len(a) - len(b)
+    if type(a) is not _b_fractions_Fraction and type(b) is not _b_fractions_Fraction or type(a) is float or type(b) is float:
+        a, b = float(a) if type(a) is _b_fractions_Fraction else a, float(b) if type(b) is _b_fractions_Fraction else b
+        return -1 if a < b else 1 if a > b else 0
+    if type(a) not in (int, bool, _b_fractions_Fraction) or type(b) not in (int, bool, _b_fractions_Fraction):
+        raise TypeError('a Fraction and a ' + type(b if type(a) is _b_fractions_Fraction else a).__name__ + ' have no order')
+    n, d = _b_fractions_parts(a)
+    m, e = _b_fractions_parts(b)
+    return n * e - m * d
+# fractions.chain
+def _b_fractions_chain(signs, *values):
+    signs = signs.split()
+    for i in range(len(signs)):
+        sign, a, b = signs[i], values[i], values[i + 1]
+        if sign == '==' or sign == '!=':
+            ok = (a == b) == (sign == '==')
+        elif type(a) in (_b_fractions_Fraction, list, tuple) or type(b) is _b_fractions_Fraction:
+            found = _b_fractions_order(a, b)
+            ok = found < 0 if sign == '<' else found <= 0 if sign == '<=' else found > 0 if sign == '>' else found >= 0
+        else:
+            ok = a < b if sign == '<' else a <= b if sign == '<=' else a > b if sign == '>' else a >= b
+        if not ok:
+            return False
+    return True
+# fractions.truth
+def _b_fractions_truth(x):
+    return x.numerator != 0 if type(x) is _b_fractions_Fraction else bool(x)
+# fractions.by
+def _b_fractions_by(key):
+    return (lambda a, b: _b_fractions_order(key(a), key(b)) if key else _b_fractions_order(a, b)), _b_functools_compared
 # io.StringIO
 class _b_io_StringIO:
     def __init__(self, initial_value='', newline='\n'):

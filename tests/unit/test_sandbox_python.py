@@ -134,6 +134,13 @@ async def test_an_error_names_the_line_of_the_source(sandbox: Sandbox) -> None:
     assert (caught.value.type, caught.value.trace) == ("IndexError", (("m", 9),))
 
 
+async def test_an_error_in_a_method_with_fractions_names_its_line_too(sandbox: Sandbox) -> None:
+    source = "def m(self, n):\n    from fractions import Fraction\n\n    if 0 < n:\n        # comment\n        return sorted([\n            Fraction(1, 2),\n            Fraction(1, 0)])\n"
+    with pytest.raises(MethodFailed) as caught:
+        await sandbox.run(obj(), method(source), [1], activity=Sends(sandbox).activity)
+    assert (caught.value.type, caught.value.trace) == ("ZeroDivisionError", (("m", 6),))
+
+
 def built(value: Any) -> Any:
     return (
         UvmObject(**{name: built(held) for name, held in value["$uvm"].items()}) if isinstance(value, dict) and "$uvm" in value else value
