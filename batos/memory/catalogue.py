@@ -16,7 +16,7 @@ from batos.errors import InvalidInput
 
 FIELDS = ("kind", "mission", "day")
 """One value a document."""
-KEYWORDS = ("sources", "tags", "speakers", "days")
+KEYWORDS = ("tags", "speakers", "days")
 """Any number of values a document."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from batos.memory.embedders import Maker
 from batos.memory.packed import widen
 from batos.memory.ranking import ROOM, Part, Ranking
 from batos.memory.segments import FACTS, Array, Segment, merge
+from batos.memory.view import View
 
 if TYPE_CHECKING:
     from batos.memory.textindex import SegmentedText
@@ -41,65 +42,6 @@ def _whole(method: Callable[Concatenate[Collection, _P], _R]) -> Callable[Concat
             return method(self, *args, **kwargs)
 
     return locked
-
-
-class View:
-    """What one search sees. Arrays have `n` rows and are for reading.
-
-    Rows of one section stand together, in order; a section that grew after it was loaded goes on further down.
-    """
-
-    def __init__(self, collection: Collection) -> None:
-        n = collection.size
-        self.n = n
-        self.facts: Array = collection._facts[:n]
-        """FACTS (`batos.memory.segments`) of each row."""
-        self.ids: Array = self.facts["id"]
-        self.gone: Array = collection._gone[:n]
-        """bool: rows that no search may return; their vectors are there still."""
-        self.matrix: Array = collection._matrix[:n]
-        """float32[n, d]: unit vectors; zeros where none has come yet. d is 0 as long as there is none at all."""
-        self.has: Array = collection._has[:n]
-        """bool: which rows have their vector. Vectors that come meanwhile are seen."""
-        self.maker = collection.maker
-        """Who made them: a question must be read by the same."""
-        self._rows, self._ranking, self._pairs = collection._rows, collection._ranked(), tuple(collection._links)
-        self._runs = collection._runs[:n]
-
-    def bm25(self, words: Iterable[str]) -> Array:
-        """float32[n]: BM25 of every row with its window for these terms (`words(question)`); 0 where none occurs."""
-        return self._ranking.bm25(words)
-
-    def row_of(self, id: int) -> int | None:
-        """The row of a chunk; None if this view has none of that id."""
-        row = int(self.rows_of(np.array([id], np.int64))[0])
-        return None if row < 0 else row
-
-    def rows_of(self, ids: Array) -> Array:
-        """int64: the rows of these chunks, -1 for those that this view does not have."""
-        rows = self._rows.find(ids)
-        here = (rows >= 0) & (rows < self.n)
-        here[here] = ~self.gone[rows[here]]
-        return np.where(here, rows, -1)
-
-    @functools.cached_property
-    def starts(self) -> Array:
-        """int64: the rows with which a run of neighbours begins, ascending; the first is 0. For `np.add.reduceat` and the like."""
-        return np.flatnonzero(np.diff(self._runs, prepend=-1)) if self.n else np.empty(0, np.int64)
-
-    @functools.cached_property
-    def talk(self) -> float:
-        """Share of the rows that somebody says; 0 to 1."""
-        return float((self.facts["speaker"] > 0).mean()) if self.n else 0.0
-
-    @functools.cached_property
-    def links(self) -> Array:
-        """int64[m, 2]: (row, number of a document that it points at), ascending; the document need not be there any more."""
-        if not self._pairs:
-            return np.empty((0, 2), np.int64)
-        pairs = np.concatenate(self._pairs)
-        pairs[:, 0] = self.rows_of(pairs[:, 0])
-        return np.unique(pairs[pairs[:, 0] >= 0], axis=0)
 
 
 class Collection:
@@ -193,6 +135,7 @@ class Collection:
             matrix, rows = matrix[rows >= 0], rows[rows >= 0]
             self._matrix[rows] = matrix
         self._has[rows] = True  # after the rows: a search that runs meanwhile takes no half of one
+        self._view = None
 
     @_whole
     def drop(self, ids: Array | Sequence[int]) -> None:

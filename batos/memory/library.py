@@ -25,7 +25,7 @@ from batos.objects import UvmObject
 if TYPE_CHECKING:
     from batos.memory.changing import Change
 
-CATALOGUED = ("kind", "mission", "day", "sources", "tags", "speakers", "days")
+CATALOGUED = ("kind", "mission", "day", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
 MISSION, FAILURE = "mission", "failure"
 """Kinds of documents that are made of missions: what was answered, and what went wrong."""

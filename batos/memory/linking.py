@@ -22,7 +22,7 @@ from batos.memory.shelving import Shelved, Shelver
 from batos.memory.words import words
 
 if TYPE_CHECKING:
-    from batos.memory.collection import View
+    from batos.memory.view import View
 
 
 class Relinked(NamedTuple):

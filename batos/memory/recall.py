@@ -11,13 +11,13 @@ import numpy as np
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory import search
-from batos.memory.collection import View
 from batos.memory.fusion import Vectors
 from batos.memory.library import library_of
 from batos.memory.question import Question
 from batos.memory.retrieval import Retrieval
 from batos.memory.segments import Array
 from batos.memory.traits import LIVED
+from batos.memory.view import View
 
 COVERED = 0.6
 """Share of a brief's words that a chunk with its neighbours must hold, where its vector does not speak for it."""

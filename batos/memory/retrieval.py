@@ -22,10 +22,11 @@ from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 
 if TYPE_CHECKING:
-    from batos.memory.collection import Collection, View
+    from batos.memory.collection import Collection
     from batos.memory.embedders import Embedder, Maker
     from batos.memory.fusion import Vectors
     from batos.memory.search import Filters, Found, Hit
+    from batos.memory.view import View
 
 log = structlog.get_logger("batos.memory")
 

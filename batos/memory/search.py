@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batos.memory.fusion import FINALISTS, Fused, Speakers, Vectors, Weighing, likeness
+from batos.memory.fusion import FINALISTS, Fused, Vectors, Weighing, likeness
 from batos.memory.links import Step, spread
 from batos.memory.question import Question, Span, understood
 from batos.memory.segments import Array
 
 if TYPE_CHECKING:
-    from batos.memory.collection import View
+    from batos.memory.view import View
 
 _ALIKE = 0.9995
 """Cosine from which two chunks say the same: float16 rows of the same text differ by less."""
@@ -76,7 +76,7 @@ def read(view: View, text: str, *, today: date | None = None, called: Callable[[
 
     :param called: see `understood`; without it, speakers are known by their whole names only.
     """
-    return understood(text, Speakers(view), called=called, days=lambda: _days(view), today=today)
+    return understood(text, view.speakers, called=called, days=lambda: _days(view), today=today)
 
 
 def search(view: View, question: Question, vectors: Vectors | None, k: int, *, filters: Filters | None = None) -> Found:
@@ -96,9 +96,7 @@ def search(view: View, question: Question, vectors: Vectors | None, k: int, *, f
 
 
 def _days(view: View) -> Span | None:
-    day = view.facts["day"]
-    known = day[day > 0]
-    return Span(int(known.min()), int(known.max())) if len(known) else None
+    return Span(*view.span) if view.span is not None else None
 
 
 def _different(view: View, fused: Fused, k: int) -> list[int]:
@@ -120,9 +118,9 @@ def _different(view: View, fused: Fused, k: int) -> list[int]:
 def _hits(view: View, fused: Fused, places: list[int], steps: dict[int, Step]) -> list[Hit]:
     rows, ids = fused.rows[places].tolist(), view.ids[fused.rows[places]].tolist()
     scores = np.round(fused.scores[places].astype(np.float64), 4).tolist()
-    added = [np.round(found[places].astype(np.float64), 4).tolist() for found in fused.signals.values()]
+    added = np.round(np.array([found[places] for found in fused.signals.values()], np.float64), 4).T.tolist()
     hits = []
-    for row, id, score, *values in zip(rows, ids, scores, *added, strict=True):
+    for row, id, score, values in zip(rows, ids, scores, added, strict=True):
         signals = {name: value for name, value in zip(fused.signals, values, strict=True) if value}
         path = (int(view.ids[steps[row].seed]), id) if row in steps else (id,)
         hits.append(Hit(id, score, signals, path))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from batos.memory.collection import Collection, View
+from batos.memory.collection import Collection
 from batos.memory.fusion import Vectors
 from batos.memory.links import Gazetteer
 from batos.memory.search import read, search
 from batos.memory.segments import Entry, Facts, build
 from batos.memory.traits import traits
+from batos.memory.view import View
 from batos.memory.words import words
 from bench.memory_parts.conversations import RRF_K
 from bench.memory_parts.minilm import Array, vectors

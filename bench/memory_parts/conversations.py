@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from batos.memory.collection import Collection, View
+from batos.memory.collection import Collection
 from batos.memory.fusion import Vectors
 from batos.memory.search import read, search
 from batos.memory.segments import Entry, Facts, build, speaker_key
 from batos.memory.traits import traits
+from batos.memory.view import View
 from batos.memory.words import words
 from bench.memory_parts.minilm import Array, vectors
 

@@ -14,13 +14,14 @@ import pytest
 
 from batos.memory import readers
 from batos.memory.chunking import Limits
-from batos.memory.collection import Collection, View
+from batos.memory.collection import Collection
 from batos.memory.drafts import bounded
 from batos.memory.naming import Names
 from batos.memory.numbers import Numbers
 from batos.memory.search import read, search
 from batos.memory.segments import Entry, Facts, build
 from batos.memory.shelving import Shelver
+from batos.memory.view import View
 from batos.memory.words import words
 
 ROOT = Path(__file__).parents[2]
