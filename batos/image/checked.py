@@ -22,6 +22,7 @@ from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged
 from batos.image import blobs, scratch, seals, sums
+from batos.image.committed import Committed
 from batos.image.groupsync import filestorage
 
 log = structlog.get_logger("batos.image")
@@ -100,8 +101,9 @@ class CheckedStorage:
         return oid, tid, self._checked(oid, tid, data), following
 
     def iterator(self, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Any]:
-        """The transactions, as `copyTransactionsFrom` reads them."""
-        with contextlib.closing(self.base.iterator(start, stop)) as transactions:
+        """The transactions, as `copyTransactionsFrom` reads them; of a file those that are in it whole."""
+        found = Committed(self.base, start, stop) if self.sealing else self.base.iterator(start, stop)
+        with contextlib.closing(found) as transactions:
             for transaction in transactions:
                 yield _Transaction(self, transaction)
 

@@ -316,3 +316,47 @@ def test_what_counts_as_whole(data: bytes, ok: bool) -> None:
     if not sums.carries_sum(data):
         with pytest.raises(sums.Mismatch):
             sums.plain(data, required=True)
+
+
+# --- iterating while others commit
+
+
+@pytest.mark.parametrize("size", [1, 2_000_000])
+def test_transactions_are_iterated_over_while_one_is_being_written(path: Path, size: int) -> None:
+    """In small files and large ones ZODB's own iterator fails at that, each in its own way."""
+    db = opened(path)
+    tids = []
+    for n in range(6):
+        put(db, a=n, b="x" * size)
+        tids.append(db.lastTransaction())
+    with path.open("ab") as file:  # as a commit that has not come to its end leaves it
+        file.write(b"half a transaction")
+    assert [one.tid for one in db.storage.iterator(tids[2], tids[4])] == tids[2:5]
+    assert [one.tid for one in db.storage.iterator(tids[4], None)] == tids[4:]
+    assert [one.tid for one in db.storage.iterator(None, None)][-6:] == tids
+    assert list(db.storage.iterator(bytes([255] * 8), None)) == []
+    db.close()
+
+
+def test_what_is_iterated_over_is_whole_whatever_is_committed_meanwhile(path: Path) -> None:
+    db = opened(path)
+    put(db, a=0)
+    first, ended = db.lastTransaction(), threading.Event()
+
+    def commit() -> None:
+        for n in range(300):
+            put(db, a=n, b="x" * 5000)
+        ended.set()
+
+    writer = threading.Thread(target=commit)
+    writer.start()
+    seen = 0
+    while not ended.is_set():
+        last = db.lastTransaction()
+        found = [one.tid for one in db.storage.iterator(first, last)]
+        assert (found[0], found[-1]) == (first, last)
+        assert len(found) >= seen
+        seen = len(found)
+    writer.join()
+    assert len(list(db.storage.iterator(first, None))) == 301
+    db.close()
