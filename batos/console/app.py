@@ -23,7 +23,17 @@ from batos.console.feed import Feed
 from batos.console.guard import Guard
 from batos.console.seat import Seat
 from batos.console.views import HERE, Views
-from batos.errors import BatosError, Busy, InvalidInput, MessageTooLarge, UndoConflict, UnknownMission, UnknownPersona, UnknownTarget
+from batos.errors import (
+    BatosError,
+    Busy,
+    InvalidInput,
+    MessageTooLarge,
+    UndoConflict,
+    UnknownChange,
+    UnknownMission,
+    UnknownPersona,
+    UnknownTarget,
+)
 
 log = structlog.get_logger("batos.console")
 
@@ -40,6 +50,7 @@ GET: dict[str, Page] = {
     "/search": memory.search,
     "/models": models.overview,
     "/changes": changes.overview,
+    "/change": changes.change,
     "/login": entrance.ask,
 }
 POST: dict[str, Page] = {
@@ -50,6 +61,7 @@ POST: dict[str, Page] = {
     "/answer": steering.answer,
     "/rate": steering.rate,
     "/undo": changes.undo,
+    "/change": changes.undo_change,
     "/login": entrance.enter,
     "/logout": entrance.leave,
 }
@@ -57,6 +69,7 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
     (UnknownMission, 404),
     (UnknownTarget, 404),
     (UnknownPersona, 404),
+    (UnknownChange, 404),
     (UndoConflict, 409),
     (MessageTooLarge, 413),
     (InvalidInput, 400),

@@ -1,19 +1,79 @@
-"""What missions did to the image, and taking it back: first what that would do, then, when it was agreed to, the doing."""
+"""What missions and the loop did to the image, and taking it back: first what that would do, then, when it was agreed to, the doing."""
 
 from __future__ import annotations
 
-from starlette.requests import Request
-from starlette.responses import Response
+from typing import Any
 
-from batos.console.forms import form_of, needed
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from batos.console.asking import Reply
+from batos.console.forms import form_of, needed, whole
 from batos.console.seat import Seat, see_mission
+from batos.console.views import url
 from batos.errors import UndoConflict
+
+_PAIR = 2  # figures of before and after
+
+
+STANDING = ("promoted", "kept")
+"""States of a change of the loop's that is in the image."""
 
 
 async def overview(seat: Seat, request: Request) -> Response:
-    """The missions whose work is in the image, or was."""
+    """The missions whose work is in the image, or was, and what the loop proposed and changed of its own accord."""
     listed = (await seat.asker.ask("missions", state="COMPLETE", limit=seat.settings.console_rows))["missions"]
-    return await seat.show("changes.html", "changes", "Changes", missions=listed)
+    own = (await seat.asker.ask("changes", limit=seat.settings.console_rows))["changes"]
+    return await seat.show("changes.html", "changes", "Changes", missions=listed, own=own)
+
+
+async def change(seat: Seat, request: Request) -> Response:
+    """One change of the loop's, whole; where it is in the image, what its undo would take back."""
+    number = whole(needed(request.query_params, "number"), "number")
+    (found,) = (await seat.asker.ask("changes", number=number))["changes"]
+    told, conflict = None, None
+    if found["state"] in STANDING:
+        try:
+            told = await seat.asker.ask("undo_change", number=number, dry=True)
+        except UndoConflict as e:
+            conflict = _told(e)
+    title = f"{found['kind']} of {found['target']}"
+    return await seat.show("change.html", "changes", title, change=found, figures=_figures(found), told=told, conflict=conflict)
+
+
+async def undo_change(seat: Seat, request: Request) -> Response:
+    """Take a change of the loop's back; it is not made again."""
+    form = await form_of(request, seat.settings.console_form_bytes)
+    number = whole(needed(form, "number"), "number")
+    await seat.asker.ask("undo_change", number=number, why=form.get("why", "").strip())
+    return RedirectResponse(url("/change", number=number), 303)
+
+
+def _figures(change: Reply) -> list[tuple[str, list[tuple[str, Any, Any]], Reply]]:
+    """What its rehearsal and its watch found: of each its name, rows of before and with it, and what else it says."""
+    found = []
+    for part, name in (("comparison", "Its rehearsal"), ("effect", "Its watch")):
+        figures = change.get(part) or {}
+        rows = _sides(figures)
+        told = {row[0].partition(": ")[0] for row in rows} | {"without", "changed"}
+        rest = {key: value for key, value in figures.items() if key not in told and value not in ("", [], None)}
+        if rows or rest:
+            found.append((name, rows, rest))
+    return found
+
+
+def _sides(figures: Reply) -> list[tuple[str, Any, Any]]:
+    without, changed = figures.get("without"), figures.get("changed")
+    if isinstance(without, dict) and isinstance(changed, dict):  # of a rehearsal
+        return [(name, value, changed.get(name)) for name, value in without.items()]
+    kinds = ((kind, pairs) for kind, pairs in figures.items() if isinstance(pairs, dict))  # of a watch
+    return [
+        (f"{kind}: {name}", *pair) for kind, pairs in kinds for name, pair in pairs.items() if isinstance(pair, list) and len(pair) == _PAIR
+    ]
+
+
+def _told(error: UndoConflict) -> Reply:
+    return {"message": error.message, "conflicts": error.context.get("conflicts", []), "missions": error.context.get("missions", [])}
 
 
 async def preview(seat: Seat, request: Request) -> Response:
@@ -25,7 +85,7 @@ async def preview(seat: Seat, request: Request) -> Response:
     try:
         told = await seat.asker.ask("undo", id=id, redo=redo, cascade=cascade, dry=True)
     except UndoConflict as e:
-        conflict = {"message": e.message, "conflicts": e.context.get("conflicts", []), "missions": e.context.get("missions", [])}
+        conflict = _told(e)
     return await seat.show(
         "undo.html",
         "changes",

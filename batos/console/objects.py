@@ -10,6 +10,7 @@ from starlette.responses import Response
 from batos.console.asking import Reply
 from batos.console.forms import needed
 from batos.console.seat import Seat
+from batos.console.views import url
 from batos.errors import ImageError, InvalidInput
 
 KINDS = ("method", "intent", "primitive", "object", "tree", "data")
@@ -51,7 +52,7 @@ async def browse(seat: Seat, request: Request) -> Response:
 async def method(seat: Seat, request: Request) -> Response:
     """What an object holds under a selector: source, versions, where each came from."""
     target, selector = needed(request.query_params, "target"), needed(request.query_params, "selector")
-    told = await seat.asker.ask("method", target=target, selector=selector)
+    told = await seat.asker.ask("method", target=target, selector=selector, at=request.query_params.get("at") or None)
     return await seat.show("method.html", "objects", selector, target=target, method=told)
 
 
@@ -65,13 +66,16 @@ async def _revisions(seat: Seat, oid: str) -> tuple[list[Reply], str]:
 
 
 async def _author(seat: Seat, mission: str) -> str:
-    """The mission that made a revision, or that was undone or redone in it; "" where it was none."""
+    """The page of the mission that made a revision, or that was undone or redone in it; of a change of the loop's; "" where it was neither."""
     id = mission.removeprefix("undo:").removeprefix("redo:")
+    kind, _, number = id.partition(":")
+    if kind == "change" and number.isdecimal():
+        return url("/change", number=number)
     try:
         await seat.asker.ask("status", id=id)
     except InvalidInput:  # it was genesis, the operator, a file that was read
         return ""
-    return id
+    return url("/mission", id=id)
 
 
 async def _changes(seat: Seat, oid: str, revisions: list[Reply], place: int | None) -> list[Reply]:

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from batos.autotelic import changes
 from batos.console.views import ago, changed_lines, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import FakeInference
+from tests.unit.test_changes import EVIDENCE, Proposal
 from tests.unit.test_forge import writing
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&lt;{{ 1913 * 7 }}"
@@ -267,6 +269,46 @@ async def test_what_later_work_depends_on_is_named_and_goes_with_a_cascade(seat:
     )
     assert answer.status_code == 303
     assert kernel.image.read(lambda root: root["lobby"].thing.mood) == "none"
+
+
+async def promoted(kernel: Kernel, **slots: Any) -> int:
+    """A change that the loop made of its own accord."""
+    comparison = {"without": {"passed": 3, "seconds": 1.5}, "changed": {"passed": 4, "seconds": 1.25}, "missions": ["a", "b"]}
+    number = await kernel.image.system(changes.propose, Proposal(), EVIDENCE, "")
+    async with kernel.image.unit() as unit:
+        for name, value in slots.items():
+            unit.root["lobby"].robin._slots[name] = value
+        changes.promote(unit.root, number, comparison)
+        unit.note(changes.name_of(number), f"{changes.NOTE} facet of robin")
+    return int(number)
+
+
+async def test_what_the_loop_changed_is_told_and_taken_back(seat: Seat, kernel: Kernel) -> None:
+    number = await promoted(kernel, surprise_facet_="Think of what would surprise.")
+    assert f"Of its own accord 1 {number}." in seen(await seat.see("/changes"))
+    told = seen(await seat.see("/change", number=number))
+    for words in ("watched", "from a measurement", EVIDENCE["words"], "passed 3 4", "Taking it back", "surprise_facet_"):
+        assert words in told, words
+    answer = await seat.post("/change", number=str(number), why="I liked it better before")
+    assert answer.headers["location"] == f"/change?number={number}"
+    told = seen(await seat.see("/change", number=number))
+    assert "undone" in told
+    assert "I liked it better before" in told
+    assert "Taking it back" not in told
+    assert not kernel.image.read(lambda root: "surprise_facet_" in root["lobby"].robin._slots)
+    for query, status in (({"number": 99}, 404), ({"number": "x"}, 400), ({}, 400)):
+        await seat.see("/change", status, **query)
+
+
+async def test_a_change_that_later_work_depends_on_is_not_torn_out(seat: Seat, kernel: Kernel) -> None:
+    number = await promoted(kernel, mood="calm")
+    async with kernel.image.unit() as unit:
+        unit.root["lobby"].robin._slots["mood"] = "bright"
+        unit.note("m1", "COMPLETE by m1")
+    told = seen(await seat.see("/change", number=number))
+    assert "It cannot be taken back alone" in told
+    assert "mood" in told
+    assert (await seat.post("/change", number=str(number))).status_code == 409
 
 
 # --- nothing that anybody wrote is HTML
