@@ -66,7 +66,7 @@ async def _revisions(seat: Seat, oid: str) -> tuple[list[Reply], str]:
 
 
 async def _author(seat: Seat, mission: str) -> str:
-    """The page of the mission that made a revision, or that was undone or redone in it; of a change of the loop's; "" where it was neither."""
+    """The page of the mission that made a revision or was undone or redone in it, or of a change of the loop's; "" where it was neither."""
     id = mission.removeprefix("undo:").removeprefix("redo:")
     kind, _, number = id.partition(":")
     if kind == "change" and number.isdecimal():
