@@ -28,6 +28,6 @@ def console(
     link = f"{info['console']}/?token={token_of(settings.data)}"
     output = Output(as_json)
     if as_json:
-        output.document({"console": info["console"], "link": link})
+        output.document({"type": "console", "console": info["console"], "link": link})
     else:
         typer.echo(link)
