@@ -53,7 +53,9 @@ async def examine(settings: Settings) -> list[Check]:
     checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings)]
     daemon = {endpoint: await _info(endpoint, settings) for endpoint in settings.listen}
     running = any(daemon.values())
-    checks += [_guarded("endpoint", partial(endpoint, address, info)) for address, info in daemon.items()]
+    checks += [
+        _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.curve_secret))) for address, info in daemon.items()
+    ]
     checks.append(_guarded("image", partial(image, settings, running)))
     checks += await ollama(settings, next(filter(None, daemon.values()), None))
     checks.append(embedder(settings))
@@ -177,24 +179,24 @@ def _gib(count: int) -> str:
 
 async def _info(endpoint: str, settings: Settings) -> dict[str, Any] | None:
     """What the daemon at an endpoint says of itself; None where none answers."""
-    from batos.wire import Client
+    from batos.wire import Client, ClientKeys
 
     try:
-        async with Client(endpoint, timeout_s=settings.probe_s) as client:
+        async with Client(endpoint, timeout_s=settings.probe_s, keys=ClientKeys.of(settings)) as client:
             return dict(await client.info())
     except BatosError:
         return None
 
 
-def endpoint(address: str, info: dict[str, Any] | None) -> Check:
-    """Whether an endpoint is free, or a daemon answers there."""
+def endpoint(address: str, info: dict[str, Any] | None, *, guarded: bool = False) -> Check:
+    """Whether an endpoint is free, or a daemon answers there; `guarded`: with keys it may be on other interfaces."""
     from batos.wire.endpoints import normalised
 
     if info is not None:
         version = info.get("version")
         return Check("endpoint", "ok", f"{address}: BAT OS{f' {version}' if version else ''} answers")
     try:
-        bound = normalised(address)
+        bound = normalised(address, guarded=guarded)
     except EndpointError as e:
         return Check("endpoint", "fail", e.message, "listen at tcp://127.0.0.1:5757 or an ipc:// path")
     if bound.startswith("ipc://"):

@@ -44,6 +44,7 @@
     │   └── ImageDamaged           refused, with the remedy in the message
     ├── EndpointError              an address cannot be bound, or may not be
     ├── DaemonUnavailable          (client) nobody answers at the endpoint
+    ├── KeyRefused                 (client) the daemon lets in only those with other keys, or has another key itself
     ├── MissionPending             (client) a mission has no result yet
     └── MessageNotUnderstood       no slot for a selector; also an AttributeError
 
@@ -339,6 +340,10 @@ class EndpointError(BatosError):
 class DaemonUnavailable(BatosError):
     code = "no_daemon"
     exit_code = 3
+
+
+class KeyRefused(BatosError):
+    code = "key_refused"
 
 
 class MissionPending(BatosError):

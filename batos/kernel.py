@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
-import signal
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,13 +19,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 import batos
-from batos import logs
 from batos.autotelic import home, weights
 from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.desk import Desk
-from batos.errors import ImageFailed
 from batos.image import experts
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
@@ -62,7 +58,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger("batos")
 
 REPORT_WAIT_S = 30.0  # for models: the embedded ones take seconds, a pull takes longer than anyone looks at an empty terminal
-EXIT_IMAGE_FAILED = 70  # EX_SOFTWARE of sysexits.h
 
 
 class Kernel:
@@ -101,7 +96,7 @@ class Kernel:
         settings = self.settings
         if listen:
             for endpoint in settings.listen:
-                endpoints.normalised(endpoint)  # refused before an image is made and an Ollama started
+                endpoints.normalised(endpoint, guarded=bool(settings.curve_secret))  # refused before an image is made and an Ollama started
         self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
         self.events = Events()
         incarnate = incarnation.Incarnation(self.codex)
@@ -376,48 +371,3 @@ class Kernel:
         """Stop in order: no new missions, those under way end or wait for the next start, the image is closed."""
         await self._stack.aclose()
         log.info("stopped", uptime_s=round(self.uptime_s, 1))
-
-
-async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = None) -> None:
-    """Run the daemon in the foreground until SIGTERM or SIGINT.
-
-    :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
-    The process ends at once, with code 70, if the storage failed for good.
-
-    :raises BatosError: if it cannot start.
-    """
-    logs.configure(settings.log_level, settings.log_format)
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, lambda: kernel.scheduler.hurry() if kernel is not None and stopping.is_set() else stopping.set())
-    kernel: Kernel | None = None
-    starting = asyncio.create_task(Kernel.start(settings))
-    stop_asked = asyncio.create_task(stopping.wait())
-    await asyncio.wait([starting, stop_asked], return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait([starting])
-        return
-    kernel = starting.result()
-    gc.collect()
-    gc.freeze()  # what is loaded now stays: a collection that looks through all of it stops the loop for 30 to 60 ms
-    ended = asyncio.create_task(kernel.ended())
-    try:
-        if on_started is not None:
-            settled = asyncio.create_task(kernel.models_settled())
-            await asyncio.wait([settled, stop_asked, ended], timeout=REPORT_WAIT_S, return_when=asyncio.FIRST_COMPLETED)
-            settled.cancel()
-            if not ended.done():
-                on_started(kernel)
-        await asyncio.wait([ended, stop_asked], return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            ended.result()
-        ended.cancel()
-    except ImageFailed as e:
-        # Nothing may be written any more, not even in good order: what the disk holds is decided by recovery.
-        log.critical("image_failed", error=str(e))
-        os._exit(EXIT_IMAGE_FAILED)
-    finally:
-        stop_asked.cancel()
-        await kernel.stop()

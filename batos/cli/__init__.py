@@ -13,6 +13,7 @@
     figures.py    metrics
     objects.py    show, ls, history, diff, info, personas
     looking.py    moments in words; the verbs that only read, on a file
+    keys.py       keys: CURVE
     models.py     models: the list, and bars while they are pulled or made
     experts.py    experts
     methods.py    method, methods, revert, teach

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 
 from batos.cli.app import check_reachable, run_async
 from batos.cli.output import size
-from batos.config import nearest
+from batos.config import load, nearest
 from batos.errors import BatosError
-from batos.wire import Client
+from batos.wire import Client, ClientKeys
 
 T = TypeVar("T")
 SHOWN_AFTER_S = 1.0  # what is answered sooner needs no sign that something goes on
@@ -29,13 +29,21 @@ def ask(address: str, question: Callable[[Client], Awaitable[T]], *, shows: bool
     """
 
     async def asking() -> T:
-        async with Client(address) as client:
+        async with client_of(address) as client:
             if shows:
                 return await question(client)
             return await _shown(question(client), (lambda: _step(client)) if upkeep else None)
 
     check_reachable(address)
     return run_async(asking())
+
+
+def client_of(address: str) -> Client:
+    """A client of the daemon at an endpoint, with the keys that the settings name.
+
+    :raises ConfigError: for keys that cannot be used.
+    """
+    return Client(address, keys=ClientKeys.of(load()))
 
 
 async def _shown(work: Awaitable[T], step: Callable[[], Awaitable[str]] | None) -> T:

@@ -27,7 +27,7 @@ def run(
     console: ConsoleFlag = False,
 ) -> None:
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
-    from batos import kernel  # late: the other verbs need none of it
+    from batos import kernel, process  # late: the other verbs need none of it
 
     settings, _ = settings_from(data, image, listen, profile, config_file, [*(assignments or ()), *(["console=on"] if console else ())])
     output = Output(as_json)
@@ -38,7 +38,7 @@ def run(
         else:
             report(daemon.info(), output, daemon.console.link if daemon.console else "")
 
-    run_async(kernel.run(settings, on_started=started))
+    run_async(process.run(settings, on_started=started))
 
 
 def report(info: dict[str, Any], output: Output, link: str = "") -> None:

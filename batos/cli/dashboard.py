@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import Connect, Json, app, check_reachable, endpoint, run_async
+from batos.cli.asking import client_of
 from batos.cli.output import Output
 from batos.cli.panels import Panels, summary
 from batos.config import load
@@ -66,7 +67,7 @@ class Speed:
 
 
 async def _once(address: str) -> dict[str, Any]:
-    async with Client(address) as client:
+    async with client_of(address) as client:
         return await look(client)
 
 
@@ -85,7 +86,7 @@ async def _live(address: str, output: Output) -> None:
     panels, speed, pause_s = Panels(address), Speed(), load().dashboard_s
     leave = asyncio.Event()
     with _keys(leave), Live(panels, console=output.console, screen=True, auto_refresh=False) as live:
-        async with Client(address) as client:
+        async with client_of(address) as client:
             while not leave.is_set():
                 try:
                     panels.seen = await look(client)

@@ -214,6 +214,14 @@ class Settings(BaseModel):
     handshake_s: float = Field(5, gt=0, le=60, description="time for a new connection to shake hands")
     ping_s: float = Field(15, ge=0.1, le=600, description="pause between two pings of a connection")
     silence_s: float = Field(60, ge=0.1, le=3600, description="silence after a ping by which a connection counts as dead")
+    curve_secret: str = Field(
+        "", description="file of the daemon's secret key; every client needs a key then. Empty: no keys, loopback only"
+    )
+    curve_clients: str = Field(
+        "", description="folder of the public keys of clients that are let in; empty: keys/clients in the data folder"
+    )
+    curve_client: str = Field("", description="file of a client's secret key, for the command line")
+    curve_server: str = Field("", description="public key of the daemon that the command line talks to, or its file")
     linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")
 
     # --- looking after itself
@@ -324,6 +332,11 @@ class Settings(BaseModel):
     def image_uri(self) -> str:
         """URI of the living image, the default filled in."""
         return self.image or f"file://{self.data / 'live_image.fs'}"
+
+    @property
+    def clients(self) -> Path:
+        """Folder of the public keys of clients, the default filled in."""
+        return Path(self.curve_clients).expanduser().absolute() if self.curve_clients else self.data / "keys" / "clients"
 
     @property
     def backups(self) -> Path:

@@ -1,6 +1,7 @@
 """The wire: how missions come in and answers go out, over ZeroMQ. The protocol is `docs/wire.md`."""
 
 from batos.wire.client import Accepted, Client
+from batos.wire.keys import ClientKeys
 from batos.wire.sync_client import SyncClient
 
-__all__ = ["Accepted", "Client", "SyncClient"]
+__all__ = ["Accepted", "Client", "ClientKeys", "SyncClient"]

@@ -46,6 +46,7 @@ class Client(Operating):
 
     :param timeout_s: time for an answer that is not waited for on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
+    :param keys: to come in with, where the daemon asks for keys (`batos.wire.ClientKeys.load`).
     """
 
     async def submit(

@@ -14,7 +14,9 @@ import zmq
 import zmq.asyncio
 
 from batos.config import MIB
-from batos.errors import Busy, DaemonUnavailable, EndpointError, InvalidRequest, MessageTooLarge, from_wire
+from batos.errors import Busy, DaemonUnavailable, EndpointError, InvalidRequest, KeyRefused, MessageTooLarge, from_wire
+from batos.wire.handshakes import Handshakes
+from batos.wire.keys import ClientKeys
 
 log = structlog.get_logger("batos.client")
 
@@ -31,10 +33,19 @@ class Connection:
 
     :param timeout_s: time for an answer that is not waited for on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
+    :param keys: to come in with, where the daemon asks for keys (`ClientKeys.load`).
     """
 
-    def __init__(self, endpoint: str = DEFAULT_ENDPOINT, timeout_s: float = 10.0, *, message_bytes: int = MESSAGE_BYTES) -> None:
+    def __init__(
+        self,
+        endpoint: str = DEFAULT_ENDPOINT,
+        timeout_s: float = 10.0,
+        *,
+        message_bytes: int = MESSAGE_BYTES,
+        keys: ClientKeys | None = None,
+    ) -> None:
         self.endpoint = endpoint
+        self._keys = keys
         self.timeout_s = timeout_s
         self._message_bytes = message_bytes
         self._refs = itertools.count(1)
@@ -47,12 +58,17 @@ class Connection:
         self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
         if self.endpoint.startswith("tcp://["):
             self._socket.setsockopt(zmq.IPV6, 1)
+        if self._keys is not None:
+            self._keys.use(self._socket)
+        self._handshakes = Handshakes(self._socket, self.endpoint, with_keys=self._keys is not None, on_refused=self._refuse)
         try:
             self._socket.connect(self.endpoint)
         except zmq.ZMQError as e:
+            self._handshakes.close()
             self._context.destroy(linger=0)
             raise EndpointError(f"no endpoint: {self.endpoint!r} ({e.strerror}); write tcp://HOST:PORT or ipc://PATH") from None
         self._reader = asyncio.create_task(self._read())
+        self._handshakes.begin()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -61,6 +77,7 @@ class Connection:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reader
             self._reader = None
+            await self._handshakes.stop()
             self._socket.close()
             await asyncio.to_thread(self._context.term)
 
@@ -105,6 +122,7 @@ class Connection:
             raise RuntimeError("a Client is used inside `async with Client(...) as client:`")
         ref = next(self._refs)
         stream = _Stream(_payload({"op": op, "ref": ref, **{name: value for name, value in fields.items() if value is not None}}))
+        self._handshakes.check()
         if len(stream.payload) > self._message_bytes:
             raise MessageTooLarge(f"{op}: a message of {len(stream.payload)} bytes; at most {self._message_bytes} are taken")
         self._streams[ref] = stream
@@ -115,7 +133,10 @@ class Connection:
 
     async def _send(self, stream: _Stream) -> None:
         stream.due = False
-        await self._socket.send(stream.payload)
+        sending = asyncio.ensure_future(self._socket.send(stream.payload))  # the future that it is
+        if not sending.done():  # else a socket without a peer, which is what a refusal leaves, would hold it until its time is up
+            await self._handshakes.unless_refused(sending)
+        sending.result()
 
     async def _read(self) -> None:
         while True:
@@ -136,6 +157,11 @@ class Connection:
             stream = max(self._streams.values(), key=lambda open_one: len(open_one.payload))
         if stream is not None:  # else the answer to a request that was sent twice or given up
             stream.put(reply)
+
+    def _refuse(self, error: KeyRefused) -> None:
+        """No request that is open will be answered."""
+        for stream in self._streams.values():
+            stream.put({"type": "error", **error.to_wire()})
 
     def _unavailable(self, waited_s: float) -> DaemonUnavailable:
         return DaemonUnavailable(f"no daemon answers at {self.endpoint} (waited {waited_s:g} s); start one with `batos run`")

@@ -1,4 +1,4 @@
-"""Where the daemon may listen: loopback TCP and local sockets. Anything else is refused, with the remedy."""
+"""Where the daemon may listen: loopback TCP and local sockets, and with keys anywhere. Anything else is refused, with the remedy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:\[\]]+):(\d{1,5}|\*)")
 _IPC = "ipc://"
 
 
-def normalised(endpoint: str) -> str:
+def normalised(endpoint: str, *, guarded: bool = False) -> str:
     """`endpoint` as libzmq binds it: `localhost` becomes an address.
 
-    :raises EndpointError: for another transport, a malformed address, or one that other machines can reach.
+    :param guarded: only clients with keys are let in, so that other machines may reach it: `tcp://*:PORT`, an address, an interface.
+    :raises EndpointError: for another transport, a malformed address, or one that other machines can reach without keys.
     """
     if endpoint.startswith(_IPC) and len(endpoint) > len(_IPC):
         return endpoint
@@ -30,20 +31,20 @@ def normalised(endpoint: str) -> str:
         raise EndpointError(f"no endpoint: {endpoint!r}; ports go up to 65535")
     if host == "localhost":
         host = "127.0.0.1"
-    if not _is_loopback(host):
+    if not guarded and not _is_loopback(host):
         raise EndpointError(
             f"will not listen at {endpoint!r}: other machines could reach it, and without CURVE keys anybody there could use it; "
-            "listen at tcp://127.0.0.1:PORT, and come from elsewhere through an SSH tunnel"
+            "make keys (`batos keys new`) and name them in curve_secret, or listen at tcp://127.0.0.1:PORT and come through an SSH tunnel"
         )
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
-def bind(socket: zmq.Socket[bytes], endpoint: str) -> str:
+def bind(socket: zmq.Socket[bytes], endpoint: str, *, guarded: bool = False) -> str:
     """Bind `socket`; the endpoint it really got, with a port chosen by the system filled in.
 
     :raises EndpointError: naming endpoint, cause and remedy.
     """
-    endpoint = normalised(endpoint)
+    endpoint = normalised(endpoint, guarded=guarded)
     if endpoint.startswith("tcp://["):
         socket.setsockopt(zmq.IPV6, 1)
     if endpoint.startswith(_IPC) and _answers(endpoint[len(_IPC) :]):

@@ -19,6 +19,7 @@ from batos.errors import BatosError, Busy
 from batos.wire import strict_json
 from batos.wire.endpoints import bind
 from batos.wire.inbox import Inbox, Message
+from batos.wire.keys import Gate
 from batos.wire.outbox import ClientHandle, Outbox, Peer
 from batos.wire.parsing import Limits, Refused, parse_request
 from batos.wire.schemas import Request
@@ -55,18 +56,24 @@ class Listener:
         self._scheduled = False
         self._stopping = False
         self._socket: zmq.Socket[bytes] | None = None
+        self._gate: Gate | None = None
 
     async def start(self) -> None:
         """Bind every endpoint and begin to read.
 
         :raises EndpointError: if one of them cannot be bound or may not be; then none is.
+        :raises ConfigError: if the daemon's key cannot be used.
         """
+        self._gate = Gate(self._settings) if self._settings.curve_secret else None
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         socket = context.socket(zmq.ROUTER)
         try:
             self._configure(socket)
-            bound = [bind(socket, endpoint) for endpoint in self._endpoints]
+            if self._gate is not None:
+                self._gate.open(context, socket)
+            bound = [bind(socket, endpoint, guarded=self._gate is not None) for endpoint in self._endpoints]
         except BaseException:
+            self._close_gate()
             context.destroy(linger=0)
             raise
         self._context, self._socket, self.bound = context, socket, bound
@@ -76,7 +83,7 @@ class Listener:
         self._fd = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._pump)
         self._schedule()  # the descriptor tells of changes only
-        log.info("listening", endpoints=self.bound)
+        log.info("listening", endpoints=self.bound, keys=self._gate is not None)
 
     async def stop(self) -> None:
         """Take no more requests, finish those under way, let replies leave, close; `linger_s` in all, and a little for libzmq."""
@@ -94,6 +101,7 @@ class Listener:
         left_s = max(end - self._loop.time(), min(self._settings.linger_s, 0.2))
         socket, self._socket = self._socket, None
         socket.close(linger=int(left_s * 1000))
+        self._close_gate()
         await asyncio.to_thread(self._context.term)
 
     def _configure(self, socket: zmq.Socket[bytes]) -> None:
@@ -109,6 +117,10 @@ class Listener:
             (zmq.HEARTBEAT_TIMEOUT, int(settings.silence_s * 1000)),
         ):
             socket.setsockopt(option, value)
+
+    def _close_gate(self) -> None:
+        if self._gate is not None:
+            self._gate.close()
 
     def _schedule(self) -> None:
         if not self._scheduled:

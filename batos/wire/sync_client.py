@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, 
 from typing import Any, Literal, Self, TypeVar
 
 from batos.wire.client import DEFAULT_ENDPOINT, LONG_S, MESSAGE_BYTES, Accepted, Client
+from batos.wire.keys import ClientKeys
 
 T = TypeVar("T")
 
@@ -18,8 +19,15 @@ class SyncClient:
     It may be used by several threads at once.
     """
 
-    def __init__(self, endpoint: str = DEFAULT_ENDPOINT, timeout_s: float = 10.0, *, message_bytes: int = MESSAGE_BYTES) -> None:
-        self._client = Client(endpoint, timeout_s, message_bytes=message_bytes)
+    def __init__(
+        self,
+        endpoint: str = DEFAULT_ENDPOINT,
+        timeout_s: float = 10.0,
+        *,
+        message_bytes: int = MESSAGE_BYTES,
+        keys: ClientKeys | None = None,
+    ) -> None:
+        self._client = Client(endpoint, timeout_s, message_bytes=message_bytes, keys=keys)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __enter__(self) -> Self:

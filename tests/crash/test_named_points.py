@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from batos.image import ledger
-from batos.kernel import EXIT_IMAGE_FAILED
+from batos.process import EXIT_IMAGE_FAILED
 from batos.testing import ScriptedOllama
 from tests.crash import daemon_child
 from tests.crash.support import (

@@ -28,7 +28,7 @@ WORDS: dict[str, list[str]] = {
     "show": ["robin"], "status": [ID], "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
 }  # fmt: skip
 """Of the verbs that need words."""
-LOCAL = {"audit", "config", "console", "doctor", "restore", "run"}
+LOCAL = {"audit", "config", "console", "doctor", "keys", "restore", "run"}
 """Verbs without a daemon to ask: their documents are tested where those verbs are, and their types below."""
 
 
@@ -67,7 +67,7 @@ def answer(request: Request) -> Any:
         case "pause" | "resume" | "cancel" | "answer" | "rate":
             return {"type": "status", "state": "PAUSED"}
         case "info":
-            return {"type": "info"}
+            return {"type": "info", "console": "http://127.0.0.1:1", "data": "data"}
         case op:
             return {"type": op, **more}
 

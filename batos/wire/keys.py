@@ -1,0 +1,215 @@
+"""CURVE keys: pairs in files, the clients that a daemon lets in, and what a client needs to come in.
+
+A file is of ZeroMQ's own form (`zmq.auth`): `NAME.key` holds a public key and may be read by anybody, `NAME.key_secret` holds both
+and must be the owner's alone. Keys are of Curve25519 in Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+import zmq
+
+from batos.config import Settings
+from batos.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zmq.auth.asyncio import AsyncioAuthenticator
+
+log = structlog.get_logger("batos.wire")
+
+SERVER = "server"
+_KEY = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}\Z")  # Z85
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_Signature = tuple[tuple[str, int, int], ...]
+
+
+class Pair(NamedTuple):
+    """A public key and its secret one, in Z85."""
+
+    public: bytes
+    secret: bytes
+
+
+class ClientKeys(NamedTuple):
+    """What a client comes in with: a pair of its own, and the public key of the daemon that it will talk to and no other."""
+
+    own: Pair
+    server: bytes
+
+    @classmethod
+    def load(cls, own: str | os.PathLike[str], server: str | os.PathLike[str]) -> ClientKeys:
+        """Read them.
+
+        :param own: the client's file `NAME.key_secret`.
+        :param server: the daemon's file `server.key`, or the key itself.
+        :raises ConfigError: for a file that cannot be read, holds no key, or is open to others.
+        """
+        return cls(load_pair(Path(own)), load_public(server))
+
+    @classmethod
+    def of(cls, settings: Settings) -> ClientKeys | None:
+        """Those that the settings name; None where they name none.
+
+        :raises ConfigError: where only one of them is named, too.
+        """
+        if not settings.curve_client and not settings.curve_server:
+            return None
+        if not settings.curve_client or not settings.curve_server:
+            raise ConfigError("a client needs both settings, curve_client (its own secret key) and curve_server (the daemon's public key)")
+        return cls.load(Path(settings.curve_client).expanduser(), Path(settings.curve_server).expanduser())
+
+    def use(self, socket: zmq.Socket[Any]) -> None:
+        """Have a socket come in with them; before it connects."""
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, self.own.public)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, self.own.secret)
+        socket.setsockopt(zmq.CURVE_SERVERKEY, self.server)
+
+
+def create(folder: Path, name: str, public: Path | None = None) -> tuple[Path, Path]:
+    """Make a pair; overwrites nothing.
+
+    :param public: the folder of the public key, where it is another.
+    :returns: the files of the secret and of the public key.
+    :raises ConfigError: if one is there, or they cannot be written.
+    """
+    if not _NAME.match(name):
+        raise ConfigError(f"{name!r} is no name for a key: letters, digits, . _ - and at most 64 of them")
+    secret_file, public_file = folder / f"{name}.key_secret", (public or folder) / f"{name}.key"
+    for taken in (secret_file, public_file):
+        if taken.exists():
+            raise ConfigError(f"{taken} exists; nothing is overwritten: name another, or move it away")
+    own = Pair(*zmq.curve_keypair())
+    try:
+        for made in {folder, public_file.parent}:
+            made.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(secret_file, own, 0o600)
+        _write(public_file, own._replace(secret=b""), 0o644)
+    except OSError as e:
+        raise ConfigError(f"the key {name!r} cannot be written to {folder}: {e.strerror}") from None
+    return secret_file, public_file
+
+
+def load_pair(path: Path) -> Pair:
+    """A secret key's file.
+
+    :raises ConfigError: if it cannot be read, is no pair, or others may read it.
+    """
+    public, secret = _read(path)
+    if secret is None:
+        raise ConfigError(f"{path} holds no secret key; name the file that ends in .key_secret")
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise ConfigError(f"others may read the secret key {path}; `chmod 600 {path}`, or make a new one if somebody did")
+    return Pair(public, secret)
+
+
+def load_public(named: str | os.PathLike[str]) -> bytes:
+    """A public key: out of its file, or as it is.
+
+    :raises ConfigError: if it is neither.
+    """
+    text = os.fspath(named)
+    if _KEY.match(text) and not Path(text).exists():
+        return text.encode()
+    return _read(Path(text))[0]
+
+
+class Clients:
+    """The public keys in a folder, as it is when somebody knocks: a file put in lets a client in, one taken out keeps it out from its
+    next connection on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._seen: _Signature | None = None
+        self._known: dict[bytes, str] = {}
+
+    async def callback(self, domain: str, key: bytes) -> bool:
+        """Whether the client with this public key may come in: what `zmq.auth` asks. Never raises: that would end the asking."""
+        before = self._seen
+        try:
+            known = await asyncio.to_thread(self.known)
+        except OSError as e:
+            log.error("clients_unreadable", folder=str(self.folder), error=str(e), hint="nobody is let in")
+            return False
+        if self._seen != before:
+            log.info("clients", folder=str(self.folder), names=sorted(known.values()))
+        if key not in known:
+            log.warning("client_refused", key=key.decode(), hint=f"put its public key into {self.folder}")
+        return key in known
+
+    def known(self) -> dict[bytes, str]:
+        """The public keys, and the name of each one's file; read again where a file has changed."""
+        seen = self._signature()
+        if seen != self._seen:
+            known = {}
+            for name, _, _ in seen:
+                try:
+                    known[_read(self.folder / name)[0]] = name.removesuffix(".key")
+                except ConfigError as e:
+                    log.warning("client_key_unreadable", error=e.message)
+            self._known, self._seen = known, seen
+        return self._known
+
+    def _signature(self) -> _Signature:
+        try:
+            with os.scandir(self.folder) as found:
+                files = [(entry.name, entry.stat()) for entry in found if entry.name.endswith(".key")]
+        except FileNotFoundError:
+            return ()
+        return tuple(sorted((name, seen.st_mtime_ns, seen.st_size) for name, seen in files))
+
+
+class Gate:
+    """What a daemon with keys asks of those who knock."""
+
+    def __init__(self, settings: Settings) -> None:
+        """
+        :raises ConfigError: if the daemon's own key cannot be used.
+        """
+        self._own = load_pair(Path(settings.curve_secret).expanduser())
+        self.clients = Clients(settings.clients)
+        self._asked: AsyncioAuthenticator | None = None
+
+    def open(self, context: zmq.Context[Any], socket: zmq.Socket[Any]) -> None:
+        """Have a socket let in only clients that are known; before it binds, on the loop's thread."""
+        from zmq.auth.asyncio import AsyncioAuthenticator  # late: a daemon without keys needs none of it
+
+        self._asked = AsyncioAuthenticator(context)
+        self._asked.start()
+        self._asked.configure_curve_callback("*", self.clients)
+        socket.setsockopt(zmq.CURVE_SERVER, 1)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, self._own.secret)
+
+    def close(self) -> None:
+        """Ask no more; nobody comes in then."""
+        if self._asked is not None:
+            self._asked.stop()
+            self._asked = None
+
+
+def _read(path: Path) -> tuple[bytes, bytes | None]:
+    from zmq.auth import load_certificate
+
+    try:
+        public, secret = load_certificate(path)
+    except (OSError, ValueError, UnicodeDecodeError) as e:
+        raise ConfigError(f"no key in {path}: {getattr(e, 'strerror', None) or e}; `batos keys new` makes keys") from None
+    if not all(_KEY.match(key.decode("latin-1")) for key in (public, secret) if key is not None):
+        raise ConfigError(f"no key in {path}: a key is 40 characters of Z85; `batos keys new` makes keys")
+    return public, secret
+
+
+def _write(path: Path, own: Pair, mode: int) -> None:
+    said = "a secret key of BAT OS: keep it to yourself" if own.secret else "a public key of BAT OS: others may have it"
+    lines = [f"#   {said}", "", "metadata", "curve", f'    public-key = "{own.public.decode()}"']
+    if own.secret:
+        lines.append(f'    secret-key = "{own.secret.decode()}"')
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "w") as file:
+        file.write("\n".join(lines) + "\n")
