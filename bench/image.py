@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import pathlib
@@ -35,6 +34,7 @@ from batos.image.packing import pack
 from batos.image.turns import in_helper
 from batos.kernel import Kernel
 from batos.objects import UvmObject
+from batos.process import calm_collector
 
 PARTS = ("accept", "socket", "restart", "million", "stalls")
 
@@ -100,8 +100,7 @@ async def measure_socket(folder: pathlib.Path, args: argparse.Namespace) -> dict
         "shutdown_s": 0.1,
     }
     kernel = await Kernel.start(load(flags, environ={}), inference=Stuck())
-    gc.collect()
-    gc.freeze()  # as the daemon does
+    calm_collector()  # as the daemon does
     code = f"""
 import json, time, zmq
 socket = zmq.Context().socket(zmq.DEALER)

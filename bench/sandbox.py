@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import contextlib
 import datetime
-import gc
 import json
 import statistics
 import time
@@ -23,6 +22,7 @@ from typing import Any
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.objects import Method, UvmObject
+from batos.process import calm_collector
 from batos.sandbox import Activity, Sandbox
 from batos.sandbox.membrane import Handles
 from batos.sandbox.programs import Loaded
@@ -187,8 +187,7 @@ async def stall(settings: Settings) -> dict[str, float]:
             clock, own, last = max(clock, gap), max(own, min(gap, now[1] - last[1])), now
 
     async with Sandbox(settings.model_copy(update={"sandbox_time_s": 0.5})) as sandbox:
-        gc.collect()
-        gc.freeze()  # as the daemon does
+        calm_collector()  # as the daemon does
         heart = asyncio.ensure_future(beat())
         for source in ATTACKS:
             sends = Sends(sandbox)
