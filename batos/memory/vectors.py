@@ -164,9 +164,9 @@ class Vectors:
 
     async def _arrived(self) -> bool:
         """Let searches use the present embedder's vectors, once all are there; whether they do."""
-        if not await self._image.system(changing.arrive, self._identity, mission="ingest"):
-            return False
         if self._hearer.collection.maker.identity != self._identity:
+            if not await self._image.system(changing.arrive, self._identity, mission="ingest"):
+                return False
             await self._hearer.reload()
             log.info("embedder_changed", embedder=self._identity)
         await self._readers.let_go()
