@@ -67,7 +67,7 @@ class Audits:
         every = self._ground.settings.audit_missions
         may_ask = mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
         causes = _causes(root, str(mission.id))
-        if not causes and may_ask and mission.id.startswith(AUDIT):
+        if not causes and may_ask and mission.id.startswith(AUDIT) and not _under_way(root):
             causes = [Cause("", "", str(mission.brief))]
         asked = False
         for cause, source in self._ways(root, causes):
@@ -138,7 +138,7 @@ class Audits:
 
 
 def _causes(root: Any, mission: str) -> list[Cause]:
-    """The troubles that a mission is to do something about.
+    """The troubles that a mission is to do something about, but for those about which a change is under way.
 
     An improvement has its trigger, unless that has recovered. An audit has those that have not, once their own missions have ended; the
     one first about which nothing was proposed for longest.
@@ -150,7 +150,14 @@ def _causes(root: Any, mission: str) -> list[Cause]:
         tried = {(one["evidence"].get("trigger"), one["evidence"].get("key")): one["number"] for one in reversed(changes.listed(root))}
         found = [one for one in fired if not home.is_pending(root, one.mission)]
         found.sort(key=lambda one: (tried.get((one.trigger, one.key), 0), one.at))
-    return [Cause(one.trigger, one.key, one.words) for one in found]
+    busy = _under_way(root)
+    return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
+
+
+def _under_way(root: Any) -> set[tuple[str, str]]:
+    """The troubles about which a change is proposed, or made and watched."""
+    found = (one["evidence"] for one in changes.listed(root) if one["state"] in (changes.PROPOSED, changes.PROMOTED))
+    return {(evidence.get("trigger", ""), evidence.get("key", "")) for evidence in found}
 
 
 def _last_asked(root: Any) -> float:

@@ -15,7 +15,7 @@ import structlog
 import ZODB
 from ZODB.DemoStorage import DemoStorage
 from ZODB.MappingStorage import MappingStorage
-from ZODB.utils import newTid, p64, u64
+from ZODB.utils import load_current, newTid, p64, u64
 
 from batos.image.committer import Committer
 from batos.image.living import LivingImage
@@ -47,6 +47,13 @@ class _View:
             return None
         data, since, until = found
         return data, since, None if until is not None and until >= self._before else until
+
+    def getTid(self, oid: bytes) -> bytes:
+        """By which transaction a record was written that is seen: what a commit in a mirror asks of what it has read as current.
+
+        :raises POSKeyError: if there is none of that id.
+        """
+        return bytes(load_current(self, oid)[1])
 
     def lastTransaction(self) -> bytes:
         """The last transaction that is seen."""

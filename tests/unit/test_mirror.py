@@ -68,6 +68,19 @@ async def test_a_unit_of_a_mirror_that_is_doomed_leaves_nothing(image: LivingIma
         assert n_of(made) == before
 
 
+async def test_what_was_read_as_current_is_held_against_the_mirror(image: LivingImage) -> None:
+    await change(image, "m1", n=1)
+    async with mirror(image, cache_size=400) as made:
+        await change(image, "m2", n=2)
+
+        def write(root: Any) -> None:
+            root._p_jar.readCurrent(root["lobby"].robin)
+            root["lobby"].tried = root["lobby"].robin.n
+
+        await made.system(write)
+        assert made.read(lambda root: root["lobby"].tried) == 1
+
+
 async def test_a_pack_leaves_what_a_mirror_sees(image: LivingImage) -> None:
     await change(image, "m1", n=1)
     async with mirror(image, cache_size=400) as made:
