@@ -76,10 +76,17 @@ class Audits:
             asked = asked or source == changes.MODEL
             found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, cycle)
             if found is not None:
-                evidence = {"trigger": cause.trigger, "key": cause.key, "words": cause.words}
                 log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
-                return {"proposal": {**found.to_json(), "source": source, "evidence": evidence}}
+                return {"proposal": _told(found, source, cause)}
         return {"proposal": None} if asked else {}
+
+    def by_rule(self, root: Any, mission: str) -> dict[str, Any] | None:
+        """What follows from the measurements, as `propose` has it, for a mission of the loop's own that FAILED: a model that cannot think
+        it through shall not keep the loop from its work. None where nothing does."""
+        for cause in _causes(root, mission):
+            if (found := self._measured(root, cause)) is not None:
+                return _told(found, changes.MEASUREMENT, cause)
+        return None
 
     def _ways(self, root: Any, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
         """What may be done, in order: of the first trouble all, of the others what follows from the measurement."""
@@ -135,6 +142,10 @@ class Audits:
         tried = found.get("missions", 0) + found.get("trials", 0)
         few = before["state"] == changes.REFUSED and "missions" in found and tried < found["least"]
         return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
+
+
+def _told(proposal: Proposal, source: str, cause: Cause) -> dict[str, Any]:
+    return {**proposal.to_json(), "source": source, "evidence": cause._asdict()}
 
 
 def _causes(root: Any, mission: str) -> list[Cause]:
