@@ -17,6 +17,7 @@ from batos.errors import ImageFailed, InferenceFailed
 from batos.image import examples, history, ledger
 from batos.image.costs import Meter
 from batos.kernel import Kernel
+from batos.mind import learning
 from batos.objects import Method
 from tests.unit.improving_support import BRIEFS, fire, improving, listed, proposing, stepped, thought, varied
 from tests.unit.mind_support import FakeInference, answer, submit, written
@@ -398,6 +399,10 @@ async def test_exemplars_that_get_variety_into_a_rut_are_promoted(tmp_path: Path
         await thought(kernel, *BRIEFS)
         inference.say = varied(lambda request: "BRICK" in request.system)
         await recorded(kernel, "exemplar", "brick", [BRIEFS[0], BRIEFS[2]])
+        improver = kernel.improving.improver
+        assert improver is not None
+        await improver.step()
+        await kernel.image.system(lambda root: learning.learn({"brick": root["lobby"].brick}, "brick", "A user's own", "m", 9))
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED, change["reason"]
         assert (await kernel.router.decide({"brief": BRIEFS[0], "persona": None, "origin": "client"})).persona == "brick"
