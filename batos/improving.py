@@ -12,11 +12,10 @@ from batos.autotelic.kinds import Ground
 from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
 from batos.bridge.types import Inference
 from batos.config import Settings
-from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.mind import forge, incarnation, learning
 from batos.mind.codex import Codex
-from batos.mind.events import Event, Events
+from batos.mind.events import Events
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
 from batos.mind.methods import Methods
@@ -54,7 +53,8 @@ class Improving:
         self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
         self._host, self._curate = host, curate
         self._ground = Ground(settings, audit, models, curates=curate is not None)
-        self.propose: Propose = nothing_proposed if settings.autotelic == "off" else Audits(self._ground).propose
+        self._audits = Audits(self._ground)
+        self.propose: Propose = nothing_proposed if settings.autotelic == "off" else self._audits.propose
         self.improver: Improver | None = None
 
     def begin(self, scheduler: Scheduler, events: Events, leash: Leash, background: Callable[[Any, str], None]) -> None:
@@ -66,14 +66,10 @@ class Improving:
             return
         rehearsals = Rehearsals(self._image, self._inference, self._settings, self._stage, self._ground)
         improver = self.improver = Improver(
-            self._image, self._inference, self._ground, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate
+            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate
         )
 
-        def hear(event: Event) -> None:
-            if event["state"] == ledger.COMPLETE:
-                improver.look()
-
-        events.listen("result", hear)
+        events.listen("result", lambda event: improver.look())
         background(improver.run(), "improver")
 
     @contextlib.asynccontextmanager

@@ -67,7 +67,7 @@ class Audits:
         every = self._ground.settings.audit_missions
         may_ask = mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
         causes = _causes(root, str(mission.id))
-        if not causes and may_ask and mission.id.startswith(AUDIT):
+        if not causes and may_ask and mission.id.startswith(AUDIT) and not _under_way(root):
             causes = [Cause("", "", str(mission.brief))]
         asked = False
         for cause, source in self._ways(root, causes):
@@ -76,10 +76,17 @@ class Audits:
             asked = asked or source == changes.MODEL
             found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, cycle)
             if found is not None:
-                evidence = {"trigger": cause.trigger, "key": cause.key, "words": cause.words}
                 log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
-                return {"proposal": {**found.to_json(), "source": source, "evidence": evidence}}
+                return {"proposal": _told(found, source, cause)}
         return {"proposal": None} if asked else {}
+
+    def by_rule(self, root: Any, mission: str) -> dict[str, Any] | None:
+        """What follows from the measurements, as `propose` has it, for a mission of the loop's own that FAILED: a model that cannot think
+        it through shall not keep the loop from its work. None where nothing does."""
+        for cause in _causes(root, mission):
+            if (found := self._measured(root, cause)) is not None:
+                return _told(found, changes.MEASUREMENT, cause)
+        return None
 
     def _ways(self, root: Any, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
         """What may be done, in order: of the first trouble all, of the others what follows from the measurement."""
@@ -137,8 +144,12 @@ class Audits:
         return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
 
 
+def _told(proposal: Proposal, source: str, cause: Cause) -> dict[str, Any]:
+    return {**proposal.to_json(), "source": source, "evidence": cause._asdict()}
+
+
 def _causes(root: Any, mission: str) -> list[Cause]:
-    """The troubles that a mission is to do something about.
+    """The troubles that a mission is to do something about, but for those about which a change is under way.
 
     An improvement has its trigger, unless that has recovered. An audit has those that have not, once their own missions have ended; the
     one first about which nothing was proposed for longest.
@@ -150,7 +161,14 @@ def _causes(root: Any, mission: str) -> list[Cause]:
         tried = {(one["evidence"].get("trigger"), one["evidence"].get("key")): one["number"] for one in reversed(changes.listed(root))}
         found = [one for one in fired if not home.is_pending(root, one.mission)]
         found.sort(key=lambda one: (tried.get((one.trigger, one.key), 0), one.at))
-    return [Cause(one.trigger, one.key, one.words) for one in found]
+    busy = _under_way(root)
+    return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
+
+
+def _under_way(root: Any) -> set[tuple[str, str]]:
+    """The troubles about which a change is proposed, or made and watched."""
+    found = (one["evidence"] for one in changes.listed(root) if one["state"] in (changes.PROPOSED, changes.PROMOTED))
+    return {(evidence.get("trigger", ""), evidence.get("key", "")) for evidence in found}
 
 
 def _last_asked(root: Any) -> float:

@@ -12,22 +12,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
 from transaction.interfaces import TransientError
 
 from batos.autotelic import changes, kinds, purse
-from batos.autotelic.audit import AUDIT, IMPROVEMENT
+from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
 from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal
 from batos.autotelic.purse import Allowance, Purse
 from batos.autotelic.rehearsal import Rehearsals
 from batos.bridge.types import Inference
-from batos.errors import BatosError, Conflicted, InvalidInput
+from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
 from batos.image.living import LivingImage
+from batos.image.turns import in_helper
 
 log = structlog.get_logger("batos.autotelic")
 
@@ -57,6 +58,7 @@ class Improver:
         image: LivingImage,
         inference: Inference,
         ground: Ground,
+        audits: Audits,
         rehearsals: Rehearsals,
         leash: Leash,
         *,
@@ -68,7 +70,7 @@ class Improver:
         :param curate: runs the memory's curator; what it did, as a JSON object.
         """
         self._image, self._inference, self._ground, self._rehearsals, self._leash = image, inference, ground, rehearsals, leash
-        self._quiet, self._curate = quiet, curate
+        self._audits, self._quiet, self._curate = audits, quiet, curate
         self._settings = ground.settings
         self._came = asyncio.Event()
         self._came.set()
@@ -96,8 +98,8 @@ class Improver:
 
         :raises BatosError: where that could not be done now; it is tried again at the next look.
         """
-        if self._image.read(_new):
-            await self._image.system(_take, self._settings.changes_kept)
+        if found := await in_helper(self._image.read, self._new):
+            await self._image.system(_take, found, self._settings.changes_kept)
         change = self._image.read(_next, self._settings.autotelic == "observe")
         if change is None or await self._leash.why_not():
             return False
@@ -110,6 +112,22 @@ class Improver:
         else:
             return await self._promote(change, proposal)
         return True
+
+    def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
+        """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
+        known = {one.mission for one in changes.newest_first(root)}
+        found = []
+        for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+            if mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.id not in known:
+                proposal = self._proposed(root, ledger.describe(mission))
+                if proposal:
+                    found.append((str(mission.id), proposal))
+        return found[::-1]
+
+    def _proposed(self, root: Any, mission: dict[str, Any]) -> dict[str, Any] | None:
+        if mission["state"] == ledger.FAILED and mission["error"]["code"] != MissionCancelled.code:
+            return self._audits.by_rule(root, mission["id"])
+        return (mission["result"] or {}).get("proposal") if mission["undone"] is None else None
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> None:
         """Rehearse a change, and keep what came of it."""
@@ -193,23 +211,12 @@ class Improver:
         log.info("refused", change=change["number"], kind=change["kind"], target=change["target"], why=why)
 
 
-def _new(root: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
+def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) -> None:
+    """System transaction: record proposals, each with its mission; each once, however often this is done."""
     known = {one.mission for one in changes.newest_first(root)}
-    found = []
-    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
-        own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT))
-        if own and mission.id not in known and mission.state == ledger.COMPLETE and mission.undone is None:
-            proposal = (ledger.describe(mission)["result"] or {}).get("proposal")
-            if proposal:
-                found.append((str(mission.id), proposal))
-    return found[::-1]
-
-
-def _take(root: Any, limit: int) -> None:
-    """System transaction: record them; each once, however often this is done."""
-    for mission, found in _new(root):
-        changes.propose(root, Proposal.from_json(found), found["evidence"], mission, source=found["source"], limit=limit)
+    for mission, told in found:
+        if mission not in known:
+            changes.propose(root, Proposal.from_json(told), told["evidence"], mission, source=told["source"], limit=limit)
 
 
 def _next(root: Any, observe: bool) -> dict[str, Any] | None:

@@ -150,6 +150,12 @@ def _check_exemplar(root: Any, proposal: Proposal, ground: Ground) -> None:
         raise InvalidInput(f"a persona learns {most} exemplars (setting learned_exemplars)")
 
 
+def _known_exemplars(root: Any, proposal: Proposal) -> list[str]:
+    """Those of the briefs that the persona has already; others that it learns meanwhile are no matter."""
+    known = learning.exemplars_of(_persona(root, proposal.target)).texts
+    return [text for text in exemplars_of(proposal) if text in known]
+
+
 def _apply_exemplar(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
     personas = _personas(root)
     for text in exemplars_of(proposal):
@@ -306,7 +312,7 @@ KINDS: dict[str, Kind] = {
     ),
     "exemplar": Kind(
         "briefs that shall go to a persona; target: PERSONA, content: one brief in each line",
-        _check_exemplar, _apply_exemplar, lambda root, proposal: sorted(learning.exemplars_of(_persona(root, proposal.target)).texts),
+        _check_exemplar, _apply_exemplar, _known_exemplars,
     ),
     "method": Kind(
         "a generated method rewritten; target: OBJECT.SELECTOR, content: the whole Python source",

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import structlog
 import ZODB
 from ZODB.DemoStorage import DemoStorage
 from ZODB.MappingStorage import MappingStorage
-from ZODB.utils import newTid, p64, u64
+from ZODB.utils import load_current, newTid, p64, u64
 
+from batos.image.checked import base_of
 from batos.image.committer import Committer
 from batos.image.living import LivingImage
 
@@ -34,7 +35,7 @@ class _View:
         """
         :param before: the first transaction that is not seen.
         """
-        self._storage, self._before, self._lock = storage, before, threading.Lock()
+        self._storage, self.before, self._lock = storage, before, threading.Lock()
         for name in ("loadBlob", "openCommittedBlobFile"):
             if hasattr(storage, name):
                 setattr(self, name, getattr(storage, name))
@@ -42,15 +43,22 @@ class _View:
     def loadBefore(self, oid: bytes, tid: bytes) -> tuple[bytes, bytes, bytes | None] | None:
         """The data of a record as of before a transaction; what was written since then is not there."""
         with self._lock:
-            found = self._storage.loadBefore(oid, min(tid, self._before))
+            found = self._storage.loadBefore(oid, min(tid, self.before))
         if found is None:
             return None
         data, since, until = found
-        return data, since, None if until is not None and until >= self._before else until
+        return data, since, None if until is not None and until >= self.before else until
+
+    def getTid(self, oid: bytes) -> bytes:
+        """By which transaction a record was written that is seen: what a commit in a mirror asks of what it has read as current.
+
+        :raises POSKeyError: if there is none of that id.
+        """
+        return bytes(load_current(self, oid)[1])
 
     def lastTransaction(self) -> bytes:
         """The last transaction that is seen."""
-        return bytes(p64(u64(self._before) - 1))
+        return bytes(p64(u64(self.before) - 1))
 
     def registerDB(self, db: Any) -> None:
         """Nothing ever changes here: nobody is to be told."""
@@ -78,15 +86,33 @@ async def mirror(image: LivingImage, *, cache_size: int, of: LivingImage | None 
 
     :param of: another mirror of that image: this one is as that one was at its beginning.
     """
-    with image.snapshot() as root:
-        before = root._p_jar._storage._start if of is None else of.db.storage.base._before
-        storage = DemoStorage(base=_View(image.db.storage, before), changes=_Changes(before), close_base_on_close=False)
-        db = ZODB.DB(storage, cache_size=cache_size, pool_size=_CONNECTIONS)
+    with image.snapshot() as root, _reading(image.db.storage) as storage:
+        before = _before(root._p_jar._storage) if of is None else of.db.storage.base.before
+        layers = DemoStorage(base=_View(storage, before), changes=_Changes(before), close_base_on_close=False)
+        db = ZODB.DB(layers, cache_size=cache_size, pool_size=_CONNECTIONS)
         made = LivingImage(URI, db, Committer(db, batch=_BATCH, on_failed=_failed))
         try:
             yield made
         finally:
             await made.close()
+
+
+def _before(storage: Any) -> bytes:
+    """The first transaction that a connection's storage does not see."""
+    return bytes(storage._start if hasattr(storage, "_start") else p64(u64(storage.lastTransaction()) + 1))
+
+
+@contextlib.contextmanager
+def _reading(storage: Any) -> Iterator[Any]:
+    """What may be read from beside the connections: of a server that does MVCC itself (RelStorage) an instance of its own."""
+    if not hasattr(base_of(storage), "new_instance"):
+        yield storage
+        return
+    instance = storage.new_instance()
+    try:
+        yield instance
+    finally:
+        instance.release()
 
 
 def _failed(failure: BaseException) -> None:

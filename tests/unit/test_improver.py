@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from transaction import TransactionManager
 
-from batos.autotelic import changes, home, kinds, purse
+from batos.autotelic import alarms, changes, home, kinds, purse
 from batos.autotelic.proposals import Proposal
 from batos.bridge.types import ChatRequest
 from batos.errors import ImageFailed, InferenceFailed
 from batos.image import examples, history, ledger
 from batos.image.costs import Meter
 from batos.kernel import Kernel
+from batos.mind import learning
 from batos.objects import Method
 from tests.unit.improving_support import BRIEFS, fire, improving, listed, proposing, stepped, thought, varied
 from tests.unit.mind_support import FakeInference, answer, submit, written
@@ -398,9 +399,35 @@ async def test_exemplars_that_get_variety_into_a_rut_are_promoted(tmp_path: Path
         await thought(kernel, *BRIEFS)
         inference.say = varied(lambda request: "BRICK" in request.system)
         await recorded(kernel, "exemplar", "brick", [BRIEFS[0], BRIEFS[2]])
+        improver = kernel.improving.improver
+        assert improver is not None
+        await improver.step()
+        await kernel.image.system(lambda root: learning.learn({"brick": root["lobby"].brick}, "brick", "A user's own", "m", 9))
         (change,) = await stepped(kernel)
         assert change["state"] == changes.PROMOTED, change["reason"]
         assert (await kernel.router.decide({"brief": BRIEFS[0], "persona": None, "origin": "client"})).persona == "brick"
+
+
+async def test_where_the_model_cannot_think_its_own_mission_through_the_measurement_decides_all_the_same(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference, mission_attempts=1) as kernel:
+        await thought(kernel, *BRIEFS)
+        inference.say = lambda request: "-" if "ALFRED" in request.system else varied(lambda request: True)(request)
+        row = await kernel.image.system(alarms._fire, "entropy_falls", "", "it has fallen.", 1.0)
+        end = await (await submit(kernel, row[2], "self_improvement", origin="system")).end()
+        assert end["state"] == "FAILED"
+        (change,) = await stepped(kernel)
+        assert (change["source"], change["mission"], change["kind"]) == (changes.MEASUREMENT, row[2], "facet")
+        assert change["state"] == changes.PROMOTED
+        assert len(await stepped(kernel)) == 1, "once"
+        await kernel.image.system(changes.keep, 1, "", {})
+        row = await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 2.0)
+        inference.hold()
+        heard = await submit(kernel, row[2], "self_improvement", origin="system")
+        await kernel.scheduler.cancel(row[2])
+        await heard.end()
+        inference.release()
+        assert len(await stepped(kernel)) == 1, "who cancels it wants nothing of it"
 
 
 # --- kills: another kernel goes on with what the image has

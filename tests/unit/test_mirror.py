@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ZODB
+from ZODB.MappingStorage import MappingStorage
+from ZODB.tests.MVCCMappingStorage import MVCCMappingStorage
 
 from batos.image import LivingImage
+from batos.image.checked import CheckedStorage
+from batos.image.committer import Committer
 from batos.image.mirror import mirror
 from batos.image.packing import pack, pack_time
 from batos.image.storage import file_path
@@ -68,6 +73,19 @@ async def test_a_unit_of_a_mirror_that_is_doomed_leaves_nothing(image: LivingIma
         assert n_of(made) == before
 
 
+async def test_what_was_read_as_current_is_held_against_the_mirror(image: LivingImage) -> None:
+    await change(image, "m1", n=1)
+    async with mirror(image, cache_size=400) as made:
+        await change(image, "m2", n=2)
+
+        def write(root: Any) -> None:
+            root._p_jar.readCurrent(root["lobby"].robin)
+            root["lobby"].tried = root["lobby"].robin.n
+
+        await made.system(write)
+        assert made.read(lambda root: root["lobby"].tried) == 1
+
+
 async def test_a_pack_leaves_what_a_mirror_sees(image: LivingImage) -> None:
     await change(image, "m1", n=1)
     async with mirror(image, cache_size=400) as made:
@@ -78,6 +96,23 @@ async def test_a_pack_leaves_what_a_mirror_sees(image: LivingImage) -> None:
         await asyncio.to_thread(pack, image.db, path, pack_time(0, image.oldest_view()), threading.Event())
         assert n_of(made) == 1
     assert image.oldest_view() is None
+
+
+@pytest.mark.parametrize("make", [MappingStorage, MVCCMappingStorage])
+async def test_of_a_storage_that_is_no_file(make: Any) -> None:
+    db = ZODB.DB(CheckedStorage(make(), "memory"))
+    image = LivingImage("memory://", db, Committer(db, batch=8, on_failed=lambda failure: None))
+
+    def put(root: Any, n: int) -> None:
+        root["n"] = n
+
+    await image.system(put, 1)
+    async with mirror(image, cache_size=400) as made:
+        await image.system(put, 2)
+        assert made.read(lambda root: root["n"]) == 1
+        await made.system(put, 3)
+        assert (made.read(lambda root: root["n"]), image.read(lambda root: root["n"])) == (3, 2)
+    await image.close()
 
 
 async def test_a_clock_that_was_set_back_hides_nothing(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
