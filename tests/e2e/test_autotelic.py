@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
 from batos.testing import ScriptedOllama
 from batos.testing.answers import default_answer, user_text
@@ -167,5 +168,41 @@ def test_an_unattended_run(tmp_path: Path, server: ScriptedOllama) -> None:
         for _ in range(QUICK["audit_missions"] + 1):
             assert user.asks()["state"] == "COMPLETE", "it goes on without the change"
         running.logged("proposal_makes_no_sense", why=f"it was proposed before and is undone ({undone['reason']})")
+        assert running.terminate() == 0
+    assert running.noise == []
+
+
+REAL: dict[str, Any] = {
+    "autotelic": "on", "remember": "off", "evidence_passages": 0, "heartbeat_first_s": 600, "senses_s": 0.5, "num_predict": 24,
+    "facets_limit": 1, "trigger_personas": 2, "rehearsal_missions": 1, "rehearsal_least": 1,
+}  # fmt: skip
+SLOW_S = 150  # for one step on a real model on a busy machine
+
+
+@pytest.mark.timeout(600)
+def test_a_shorter_run_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> None:
+    """What a small model makes of it is not foretold; that each step is taken, recorded and can be taken back is."""
+    with daemon(tmp_path, ollama_host=ollama_host, **REAL) as running, Peer(running.endpoint) as peer:
+        for n in range(2):  # both of them ROBIN's: the others are never chosen
+            peer.send("submit", id=f"u{n}", brief=FEELING.format(n=n), watch=True)
+            peer.socket.setsockopt(zmq.RCVTIMEO, 1000 * SLOW_S)
+            assert peer.until_result()[-1]["state"] == "COMPLETE"
+        fired = running.logged("trigger_fired", SLOW_S, trigger="persona_unchosen")
+        proposed = running.logged("proposed", SLOW_S)
+        assert proposed["mission"] == fired["mission"]
+        decided = running.logged(("promoted", "refused"), SLOW_S)
+        (row,) = changes(running)
+        (whole,) = changes(running, "1")
+        assert (row["mission"], row["source"], row["state"]) == (fired["mission"], proposed["source"], decided["event"])
+        assert (whole["evidence"]["words"], whole["content"] is not None) == (fired["measured"], True)
+        assert whole["comparison"].get("missions") == 1 or whole["reason"], "it was tried, or it is said why not"
+        spent = peer.ask("info")["autotelic"]["budget"]["spent"]
+        assert min(spent["tokens"]["spent"], spent["minutes"]["spent"], spent["bytes"]["spent"]) > 0
+        reply = peer.ask("undo_change", number=1)
+        if decided["event"] == "promoted":
+            assert reply["objects"]
+            assert changes(running)[-1]["state"] == "undone"
+        else:
+            assert (reply["type"], reply["code"]) == ("error", "invalid")
         assert running.terminate() == 0
     assert running.noise == []
