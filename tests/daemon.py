@@ -90,8 +90,9 @@ class Daemon:
         self.endpoint = self.logged("started", START_S)["endpoints"][0]
         return self
 
-    def logged(self, event: str, timeout_s: float = REPLY_S, **fields: Any) -> dict[str, Any]:
-        """The next line of the log of that name, with these fields."""
+    def logged(self, event: str | tuple[str, ...], timeout_s: float = REPLY_S, **fields: Any) -> dict[str, Any]:
+        """The next line of the log of that name, or of one of these, with these fields."""
+        events = (event,) if isinstance(event, str) else event
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -99,7 +100,7 @@ class Daemon:
             except queue.Empty:
                 raise AssertionError(f"no {event!r} in the log within {timeout_s} s; it says {self.log[-5:]} {self.noise}") from None
             assert entry is not None, f"the daemon ended without {event!r}: {self.process.poll()} {self.log[-5:]} {self.noise}"
-            if entry.get("event") == event and all(entry.get(name) == value for name, value in fields.items()):
+            if entry.get("event") in events and all(entry.get(name) == value for name, value in fields.items()):
                 return entry
 
     def ended(self, timeout_s: float = END_S) -> int:

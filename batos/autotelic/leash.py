@@ -59,7 +59,11 @@ class Leash:
 
     async def begin(self) -> None:
         """Note that a daemon begins; if the former ones died too often under the watch of a change, that is taken back first."""
-        deaths, change = await self._image.system(begun)
+        try:
+            deaths, change = await self._image.system(begun)
+        except (BatosError, OSError) as e:  # a full disk, say: a daemon that begins is more than what it notes
+            log.warning("start_not_noted", error=str(e))
+            return
         if change is None or deaths < self._deaths:
             return
         why = f"the daemon died {deaths} times since it was made"
@@ -68,7 +72,10 @@ class Leash:
 
     async def end(self) -> None:
         """Note that the daemon ends in good order."""
-        await self._image.system(ended)
+        try:
+            await self._image.system(ended)
+        except (BatosError, OSError) as e:
+            log.warning("end_not_noted", error=str(e))
 
     async def look(self) -> str | None:
         """See how it stands with the change that is watched; what became of it, None where that is open or there is none."""
@@ -106,8 +113,8 @@ class Leash:
         except (UndoConflict, HistoryGone) as e:  # it can never be undone by itself: its user is told, and it is watched no more
             log.error("change_not_undone", change=change["number"], why=why, error=e.message)
             return await self._keep(change, f"{why}; it could not be taken back: {e.message}", figures)
-        except BatosError as e:
-            log.warning("change_not_undone_yet", change=change["number"], why=why, error=e.message)
+        except (BatosError, OSError) as e:
+            log.warning("change_not_undone_yet", change=change["number"], why=why, error=str(e))
             return None
         log.warning("change_taken_back", change=change["number"], state=state, why=why)
         return state

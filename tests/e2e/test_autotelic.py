@@ -1,142 +1,208 @@
-"""An unattended run: a rut is noticed, a harmful change refused, a good one made, and undone when it does harm. Nobody asks for it."""
+"""The loop on its own: a rut is noticed, a change proposed, a harmful one refused, a good one made, a later harm undone. Nobody asks.
+
+The test is a user and the world: it sends missions, and decides what the model says. What the daemon does about it, it decides itself.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
-from batos.autotelic import alarms, changes
-from batos.image import LivingImage
-from batos.mind.codex import load_codex
 from batos.testing import ScriptedOllama
 from batos.testing.answers import default_answer, user_text
-from tests.crash.support import on_disk
-from tests.crash.test_leash_kill import prepare
-from tests.daemon import Daemon, Peer, daemon, provisioned
+from tests.daemon import END_S, REPLY_S, ROOT, Daemon, Peer, daemon, provisioned
 
-UNATTENDED = {
-    "autotelic": "on", "heartbeat_first_s": 0.2, "heartbeat_s": 0.5, "audit_missions": 1000, "senses_s": 0.2, "remember": "off",
-    "evidence_passages": 0, "mission_attempts": 1, "cem_window": 4, "cem_baseline": 8, "trigger_failures": 10_000,
-    "trigger_personas": 1_000_000, "trigger_still": 0, "rehearsal_missions": 4, "rehearsal_least": 3, "leash_s": 3600,
-    "leash_missions": 4, "routing_s": 0.05,
+QUICK: dict[str, Any] = {
+    "autotelic": "on", "remember": "off", "evidence_passages": 0, "heartbeat_first_s": 0.5, "heartbeat_s": 1, "senses_s": 0.2,
+    "cem_window": 4, "cem_baseline": 8, "trigger_still": 0, "audit_missions": 3, "rehearsal_missions": 6,
+    "leash_missions": 6, "leash_s": 3600,
 }  # fmt: skip
-HARMFUL = {"kind": "meta_prompt", "target": "psm.SYNTHESIZING", "content": "Say nothing of $brief with $voices", "why": "it is shorter"}
-REAL_S = 240
-LIVELY, RUT, AFTER = 14, 12, 10
-BRIEF = "I feel stuck and I miss my friend, for the {n}th time"
-CODEX = load_codex()
-OTHERS = {
-    selector.removesuffix("_facet_").replace("_", " "): intent
-    for name, persona in CODEX.personas.items()
-    if name != "robin"
-    for selector, intent in persona.protocols.items()
-    if selector.endswith("_facet_")
-}
-"""How other personas look at things: as the notes name it, and as facets are guided."""
-
-
-class Model(ScriptedOllama):
-    """Proposes harm. Its answers for ROBIN are lively, then all alike; lively again where another's way of thinking is asked, then bad."""
-
-    lively, sour = True, False
-
-    def answered(self, request: dict[str, Any]) -> str:
-        asked, schema = user_text(request), request.get("format")
-        if isinstance(schema, dict):
-            return json.dumps(HARMFUL) if "kind" in schema["properties"] else default_answer(request)
-        if "Say nothing of" in asked:
-            return "-"
-        woven = any(f"\n{label}: " in asked for label in OTHERS)
-        lent = woven or any(intent in asked for intent in OTHERS.values())
-        if self.sour and woven and request["messages"][0]["content"].startswith("You are ROBIN"):
-            return "-"
-        return varied(asked) if self.lively or lent else "Take one small step and look where it led."
-
-
-def varied(text: str) -> str:
-    digests = (hashlib.sha256(f"{n} {text}".encode()).digest()[:8] for n in range(12))
-    return " ".join("".join(chr(97 + byte % 26) for byte in digest) for digest in digests) + "."
-
-
-def think(peer: Peer, first: int, count: int) -> list[str]:
-    """Missions of a user's, one after the other; their states."""
-    states = []
-    for n in range(first, first + count):
-        assert peer.ask("submit", id=f"m{n}", brief=BRIEF.format(n=n))["type"] == "accepted"
-        states.append(peer.result(f"m{n}")["state"])
-    return states
-
-
-@pytest.mark.timeout(240)
-def test_a_rut_is_noticed_and_left_harm_is_refused_and_undone_without_anyone_asking(tmp_path: Path) -> None:
-    with Model() as server:
-        provisioned(server)
-        server.say(server.answered)
-        with daemon(tmp_path, ollama_host=server.host, **UNATTENDED) as running, Peer(running.endpoint) as peer:
-            assert set(think(peer, 0, LIVELY)) == {"COMPLETE"}
-            server.lively = False
-            assert set(think(peer, LIVELY, RUT)) == {"COMPLETE"}
-            running.logged("trigger_fired", trigger="entropy_falls")
-            running.logged("proposed", source=changes.MODEL)
-            refused = running.logged("refused")
-            assert (refused["kind"], refused["target"]) == ("meta_prompt", "psm.SYNTHESIZING")
-            assert "missions that fail: 0 before, 4 with it" in refused["why"]
-            assert promoted(running)["target"].startswith("robin.")
-            assert set(think(peer, LIVELY + RUT, 2)) == {"COMPLETE"}
-            server.sour = True
-            assert "FAILED" in think(peer, LIVELY + RUT + 2, AFTER)
-            running.logged("change_taken_back", state=changes.UNDONE)
-            server.sour = False
-            assert set(think(peer, LIVELY + RUT + AFTER + 2, 2)) == {"COMPLETE"}
-            told = {one["number"]: one for one in peer.ask("changes")["changes"]}
-            assert running.terminate() == 0
-    first, second = told[1], told[2]
-    assert (first["state"], first["source"]) == (changes.REFUSED, changes.MODEL)
-    assert (second["state"], second["source"], second["kind"]) == (changes.UNDONE, changes.MEASUREMENT, "facet")
-    assert "worse since it was made" in second["reason"]
-    assert on_disk(tmp_path, lambda root: second["target"].partition(".")[2] in root["lobby"].robin._slots) is False
-
-
-def promoted(running: Daemon) -> dict[str, Any]:
-    """The next promotion, after a proposal that follows from the measurement."""
-    running.logged("proposed", source=changes.MEASUREMENT)
-    return running.logged("promoted", kind="facet")
-
-
-QUIET = {
-    "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 0.5, "remember": "off", "evidence_passages": 0, "num_predict": 32,
-    "facets_limit": 1, "mission_attempts": 1, "rehearsal_missions": 1, "rehearsal_least": 1, "leash_s": 3600, "trigger_personas": 1_000_000,
-    "structured_repairs": 1,
+"""A day in a minute: what takes hours takes seconds, and a handful of missions is enough to go by."""
+HARMFUL = {
+    "kind": "meta_prompt", "target": "psm.SYNTHESIZING", "why": "answers get shorter",
+    "content": "In one syllable, for the sake of cost, answer $brief from the notes $voices",
 }  # fmt: skip
+GOOD = {
+    "kind": "facet", "target": "robin.gardener_facet_", "why": "so that something new is said",
+    "content": "Look at it as a gardener looks at a bed in spring.",
+}  # fmt: skip
+SPEAKER = "Wisdom of Insecurity"  # of the facet of ROBIN's that always has something to say, and always the same
+TROUBLES = ("has fallen for good", "FAILED in the same way")
+RUT = "Rest, and be patient with yourself, as you always are."
+WEEDS = "weeds weeds weeds"
+FEELING = "I feel stuck and I don't know why I am so unmotivated, and this is evening {n}"
+BRIEFS = (FEELING, "How do I build shelf {n} of oak?", "Look up what is known about island {n}", "Plan audit {n} of the code")
+
+
+class World:
+    """What the model says. In a rut only one facet has anything to say; a gardener would, but in time only weeds."""
+
+    def __init__(self) -> None:
+        self.in_a_rut = self.weedy = False
+        self.asked = 0
+        """How often it was asked what to do about trouble."""
+
+    def say(self, request: dict[str, Any]) -> str:
+        text, schema = user_text(request), request.get("format")
+        if isinstance(schema, dict) and {"kind", "target"} <= schema.get("properties", {}).keys():
+            return json.dumps(self._proposal(text))
+        if schema or "self_" in text:  # a plan, or the loop's own missions
+            return default_answer(request)
+        if "In one syllable" in text:
+            return ""
+        if "Notes to use:" in text:
+            return self._woven(text)
+        if "gardener" in text:
+            return WEEDS if self.weedy else words(text)
+        return words(text) if not self.in_a_rut else RUT if SPEAKER in text else ""
+
+    def _proposal(self, text: str) -> dict[str, str]:
+        """Nothing that makes sense, unless there is trouble; the first idea is a bad one."""
+        if not any(words in text for words in TROUBLES):
+            return {**GOOD, "target": "nobody.gardener_facet_"}
+        self.asked += 1
+        return HARMFUL if self.asked == 1 else GOOD
+
+    def _woven(self, text: str) -> str:
+        notes = text.partition("Notes to use:")[2]
+        return "" if WEEDS in notes else words(text) if words_in(notes) else RUT
+
+
+def words(text: str) -> str:
+    """Words that only this text gets."""
+    draws = (hashlib.sha256(f"{n} {text}".encode()).digest() for n in range(12))
+    return f"It is {' '.join(''.join(chr(97 + byte % 26) for byte in draw[:7]) for draw in draws)}."
+
+
+def words_in(notes: str) -> bool:
+    """Whether somebody had something of his own to say."""
+    return "It is " in notes
+
+
+class User:
+    """Sends missions, one after the other, none faster than they are measured."""
+
+    def __init__(self, running: Daemon, peer: Peer) -> None:
+        self.running, self.peer, self.sent = running, peer, 0
+
+    def asks(self, brief: str = FEELING) -> dict[str, Any]:
+        self.sent += 1
+        id = f"u{self.sent}"
+        assert self.peer.ask("submit", id=id, brief=brief.format(n=self.sent))["type"] == "accepted"
+        end = self.peer.result(id)
+        deadline = time.monotonic() + REPLY_S
+        while end["state"] == "COMPLETE" and "entropy" not in self.peer.ask("show", target=id)["record"]:
+            assert time.monotonic() < deadline, f"{id} was never measured"
+        return end
+
+    def asks_until(self, event: str, most: int) -> list[str]:
+        """Ask until the daemon's log has a line of that name; how the missions ended."""
+        states: list[str] = []
+        while not any(line.get("event") == event for line in self.running.log):
+            assert len(states) < most, f"no {event} after {most} missions: {self.running.log[-8:]}"
+            states.append(self.asks()["state"])
+        return states
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedOllama]:
+    with ScriptedOllama() as server:
+        yield provisioned(server)
+
+
+def changes(running: Daemon, *words: str) -> list[dict[str, Any]]:
+    """What `batos changes` says."""
+    command = [sys.executable, "-m", "batos", "changes", *words, "--json", "--connect", running.endpoint]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=END_S, cwd=ROOT, check=True)
+    return list(json.loads(done.stdout)["changes"])
+
+
+def first(running: Daemon, proposal: dict[str, str]) -> dict[str, Any]:
+    """The first change of a proposal, whole. Two missions may have had the same idea; the second comes to nothing."""
+    rows = [row for row in changes(running) if row["target"] == proposal["target"]]
+    assert {row["state"] for row in rows[:-1]} <= {"proposed", "refused"}, "nothing is made twice"
+    return changes(running, str(rows[-1]["number"]))[0]
+
+
+@pytest.mark.timeout(180)
+def test_an_unattended_run(tmp_path: Path, server: ScriptedOllama) -> None:
+    world = World()
+    server.say(world.say)
+    with daemon(tmp_path, ollama_host=server.host, **QUICK) as running, Peer(running.endpoint) as peer:
+        user = User(running, peer)
+        for n in range(16):
+            assert user.asks(BRIEFS[n % len(BRIEFS)])["state"] == "COMPLETE"
+
+        world.in_a_rut = True
+        assert set(user.asks_until("entropic_decay", most=40)) == {"COMPLETE"}
+        fired = running.logged("trigger_fired", trigger="entropy_falls")
+        assert "has fallen for good" in fired["measured"], "noticed"
+        assert running.logged("proposed")["kind"] == HARMFUL["kind"], "proposed"
+        refused = running.logged("refused", kind=HARMFUL["kind"])
+        assert "missions that fail: 0 before" in refused["why"], "a harmful one is refused by its rehearsal"
+        for _ in range(QUICK["audit_missions"] + 1):  # the model is not asked again for nothing
+            assert user.asks()["state"] == "COMPLETE"
+        running.logged("promoted", target=GOOD["target"])
+        harmful, good = first(running, HARMFUL), first(running, GOOD)
+        assert (harmful["number"], harmful["state"], harmful["mission"]) == (1, "refused", fired["mission"])
+        assert (good["state"], good["source"], good["evidence"]["trigger"]) == ("promoted", "model", "entropy_falls"), "a good one is made"
+        assert good["comparison"]["changed"]["cem"] > good["comparison"]["without"]["cem"]
+        assert user.asks()["result"]["text"] != RUT, "out of the rut"
+
+        world.weedy = True  # what was good when it was rehearsed does harm now
+        ended = user.asks_until("change_taken_back", most=20)
+        assert ended[:3] == ["FAILED"] * 3
+        undone = first(running, GOOD)
+        assert (undone["number"], undone["state"]) == (good["number"], "undone"), "a later harm is undone"
+        assert "FAILED; before, 0 of" in undone["reason"]
+        assert undone["effect"]["client brief"]["failed"][0] == 0
+        for _ in range(QUICK["audit_missions"] + 1):
+            assert user.asks()["state"] == "COMPLETE", "it goes on without the change"
+        running.logged("proposal_makes_no_sense", why=f"it was proposed before and is undone ({undone['reason']})")
+        assert running.terminate() == 0
+    assert running.noise == []
+
+
+REAL: dict[str, Any] = {
+    "autotelic": "on", "remember": "off", "evidence_passages": 0, "heartbeat_first_s": 600, "senses_s": 0.5, "num_predict": 24,
+    "facets_limit": 1, "trigger_personas": 2, "rehearsal_missions": 1, "rehearsal_least": 1,
+}  # fmt: skip
+SLOW_S = 150  # for one step on a real model on a busy machine
 
 
 @pytest.mark.timeout(600)
-def test_on_a_real_model_a_change_is_proposed_rehearsed_and_decided(tmp_path: Path, ollama_host: str) -> None:
-    """What a small model proposes makes no sense mostly; that something sensible is proposed all the same, and judged, is what counts."""
-    with daemon(tmp_path, ollama_host=ollama_host, **QUIET) as running, Peer(running.endpoint) as peer:
-        peer.ask("submit", id="m0", brief=BRIEF.format(n=1), persona="robin")
-        while peer.ask("result", id="m0", wait_s=30)["type"] != "result":
-            pass  # on a busy machine a small model takes its time, too
-        assert running.terminate() == 0
-    prepare(tmp_path, fired)
-    with daemon(tmp_path, ollama_host=ollama_host, **QUIET) as running, Peer(running.endpoint) as peer:
-        rehearsed = running.logged("rehearsed", REAL_S)
-        running.logged("promoted" if rehearsed["why"] == "good" else "refused")
-        (change,) = peer.ask("changes", number=1)["changes"]
+def test_a_shorter_run_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> None:
+    """What a small model makes of it is not foretold; that each step is taken, recorded and can be taken back is."""
+    with daemon(tmp_path, ollama_host=ollama_host, **REAL) as running, Peer(running.endpoint) as peer:
+        for n in range(2):  # both of them ROBIN's: the others are never chosen
+            peer.send("submit", id=f"u{n}", brief=FEELING.format(n=n), watch=True)
+            peer.socket.setsockopt(zmq.RCVTIMEO, 1000 * SLOW_S)
+            assert peer.until_result()[-1]["state"] == "COMPLETE"
+        fired = running.logged("trigger_fired", SLOW_S, trigger="persona_unchosen")
+        proposed = running.logged("proposed", SLOW_S)
+        assert proposed["mission"] == fired["mission"]
+        decided = running.logged(("promoted", "refused"), SLOW_S)
+        (row,) = changes(running)
+        (whole,) = changes(running, "1")
+        assert (row["mission"], row["source"], row["state"]) == (fired["mission"], proposed["source"], decided["event"])
+        assert (whole["evidence"]["words"], whole["content"] is not None) == (fired["measured"], True)
+        assert whole["comparison"].get("missions") == 1 or whole["reason"], "it was tried, or it is said why not"
+        spent = peer.ask("info")["autotelic"]["budget"]["spent"]
+        assert min(spent["tokens"]["spent"], spent["minutes"]["spent"], spent["bytes"]["spent"]) > 0
+        reply = peer.ask("undo_change", number=1)
+        if decided["event"] == "promoted":
+            assert reply["objects"]
+            assert changes(running)[-1]["state"] == "undone"
+        else:
+            assert (reply["type"], reply["code"]) == ("error", "invalid")
         assert running.terminate() == 0
     assert running.noise == []
-    assert change["mission"] == "self_improvement-1-state_slow"
-    assert change["state"] == (changes.PROMOTED if rehearsed["why"] == "good" else changes.REFUSED)
-    told = change["comparison"]
-    assert told["missions"] + told["unknown"] == 1
-    assert told["without"]["tokens"] > 0 or not told["missions"]
-
-
-async def fired(image: LivingImage) -> None:
-    await image.system(
-        alarms._fire, "state_slow", "SYNTHESIZING", "the state SYNTHESIZING takes 9.0 s on average; before, it took 3.0 s.", 1.0
-    )

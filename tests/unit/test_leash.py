@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -221,6 +223,28 @@ async def test_deaths_under_the_watch_disable_it_and_others_do_not(at: House) ->
     await made(at, facet, content="another")
     await world.leash.begin()
     assert world.leash.facts()["deaths"] == 1, "the next change begins anew"
+
+
+async def test_a_full_disk_keeps_no_daemon_from_starting_or_ending(at: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(at, deaths=1)
+    await world.leash.begin()
+    number = await made(at, facet)
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def refuse(*_: Any) -> None:
+        raise full
+
+    storage = at.image.db.storage.base
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "tpc_vote", refuse)
+        await world.leash.begin()
+        await world.leash.end()
+    with monkeypatch.context() as patched:
+        patched.setattr(at.undoing, "_once", AsyncMock(side_effect=full))
+        await world.leash.begin()
+        assert world.change(number)["state"] == changes.PROMOTED
+    await world.leash.begin()
+    assert world.change(number)["state"] == changes.DISABLED
 
 
 async def test_one_that_cannot_be_disabled_does_not_keep_the_daemon_from_starting(at: House) -> None:
