@@ -53,6 +53,7 @@ class Views:
             "bytes": size,
             "number": number,
             "word": lambda state: _WORDS.get(state, state.lower()),
+            "facet": facet,
             "json": lambda value: json.dumps(value, ensure_ascii=False, indent=1),
         }
 
@@ -109,6 +110,11 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
+
+
+def facet(name: str) -> str:
+    """The name of a part of a thought, for people: `still_point_facet_` is the still point."""
+    return name.removesuffix("_").removesuffix("_facet").replace("_", " ") or "the weaver"
 
 
 def number(count: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batos.autotelic import changes
-from batos.console.views import ago, changed_lines, number, size, span, step_of, url
+from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
@@ -77,7 +77,7 @@ async def changed(kernel: Kernel, mission: str, **slots: Any) -> None:
 async def test_a_brief_becomes_a_mission_with_all_that_was_thought(seat: Seat) -> None:
     id = await seat.gave("I feel stuck", persona="robin")
     told = seen(await done(seat, id))
-    for words in ("I feel stuck", "complete", "ROBIN", "Who said what", "sage facet", "what of sage_facet_",
+    for words in ("I feel stuck", "complete", "ROBIN", "Who said what", "sage", "what of sage_facet_",
                   "Take one small step and look where it led.", "What it cost", "robin:embedded", "inferences"):  # fmt: skip
         assert words in told, words
     assert "I feel stuck" in seen(await seat.see("/"))
@@ -357,6 +357,7 @@ def test_filters() -> None:
     ]
     assert [span(n) for n in (0.04, 9.9, 59, 60, 7199, 90000)] == ["0.0 s", "9.9 s", "59 s", "1 min", "1 h", "1 d"]
     assert ago(9e12) == "now"
+    assert [facet(one) for one in ("still_point_facet_", "plan", "")] == ["still point", "plan", "the weaver"]
     assert number(1234567) == "1\u202f234\u202f567"
     assert url("/a", x="b c", y=None, z="") == "/a?x=b+c"
     assert [step_of(one) for one in ("IDLE", "COMPLETE", "FAILED", "ACCEPTED")] == [1, 5, 0, 0]
