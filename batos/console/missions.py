@@ -53,8 +53,8 @@ async def overview(seat: Seat, request: Request) -> Response:
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     """The rows of the missions page as they are now, by mission."""
     listed = (await asker.ask("missions", limit=settings.console_rows))["missions"]
-    made = await views.text("rows.html", missions=listed)
-    return dict(zip((one["id"] for one in listed), made.split("\f"), strict=False))
+    made = await views.each("parts.html", "row", listed)
+    return dict(zip((one["id"] for one in listed), made, strict=True))
 
 
 async def live(seat: Seat, request: Request) -> Response:

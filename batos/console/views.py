@@ -7,6 +7,7 @@ import datetime
 import difflib
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -64,6 +65,15 @@ class Views:
     async def text(self, template: str, **context: Any) -> str:
         """What a template makes of its context."""
         return await asyncio.to_thread(lambda: self._environment.get_template(template).render(context))
+
+    async def each(self, template: str, macro: str, items: Sequence[Any]) -> list[str]:
+        """What a template's macro makes of each of these."""
+
+        def made() -> list[str]:
+            draw = getattr(self._environment.get_template(template).module, macro)
+            return [str(draw(item)) for item in items]
+
+        return await asyncio.to_thread(made)
 
 
 def url(path: str, **query: Any) -> str:

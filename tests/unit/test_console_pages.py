@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -16,7 +17,7 @@ from batos.console.views import ago, changed_lines, facet, number, size, span, s
 from batos.errors import SandboxFailed
 from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import FakeInference
+from tests.unit.mind_support import WAIT_S, FakeInference
 from tests.unit.test_changes import EVIDENCE, Proposal
 from tests.unit.test_forge import writing
 
@@ -132,6 +133,15 @@ async def test_a_mission_is_rated(seat: Seat) -> None:
     assert 'value="up" aria-pressed="true"' in page
     assert 'value="to the point"' in page
     assert "Thank you" in seen(page)
+
+
+async def test_what_was_measured_of_a_mission(tmp_path: Path) -> None:
+    async with served(tmp_path, autotelic="on", heartbeat_first_s=600) as kernel, seated(kernel) as seat:
+        id = await seat.gave("Plan the day")
+        async with asyncio.timeout(WAIT_S):
+            while "Entropy 0." not in (told := seen(await done(seat, id))):
+                await asyncio.sleep(0.02)
+        assert re.search(r"relevance \d\.\d\d, diversity \d\.\d\d, novelty", told)
 
 
 async def test_what_failed_says_why(seat: Seat, inference: FakeInference) -> None:
