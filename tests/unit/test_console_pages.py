@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from batos.autotelic import changes
+from batos.console.missions import _answer
 from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.kernel import Kernel
@@ -160,6 +161,27 @@ async def test_what_a_mission_remembered_and_cites(seat: Seat, kernel: Kernel, i
     assert f"<p>{NOTE}</p>" in page
     assert 'class="cited"' in page
     assert re.search(r'<ol class="sources">\s*<li value="1"><a href="/object\?target=oid%3A\w+">Keys</a>', page)
+
+
+async def test_an_answer_that_is_an_object_leads_to_it(seat: Seat, kernel: Kernel) -> None:
+    await sent(kernel, "note", "memory", "remember_", NOTE, "Keys")
+    page = await seat.see("/mission", id="note")
+    (oid,) = re.findall(r'aria-label="Answer">\s*<a class="oid" href="/object\?target=(oid%3A\w+)"', page)
+    assert "Keys" in seen(await seat.see(f"/object?target={oid}"))
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        ({"text": "plain"}, ("plain", None)),
+        ({"text": "3", "value": 3}, ("3", None)),
+        ({"text": '{"a": 1}', "value": {"a": 1}}, ("", {"a": 1})),
+        ({"text": "one of them", "value": [1]}, ("one of them", [1])),
+        ({}, ("", None)),
+    ],
+)
+def test_what_is_shown_of_a_result(result: dict[str, Any], shown: tuple[str, Any]) -> None:
+    assert _answer(result) == shown
 
 
 async def test_an_id_that_is_an_objects_name_is_said_to_be_hidden(seat: Seat) -> None:
