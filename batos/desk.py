@@ -170,6 +170,11 @@ class Desk:
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 
+    def forget(self, client: Recipient) -> None:
+        """The client is gone: its watches end, also those of missions in which nothing happens."""
+        for watch in [watch for (_, watcher), watch in self._watches.items() if watcher is client]:
+            watch.stop()
+
     # --- missions
 
     def _asked(self, request: schemas.Submit) -> Reply:

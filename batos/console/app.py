@@ -9,7 +9,7 @@ from http import HTTPStatus
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -80,7 +80,7 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
 def application(asker: Asker, settings: Settings, access: Access) -> tuple[ASGIApp, Feed]:
     """The console as an ASGI application, and what moves its pages."""
     views = Views()
-    feed = Feed(functools.partial(missions.rows, asker, views, settings), settings)
+    feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
     seat = Seat(asker, settings, access, views, feed)
 
     async def refused(status: int, why: str) -> Response:
@@ -104,6 +104,8 @@ def _served(seat: Seat, page: Page) -> Callable[[Request], Awaitable[Response]]:
             return await page(seat, request)
         except BatosError as e:
             return await problem(seat, status_of(e), e.message, e.code)
+        except ClientDisconnect:  # in the middle of a form; nobody reads what is said here
+            return Response(status_code=400)
         except Exception:
             log.exception("a page failed", path=request.url.path)
             return await problem(seat, 500, "Something went wrong inside the console; the daemon's log says what.", BatosError.code)

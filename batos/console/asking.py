@@ -22,6 +22,9 @@ class Handler(Protocol):
     async def handle(self, request: Request, client: Recipient) -> None:
         """Answer `request` through `client`, now or later; raises BatosError for one that cannot be served."""
 
+    def forget(self, client: Recipient) -> None:
+        """Watch nothing for this client any more."""
+
 
 class Heard:
     """A recipient that somebody in this process reads. Like a slow client on the socket, it loses events when it falls behind."""
@@ -81,3 +84,7 @@ class Asker:
         except Refused as e:
             raise e.error from None
         await self._handler.handle(request, heard)
+
+    def forget(self, heard: Recipient) -> None:
+        """Let nobody tell a recipient of anything any more."""
+        self._handler.forget(heard)

@@ -8,12 +8,15 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+import structlog
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from batos.config import Settings
 from batos.console.asking import Heard, Reply
-from batos.errors import BatosError, Busy
+from batos.errors import Busy
+
+log = structlog.get_logger("batos.console")
 
 Rows = dict[str, str]
 _UNHEARD_S = 2.0  # after which the rows are read anew without an event: a mission that waits in the queue has none
@@ -22,11 +25,12 @@ _UNHEARD_S = 2.0  # after which the rows are read anew without an event: a missi
 class Feed:
     """Tells live pages what has changed. One task reads for all of them, and only while there are any. On the loop's thread."""
 
-    def __init__(self, look: Callable[[], Awaitable[Rows]], settings: Settings) -> None:
+    def __init__(self, look: Callable[[], Awaitable[Rows]], settings: Settings, gone: Callable[[Heard], None] = lambda page: None) -> None:
         """
         :param look: the rows as they are now: the HTML of each by the mission's id, the newest first.
+        :param gone: told of each page that was shut.
         """
-        self._look, self._settings = look, settings
+        self._look, self._settings, self._gone = look, settings, gone
         self._touched = asyncio.Event()
         self._pages: set[Heard] = set()
         self._followers: dict[Heard, Rows] = {}  # what each page of rows has been told
@@ -58,6 +62,7 @@ class Feed:
     def shut(self, page: Heard) -> None:
         """The page is gone."""
         page.close()
+        self._gone(page)
         self._pages.discard(page)
         self._followers.pop(page, None)
         if not self._followers and self._reader is not None:
@@ -88,8 +93,10 @@ class Feed:
     async def _read(self) -> None:
         while True:
             self._touched.clear()
-            with contextlib.suppress(BatosError):  # the image cannot be read now; the pages keep what they have until it can
+            try:
                 self._tell(await self._look())
+            except Exception as e:  # the pages keep what they have; the next look may fare better
+                log.warning("rows_not_read", error=repr(e))
             await asyncio.sleep(self._settings.console_refresh_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_UNHEARD_S):

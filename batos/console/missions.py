@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from batos.config import Settings
-from batos.console.asking import Asker
+from batos.console.asking import Asker, Reply
 from batos.console.feed import EventStream, Rows
 from batos.console.forms import needed
 from batos.console.seat import Seat
@@ -53,8 +55,8 @@ async def overview(seat: Seat, request: Request) -> Response:
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     """The rows of the missions page as they are now, by mission."""
     listed = (await asker.ask("missions", limit=settings.console_rows))["missions"]
-    made = await views.text("rows.html", missions=listed)
-    return dict(zip((one["id"] for one in listed), made.split("\f"), strict=False))
+    made = await views.each("parts.html", "row", listed)
+    return dict(zip((one["id"] for one in listed), made, strict=True))
 
 
 async def live(seat: Seat, request: Request) -> Response:
@@ -73,6 +75,7 @@ async def mission(seat: Seat, request: Request) -> Response:
         raise InvalidInput(f"the mission {id!r} has the name of an object, which is shown in its place; look for it with `batos status`")
     record = shown["record"]
     ended = status["state"] in FINAL
+    text, value = _answer(record.get("result") or {})
     return await seat.show(
         "mission.html",
         "missions",
@@ -80,11 +83,25 @@ async def mission(seat: Seat, request: Request) -> Response:
         mission={**record, "state": status["state"], "persona": status.get("persona") or record["persona"], "oid": shown["oid"]},
         place=status.get("place"),
         why=status.get("why"),
+        text=text,
+        value=value,
         ended=ended,
         question=next((asked for asked in record["questions"] if asked["answer"] is None), None) if not ended else None,
         said=SAID.get(request.query_params.get("said", ""), ""),
         dearest=max((row["model_ms"] for row in record["cost"]), default=0) or 1,
     )
+
+
+def _answer(result: Reply) -> tuple[str, Any]:
+    """What to show of a result: its text, and its value where that says more than the text."""
+    text, value = str(result.get("text") or ""), result.get("value")
+    if not isinstance(value, dict | list):
+        return text, None
+    try:
+        same = json.loads(text) == value
+    except ValueError:
+        same = False
+    return "" if same else text, value
 
 
 async def mission_live(seat: Seat, request: Request) -> Response:

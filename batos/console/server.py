@@ -37,9 +37,9 @@ _TICK_S = 1.0  # the server's clock, by which it dates its answers
 class Console:
     """Serves the console. Made by `start`; `run` returns when `stop` was called."""
 
-    def __init__(self, settings: Settings, access: Access, listening: socket.socket, feed: Feed, server: _Server) -> None:
+    def __init__(self, access: Access, listening: socket.socket, feed: Feed, server: _Server) -> None:
         self.link, self.address = access.link, access.address
-        self._settings, self._listening, self._feed, self._server = settings, listening, feed, server
+        self._listening, self._feed, self._server = listening, feed, server
         self._ended = asyncio.Event()
 
     @classmethod
@@ -74,7 +74,7 @@ class Console:
             timeout_graceful_shutdown=max(1, int(settings.linger_s)),
         )
         log.info("console", address=access.address)
-        return cls(settings, access, listening, feed, _Server(config))
+        return cls(access, listening, feed, _Server(config))
 
     async def run(self) -> None:
         """Serve until `stop`."""
@@ -82,6 +82,8 @@ class Console:
             await self._server.serve([self._listening])
         finally:
             self._feed.close()
+            for listener in getattr(self._server, "servers", ()):  # where it fell over they are open still
+                listener.close()
             self._listening.close()
             self._ended.set()
 

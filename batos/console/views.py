@@ -7,6 +7,7 @@ import datetime
 import difflib
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -53,6 +54,7 @@ class Views:
             "bytes": size,
             "number": number,
             "word": lambda state: _WORDS.get(state, state.lower()),
+            "facet": facet,
             "json": lambda value: json.dumps(value, ensure_ascii=False, indent=1),
         }
 
@@ -63,6 +65,15 @@ class Views:
     async def text(self, template: str, **context: Any) -> str:
         """What a template makes of its context."""
         return await asyncio.to_thread(lambda: self._environment.get_template(template).render(context))
+
+    async def each(self, template: str, macro: str, items: Sequence[Any]) -> list[str]:
+        """What a template's macro makes of each of these."""
+
+        def made() -> list[str]:
+            draw = getattr(self._environment.get_template(template).module, macro)
+            return [str(draw(item)) for item in items]
+
+        return await asyncio.to_thread(made)
 
 
 def url(path: str, **query: Any) -> str:
@@ -109,6 +120,11 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
+
+
+def facet(name: str) -> str:
+    """The name of a part of a thought, for people: `still_point_facet_` is the still point."""
+    return name.removesuffix("_").removesuffix("_facet").replace("_", " ") or "the weaver"
 
 
 def number(count: float) -> str:

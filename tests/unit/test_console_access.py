@@ -7,6 +7,8 @@ import os
 import re
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import FakeInference
 
+ROOT = Path(__file__).parents[2]
 ACCESS = Access("t" * 43, "127.0.0.1", 5780, 3600)
 OWN = {"host": "127.0.0.1:5780"}
 
@@ -213,7 +216,7 @@ async def test_every_answer_carries_the_headers(seat: Seat, stranger: httpx.Asyn
 
 def test_no_page_has_a_script_a_style_or_a_source_of_its_own() -> None:
     """The policy would refuse them: they would not work."""
-    templates = list((Path(__file__).parents[2] / "batos" / "console" / "templates").glob("*.html"))
+    templates = list((ROOT / "batos" / "console" / "templates").glob("*.html"))
     assert len(templates) > 8
     for path in templates:
         text = path.read_text("utf-8")
@@ -277,6 +280,15 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         with pytest.raises(EndpointError, match=rf"{address}: .*console_listen"):
             async with served(tmp_path, console_listen=address):
                 pass
+
+
+@pytest.mark.parametrize("module", ["uvicorn", "starlette", "jinja2"])
+def test_what_is_not_installed_is_named(module: str) -> None:
+    program = (
+        f"import sys; sys.modules[{module!r}] = None\ntry: import batos.console.server\nexcept Exception as e: print(type(e).__name__, e)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True)
+    assert re.match(rf"ConfigError the console needs {module}.*pip install 'batos\[console\]'", done.stdout), done
 
 
 async def test_without_the_setting_nothing_is_served(tmp_path: Path) -> None:

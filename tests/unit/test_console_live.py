@@ -89,6 +89,26 @@ async def test_rows_move_with_their_missions(seat: Seat, inference: FakeInferenc
         assert 'data-state="COMPLETE"' in await rows.until("complete")
 
 
+async def test_no_brief_tears_the_rows_apart(seat: Seat, kernel: Kernel) -> None:
+    ids = [await seat.gave(f"{n} \f</li><li data-id='x'>") for n in range(3)]
+    await kernel.scheduler.quiet()
+    async with stream(seat, "/events") as rows:
+        told = dict((await rows.next("rows"))["rows"])
+    assert list(told) == ids[::-1]
+    assert [told[id].count("<li") for id in ids] == [1, 1, 1]
+
+
+async def test_a_page_that_is_left_is_no_longer_told_of_a_mission_that_waits(seat: Seat, kernel: Kernel) -> None:
+    id = await seat.gave("Book a table", may_ask="yes")
+    await kernel.scheduler.quiet()
+    for _ in range(3):
+        async with stream(seat, f"/mission/events?id={id}") as events:
+            assert (await events.next("status"))["state"] == "NEEDS_INPUT"
+    async with asyncio.timeout(WAIT_S):
+        while kernel.events.heard(id, "token"):
+            await asyncio.sleep(0.01)
+
+
 async def test_a_mission_page_hears_states_words_and_the_end(seat: Seat, inference: FakeInference) -> None:
     inference.hold()
     id = await seat.gave("Think slowly")
@@ -182,8 +202,8 @@ async def test_a_look_that_fails_is_made_again() -> None:
     async def look() -> dict[str, str]:
         nonlocal looks
         looks += 1
-        if looks == 1:
-            raise ImageError("not now")
+        if looks < 3:
+            raise (ImageError, ZeroDivisionError)[looks - 1]("not now")
         return {"a": "A"}
 
     feed = Feed(look, Settings(console_refresh_s=0.05))
@@ -191,9 +211,9 @@ async def test_a_look_that_fails_is_made_again() -> None:
     feed.follow(page)
     feed.touch({})
     async with asyncio.timeout(WAIT_S):
-        while looks < 2:
+        while looks < 3:
             feed.touch({})
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
         assert (await page.next() or {})["rows"] == [["a", "A"]]
     feed.close()
     with pytest.raises(Busy):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 
 from batos.autotelic import changes
-from batos.console.views import ago, changed_lines, number, size, span, step_of, url
+from batos.console.missions import _answer
+from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
-from tests.unit.mind_support import FakeInference
+from tests.unit.mind_support import WAIT_S, FakeInference
 from tests.unit.test_changes import EVIDENCE, Proposal
 from tests.unit.test_forge import writing
 
@@ -77,7 +79,7 @@ async def changed(kernel: Kernel, mission: str, **slots: Any) -> None:
 async def test_a_brief_becomes_a_mission_with_all_that_was_thought(seat: Seat) -> None:
     id = await seat.gave("I feel stuck", persona="robin")
     told = seen(await done(seat, id))
-    for words in ("I feel stuck", "complete", "ROBIN", "Who said what", "sage facet", "what of sage_facet_",
+    for words in ("I feel stuck", "complete", "ROBIN", "Who said what", "sage", "what of sage_facet_",
                   "Take one small step and look where it led.", "What it cost", "robin:embedded", "inferences"):  # fmt: skip
         assert words in told, words
     assert "I feel stuck" in seen(await seat.see("/"))
@@ -134,6 +136,15 @@ async def test_a_mission_is_rated(seat: Seat) -> None:
     assert "Thank you" in seen(page)
 
 
+async def test_what_was_measured_of_a_mission(tmp_path: Path) -> None:
+    async with served(tmp_path, autotelic="on", heartbeat_first_s=600) as kernel, seated(kernel) as seat:
+        id = await seat.gave("Plan the day")
+        async with asyncio.timeout(WAIT_S):
+            while "Entropy 0." not in (told := seen(await done(seat, id))):
+                await asyncio.sleep(0.02)
+        assert re.search(r"relevance \d\.\d\d, diversity \d\.\d\d, novelty", told)
+
+
 async def test_what_failed_says_why(seat: Seat, inference: FakeInference) -> None:
     inference.fail_when = lambda request: SandboxFailed("nothing goes")
     told = seen(await done(seat, await seat.gave("Plan the day")))
@@ -150,6 +161,27 @@ async def test_what_a_mission_remembered_and_cites(seat: Seat, kernel: Kernel, i
     assert f"<p>{NOTE}</p>" in page
     assert 'class="cited"' in page
     assert re.search(r'<ol class="sources">\s*<li value="1"><a href="/object\?target=oid%3A\w+">Keys</a>', page)
+
+
+async def test_an_answer_that_is_an_object_leads_to_it(seat: Seat, kernel: Kernel) -> None:
+    await sent(kernel, "note", "memory", "remember_", NOTE, "Keys")
+    page = await seat.see("/mission", id="note")
+    (oid,) = re.findall(r'aria-label="Answer">\s*<a class="oid" href="/object\?target=(oid%3A\w+)"', page)
+    assert "Keys" in seen(await seat.see(f"/object?target={oid}"))
+
+
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        ({"text": "plain"}, ("plain", None)),
+        ({"text": "3", "value": 3}, ("3", None)),
+        ({"text": '{"a": 1}', "value": {"a": 1}}, ("", {"a": 1})),
+        ({"text": "one of them", "value": [1]}, ("one of them", [1])),
+        ({}, ("", None)),
+    ],
+)
+def test_what_is_shown_of_a_result(result: dict[str, Any], shown: tuple[str, Any]) -> None:
+    assert _answer(result) == shown
 
 
 async def test_an_id_that_is_an_objects_name_is_said_to_be_hidden(seat: Seat) -> None:
@@ -357,6 +389,7 @@ def test_filters() -> None:
     ]
     assert [span(n) for n in (0.04, 9.9, 59, 60, 7199, 90000)] == ["0.0 s", "9.9 s", "59 s", "1 min", "1 h", "1 d"]
     assert ago(9e12) == "now"
+    assert [facet(one) for one in ("still_point_facet_", "plan", "")] == ["still point", "plan", "the weaver"]
     assert number(1234567) == "1\u202f234\u202f567"
     assert url("/a", x="b c", y=None, z="") == "/a?x=b+c"
     assert [step_of(one) for one in ("IDLE", "COMPLETE", "FAILED", "ACCEPTED")] == [1, 5, 0, 0]

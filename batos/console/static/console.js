@@ -115,7 +115,7 @@ function say(stream, event) {
     place = document.createElement("div");
     place.dataset.who = who;
     const name = document.createElement("h4");
-    name.textContent = (event.facet || "weaving").replace(/_$/, "").replaceAll("_", " ");
+    name.textContent = (event.facet || "weaving").replace(/(_facet)?_$/, "").replaceAll("_", " ");
     place.append(name, document.createElement("p"));
     stream.append(place);
   }
