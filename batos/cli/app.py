@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     :param argv: the words after the program's name; those of the process if left out.
     """
-    from batos.cli import audit, daemon, experts, memory, methods, missions, models, objects, search, steering, undo, upkeep  # noqa: F401  their verbs register
+    from batos.cli import audit, daemon, experts, memory, methods, missions, models, objects, search, steering, training, undo, upkeep  # noqa: F401  their verbs register
 
     words = with_verb(list(sys.argv[1:] if argv is None else argv))
     if argv is None:
