@@ -34,13 +34,17 @@ Name = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,47}$")
 
 
 class Lineage(BaseModel):
-    """Where an expert came from: the missions it learned from, the methods concerned, the revision of the image."""
+    """Where an expert came from: the missions it learned from, the methods concerned, the revision of the image; of a training, the digest
+    of its data, its seed and its figures."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     missions: list[str] = []
     methods: list[str] = []
     image_revision: str = ""
+    data: str = ""
+    seed: int = 0
+    figures: dict[str, float | int] = {}
 
 
 class About(BaseModel):

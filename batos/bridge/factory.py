@@ -355,6 +355,9 @@ def _facts(staged: Staged, on: Foundation) -> dict[str, Any]:
         "missions": tuple(about.lineage.missions),
         "methods": tuple(about.lineage.methods),
         "image_revision": about.lineage.image_revision,
+        "data": about.lineage.data,
+        "seed": about.lineage.seed,
+        "figures": tuple(sorted(about.lineage.figures.items())),
     }
 
 

@@ -17,6 +17,7 @@
     models.py     models: the list, and bars while they are pulled or made
     experts.py    experts
     methods.py    method, methods, revert, teach
+    training.py   train
     upkeep.py     pack, backup, restore, fork
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page

@@ -153,6 +153,9 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
     came = version["provenance"]
     tried = f", {came['tries']} tries" if came.get("tries") else ""
+    agreed = came.get("agreed", 1)
+    if (compared := came.get("candidates", 1)) > 1:
+        tried += f", {agreed} of {compared} written alike" + ("" if agreed == compared else ": not sure; teach it an example")
     back = f", brought back from version {came['reverted_to']}" if came.get("reverted_to") else ""
     output.say(f"\nversion {version['version']}: mission {came.get('mission', '?')}, by {came.get('model', '?')}{tried}{back}", "bold")
     if not whole:

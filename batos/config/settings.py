@@ -172,10 +172,20 @@ class Settings(BaseModel):
         "default", min_length=1, max_length=64, description="what methods may do: default or strict, +files, +network"
     )
     synthesis_tries: int = Field(4, ge=1, le=32, description="times that a model may write one method, repairs included")
+    synthesis_model: str = Field(
+        "expert",
+        min_length=1,
+        max_length=256,
+        description="what writes methods: expert (the newest one of role methods, if there is one), plain (none), or a model's name",
+    )
+    synthesis_candidates: int = Field(
+        3, ge=1, le=16, description="methods that an expert writes where no example was taught; how many agree is told"
+    )
     synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
     synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")
     synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")
     synthesis_lessons: int = Field(20, ge=0, le=1000, description="earlier failures of a selector that are looked at for lessons")
+    training_save_s: float = Field(60, gt=0, le=86400, description="time between two states of a training that it can go on from")
     examples_limit: int = Field(16, ge=1, le=1000, description="examples kept for one message of one object, the newest")
     method_bytes: int = Field(8 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
     method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")

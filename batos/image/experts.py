@@ -23,6 +23,7 @@ NEWEST, PLAIN = "newest", "plain"
 DEFAULTS: dict[str, Any] = {
     "state": INTENDED, "reason": "", "digest": "", "recipe": "", "how": "", "built": None, "role": "voice", "fuse": False,
     "about": "", "missions": (), "methods": (), "image_revision": "",
+    "data": "", "seed": 0, "figures": (),
 }  # fmt: skip
 """Slots of the prototype of experts; a proxy holds what differs."""
 FACTS = ("model", "persona", "expert", "version", "base", "content", "folder", "staged", "number", *DEFAULTS)
@@ -183,9 +184,16 @@ def _proxy(root: Any, model: str) -> UvmObject:
 
 
 def speaks_methods(root: Any) -> str:
-    """The model of the newest expert for writing methods (role `methods`) that is there; "" if there is none."""
-    able = [e for e in _known(root) if e.role == "methods" and _usable(e)]
+    """The model of the newest expert for writing methods (role `methods`) that is there, on a base of this profile; "" if there is none."""
+    bases = dict(root["lobby"].pLLM_obj.bases)
+    able = [e for e in _known(root) if e.role == "methods" and _usable(e) and e.base == bases.get(e.persona)]
     return str(max(able, key=lambda e: (e.version, e.number)).model) if able else ""
+
+
+def writes_methods(root: Any, model: str) -> bool:
+    """Whether a model is an expert for writing methods, whether or not it can be used now."""
+    proxy = repository(root).get(model)
+    return proxy is not None and proxy.role == "methods"
 
 
 def _known(root: Any) -> Iterator[UvmObject]:

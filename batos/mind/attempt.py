@@ -132,7 +132,13 @@ class Attempts:
             facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
             forged = attempt.making.forged
             if forged:
-                facts["wrote"] = [{"selector": one.selector, "object": history.oid_of(one.holder), "tries": one.tries} for one in forged]
+                facts["wrote"] = [
+                    {
+                        "selector": one.selector, "object": history.oid_of(one.holder), "tries": one.tries,
+                        "candidates": one.compared, "agreed": one.agreed,
+                    }
+                    for one in forged
+                ]  # fmt: skip
             return facts, forged[-1] if forged else None
         route = await attempt.decide()
         limits = attempt.settings

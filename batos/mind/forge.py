@@ -10,9 +10,11 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from batos.bridge.types import ChatReply
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.guardian import repair
 from batos.image import examples, experts, ledger
@@ -25,6 +27,8 @@ from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 """Of the first try and those after it: a model that was refused shall not write the same again."""
+EXPERT_TEMPERATURES = (0.0, 0.5, 0.8, 1.0)
+"""An expert knows what it was trained on by heart, and is asked the same again after a refusal: that others are tried is up to the draw."""
 
 
 async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Method:
@@ -64,7 +68,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[
     cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
     cycle.why = "nobody understands the message"
     cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
-    cycle.tries, cycle.refusals = 0, ()
+    cycle.tries, cycle.refusals, cycle.candidates = 0, (), ()
     return cycle
 
 
@@ -101,10 +105,14 @@ async def study(cycle: UvmObject) -> str:
         cycle._tmp_synthesis_ = f"def {cycle.selector}(self, text):\n    return self.think_({cycle.intent!r}, text)\n"
         cycle.written_by, cycle.prompt = "rule", ""
         return "SYNTHESIZING"
-    cycle.prompt = prompting.prompt(
-        cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs),
-        intent=cycle.intent, examples=cycle.taught, lessons=_lessons(cycle, attempt), chars=attempt.settings.synthesis_chars,
-    )  # fmt: skip
+    cycle.model, chars = _model(cycle, attempt), attempt.settings.synthesis_chars
+    cycle.expert = experts.writes_methods(_root(cycle), cycle.model)
+    asked = (cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs))
+    if cycle.expert:
+        cycle.prompt = prompting.compact(*asked, intent=cycle.intent, examples=cycle.taught, chars=chars)
+    else:
+        lessons = _lessons(cycle, attempt)
+        cycle.prompt = prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=lessons, chars=chars)
     return "DELEGATING"
 
 
@@ -115,14 +123,7 @@ async def write(cycle: UvmObject) -> str:
     if cycle.tries >= attempt.settings.synthesis_tries:
         source, reasons = cycle.refusals[-1]
         raise _refused(cycle, source, reasons)
-    request = cycle.prompt
-    if cycle.refusals:
-        source, reasons = cycle.refusals[-1]
-        request = prompting.again(cycle.prompt, source, reasons, attempt.settings.synthesis_chars)
-    temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
-    reply = await attempt.chat(
-        _model(cycle, attempt), prompting.SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature
-    )
+    reply = await (_ask_expert if cycle.expert else _ask)(cycle, attempt)
     cycle.tries += 1
     mended = repair(reply.text, cycle.selector, attempt.settings)
     cycle._tmp_synthesis_, cycle.mended = mended.source, tuple(mended.repairs)
@@ -134,9 +135,14 @@ async def write(cycle: UvmObject) -> str:
 async def try_out(cycle: UvmObject) -> str:
     """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back."""
     source = cycle._tmp_synthesis_
-    reasons = await _faults(cycle, source)
+    reasons, did = await _faults(cycle, source)
     if not reasons:
+        cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did))
+    if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or cycle.tries >= current().settings.synthesis_tries):
+        _settle(cycle)
         return "COMPLETE"
+    if not reasons:
+        return "DELEGATING"
     if cycle.written_by == "rule":
         raise _refused(cycle, source, reasons)
     cycle.refusals = (*cycle.refusals, (source, tuple(reasons)))
@@ -161,6 +167,8 @@ async def put_in_place(cycle: UvmObject) -> None:
         "repairs": cycle._slots.get("mended", ()),
         "tries": cycle.tries,
         "trials": 1 + len(cycle.taught),
+        "candidates": cycle.compared,
+        "agreed": cycle.agreed,
     }
     cycle.holder._slots[cycle.selector] = Method(
         cycle.selector,
@@ -170,12 +178,54 @@ async def put_in_place(cycle: UvmObject) -> None:
         provenance=provenance,
         previous=before if isinstance(before, Method) else None,
     )
-    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt"):  # the journal has the prompt, the mission the arguments
+    for name in (
+        "_tmp_synthesis_",
+        "args",
+        "kwargs",
+        "taught",
+        "prompt",
+        "candidates",
+    ):  # the journal has the prompt, the mission the arguments
         cycle._slots.pop(name, None)
     cycle.answer = source
 
 
 # --- what they need
+
+
+async def _ask(cycle: UvmObject, attempt: Thinking) -> ChatReply:
+    """A model that writes anything: it is told what was refused, and why."""
+    request = cycle.prompt
+    if cycle.refusals:
+        source, reasons = cycle.refusals[-1]
+        request = prompting.again(cycle.prompt, source, reasons, attempt.settings.synthesis_chars)
+    temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
+    return await attempt.chat(
+        cycle.model, prompting.SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature
+    )
+
+
+async def _ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
+    """An expert for methods: asked the same again, with another draw."""
+    temperature = EXPERT_TEMPERATURES[min(cycle.tries, len(EXPERT_TEMPERATURES) - 1)]
+    return await attempt.chat(
+        cycle.model, prompting.COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
+        temperature=temperature, seed=cycle.tries + 1, repeat_penalty=1.0,
+    )  # fmt: skip
+
+
+def _wanted(cycle: UvmObject) -> int:
+    """How many methods are to be compared: nothing else tells whether one is right where nobody gave an example."""
+    return current().settings.synthesis_candidates if cycle.written_by != "rule" and cycle.expert and not cycle.taught else 1
+
+
+def _settle(cycle: UvmObject) -> None:
+    """Take the first of the candidates that most others agree with: of those that did the same on the call that asked for the method."""
+    counts = Counter(did for _, _, did in cycle.candidates)
+    agreed = max(counts.values())
+    source, mended, _ = next(one for one in cycle.candidates if counts[one[2]] == agreed)
+    cycle._tmp_synthesis_, cycle.mended = source, mended
+    cycle.compared, cycle.agreed = len(cycle.candidates), agreed
 
 
 def _refused(cycle: UvmObject, source: str, reasons: Sequence[str]) -> MethodRefused:
@@ -193,24 +243,26 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str]) -> MethodRef
     )  # fmt: skip
 
 
-async def _faults(cycle: UvmObject, source: str) -> list[str]:
-    """Why a source cannot be kept, in the order of cost: audit, form, compiler, trials. Only the first kind that refuses is named."""
+async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
+    """Why a source cannot be kept, in the order of cost: audit, form, compiler, trials; only the first kind that refuses is named. And what
+    it did on the call that asked for it."""
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
-        return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]]
+        return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
     cases = trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught)
     if reason := next(filter(None, (_misfit(source, case) for case in cases)), None):
-        return [reason]
+        return [reason], ""
     try:
         await (await methods.sandbox()).compile(source)
     except MethodUnsupported as e:
-        return [e.message]
+        return [e.message], ""
+    method, writes = Method(selector, source), verdict.contract["writes"]
     outcomes = []
     for case in cases:
-        outcomes.append(await trial.run(case, cycle.target, Method(selector, source), attempt, methods, attempt.making.new_activity()))
-    return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons]
+        outcomes.append(await trial.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity(), writes))
+    return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
 
 
 def _misfit(source: str, case: trial.Case) -> str | None:
@@ -247,8 +299,11 @@ def _parameters_of(source: str) -> list[inspect.Parameter]:
 
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:
-    """Who writes: an expert for methods, if there is one; else the profile's model for it, else the writer's own voice."""
-    return experts.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
+    """Who writes, by the setting `synthesis_model`: an expert for methods, if there is one; else the writer's own voice."""
+    chosen = attempt.settings.synthesis_model
+    if chosen == "expert":
+        return experts.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
+    return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
 
 
 def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import keyword
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,11 @@ SYSTEM = (
     "Modules that may be imported inside the method: "
     "re, json, math, datetime, random, itertools, functools, collections, statistics, string."
 )
+COMPACT_SYSTEM = "Write one Python method."
+"""What an expert for methods is told: it has the rest by heart."""
 _VALUE = 80  # characters of one value that a prompt shows
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
+_COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
 _BY_TYPE = {str: "text", bool: "flag", int: "number", float: "number", list: "items", dict: "record"}
 
 
@@ -65,6 +69,56 @@ def prompt(
         if len(text) + len(part) + 1 <= chars:
             text += f"\n{part}"
     return text[:chars]
+
+
+def compact(
+    obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, intent: str, examples: Sequence[Example], chars: int
+) -> str:
+    """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
+    purpose speaks of, and a few slots besides.
+    """
+    lines = [signature(selector, args, kwargs), purpose(selector, intent)]
+    spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
+    spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
+    held, sends = _near(obj, spoken), _sends_spoken_of(obj, selector, intent)
+    if held:
+        lines.append("; ".join(f"self.{name} = {_short(value)[:_COMPACT_VALUE]}" for name, value in held))
+    if sends:
+        lines.append(f"sends: {', '.join(sends)}")
+    if args or kwargs:
+        lines.append(f"called with {_call(args, kwargs)}")
+    for one in examples[:_COMPACT_EXAMPLES]:
+        if sum(map(len, lines)) + len(line := _example(selector, one)) < chars:
+            lines.append(line)
+    return "\n".join(lines)[:chars]
+
+
+def _near(obj: UvmObject, spoken: set[str]) -> list[tuple[str, Any]]:
+    """The slots of an object that these words speak of, inherited ones too; then others of its own, up to a few."""
+    near: list[tuple[str, Any]] = []
+    other: list[tuple[str, Any]] = []
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method | Primitive | Intent) or name[-1] == "*" or name in ("name", "comment"):
+                continue
+            if name.lower() in spoken or any(part in spoken for part in name.lower().split("_") if len(part) > 2):
+                near.append((name, value))
+            elif holder is obj:
+                other.append((name, value))
+    return near[:_COMPACT_SLOTS] + other[: max(0, _COMPACT_SLOTS - len(near))]
+
+
+def _sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
+    """The messages of an object that a purpose names; and `think_`, where it is understood."""
+    text = f"{selector} {intent}".lower()
+    found: dict[str, None] = {}
+    for holder in lookup_order(obj):
+        for name, value in holder._slots.items():
+            if isinstance(value, Method | Primitive | Intent) and name != selector:
+                named = re.search(rf"(?<![a-z0-9]){re.escape(name.strip('_').lower())}(?![a-z0-9])", text)
+                if named is not None or name == "think_":
+                    found[name] = None
+    return list(found)[:_COMPACT_SENDS]
 
 
 def again(first: str, source: str, reasons: Sequence[str], chars: int) -> str:

@@ -28,10 +28,11 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a trial: why the method cannot be kept, or "" where it can."""
+    """What came of a trial: why the method cannot be kept, or "" where it can; and what it did, to be compared with what another does."""
 
     case: Case
     reason: str
+    did: str = ""
 
 
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example]) -> list[Case]:
@@ -39,9 +40,12 @@ def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Exa
     return [Case(tuple(args), kwargs), *(Case(one.args, dict(one.kwargs), one) for one in examples)]
 
 
-async def run(case: Case, obj: UvmObject, method: Method, attempt: Thinking, methods: Methods, activity: Activity) -> Outcome:
+async def run(
+    case: Case, obj: UvmObject, method: Method, attempt: Thinking, methods: Methods, activity: Activity, writes: Sequence[str] = ()
+) -> Outcome:
     """Run a method once, and keep nothing of it.
 
+    :param writes: slots that it may write, by the audit.
     :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
     """
     async with _apart(obj, case, methods) as apart:
@@ -57,7 +61,9 @@ async def run(case: Case, obj: UvmObject, method: Method, attempt: Thinking, met
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except (MethodError, MessageNotUnderstood) as e:
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
-        return Outcome(case, "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver))
+        reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
+        left = {name: history.plain(receiver._slots.get(name)) for name in writes}
+        return Outcome(case, reason, repr((history.plain(value), left)))
 
 
 @contextlib.asynccontextmanager

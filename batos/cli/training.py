@@ -1,0 +1,40 @@
+"""The verb about training: train."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from batos.cli.app import ConfigFlag, DataFlag, Json, ProfileFlag, SetFlag, app, settings_from
+from batos.cli.output import Output
+
+
+@app.command()
+def train(
+    what: Annotated[Literal["methods"], typer.Argument(metavar="WHAT", help="methods: the expert that writes methods.")],
+    minutes: Annotated[float, typer.Option("--minutes", metavar="N", min=0.05, help="How long it may take.")] = 40.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the data, their order and the adapter.")] = 1,
+    from_image: Annotated[bool, typer.Option("--from-image", help="Learn the image's own accepted methods, too.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
+    data: DataFlag = None,
+    profile: ProfileFlag = None,
+    config_file: ConfigFlag = None,
+    assignments: SetFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Train an expert on this machine and put it into the staging folder, where the daemon finds it. Needs the extra `training`."""
+    from batos.bridge.experts import staging_folder
+    from batos.training.lora import Plan
+    from batos.training.methods import train_methods
+
+    settings, _ = settings_from(data, None, None, profile, config_file, assignments)
+    output = Output(as_json)
+    folder = settings.data.expanduser()
+    staging = staging_folder(settings.lora_staging, folder)
+    image = (settings.image or f"file://{(folder / 'live_image.fs').absolute()}") if from_image else ""
+    made = train_methods(settings, Plan(minutes, seed=seed), staging, image=image, resume=resume, tell=output.note)
+    if as_json:
+        output.document({"type": "train", "what": what, "folder": str(made)})
+    else:
+        output.say(f"{made}: the daemon builds it at its next look; `batos experts` tells")

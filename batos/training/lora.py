@@ -1,0 +1,235 @@
+"""Training a LoRA adapter on the base of a profile, on the CPU: bounded by the clock, seeded, taken up again where it was left.
+
+Plain LoRA (Hu et al. 2021, arXiv:2106.09685) on the projections of the upper layers, the frozen weights in bfloat16, the adapter in
+float32. The loss is that of the answer's tokens only, and only for those the vocabulary's scores are computed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from batos.errors import InvalidInput
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_EVERY = 25  # steps between two points of the curve
+_SMOOTH = 0.95
+Pairs = Sequence[tuple[str, str]]
+"""Prompt and answer of each example, as the model reads them."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an adapter is trained."""
+
+    minutes: float
+    seed: int = 1
+    rank: int = 16
+    alpha: int = 32
+    rate: float = 8e-4
+    batch: int = 8
+    first_layer: int = 8
+    threads: int = 2
+
+
+@dataclass
+class Point:
+    """A point of the curve: losses in nats a token, smoothed over the training, and of the validation as it is."""
+
+    step: int
+    seconds: float
+    loss: float
+    validation: float | None = None
+
+
+class Trainer:
+    """One training.
+
+    :param weights: a GGUF file of the base.
+    :param work: folder of what is needed to go on: removed by nobody but its owner.
+    """
+
+    def __init__(self, weights: Path, work: Path, plan: Plan) -> None:
+        import torch
+
+        self.plan, self._work = plan, work
+        torch.set_num_threads(plan.threads)
+        torch.manual_seed(plan.seed)
+        self._torch = torch
+        self._tokenizer, self._model = _base(weights)
+        self._adapted = adapt(self._model, plan)
+        self._parameters = [p for pair in self._adapted.values() for p in (pair.a, pair.b)]
+        self._optimizer = torch.optim.AdamW(self._parameters, lr=plan.rate, weight_decay=0.0)
+        self.curve: list[Point] = []
+        self.step, self.seconds = 0, 0.0
+
+    # --- taking up again
+
+    @property
+    def _state(self) -> Path:
+        return self._work / "training.pt"
+
+    def resume(self, digest: str) -> bool:
+        """Go on from what the work folder holds; whether it held anything.
+
+        :param digest: of the data; what was begun with other data, or by another plan, is not gone on with.
+        :raises InvalidInput: if it is of other data or another plan.
+        """
+        if not self._state.exists():
+            return False
+        held = self._torch.load(self._state, weights_only=True)
+        same = _comparable(json.loads(held["plan"])) == _comparable(asdict(self.plan))
+        if held["digest"] != digest or not same:
+            raise InvalidInput(f"{self._state} is of other data or another plan; remove it, or leave out --resume")
+        for parameter, value in zip(self._parameters, held["adapter"], strict=True):
+            parameter.data.copy_(value)
+        self._optimizer.load_state_dict(held["optimizer"])
+        self.step, self.seconds = held["step"], held["seconds"]
+        self.curve = [Point(**point) for point in json.loads(held["curve"])]
+        return True
+
+    def save(self, digest: str) -> None:
+        """Write what is needed to go on."""
+        self._work.mkdir(parents=True, exist_ok=True)
+        held = {
+            "plan": json.dumps(asdict(self.plan)), "digest": digest, "step": self.step, "seconds": self.seconds,
+            "adapter": [p.data for p in self._parameters], "optimizer": self._optimizer.state_dict(),
+            "curve": json.dumps([asdict(point) for point in self.curve]),
+        }  # fmt: skip
+        partial = self._state.with_suffix(".partial")
+        self._torch.save(held, partial)
+        partial.replace(self._state)
+
+    # --- training
+
+    def train(self, data: Pairs, validation: Pairs, digest: str, tell: Callable[[Point, float], None], save_s: float = 60.0) -> None:
+        """Train until the minutes are spent.
+
+        :param tell: hears each point of the curve, and how far it is (0 to 1).
+        """
+        encoded, checked = [self._encoded(*pair) for pair in data], [self._encoded(*pair) for pair in validation]
+        begun, before, saved = time.monotonic(), self.seconds, time.monotonic()
+        smooth = self.curve[-1].loss if self.curve else None
+        for batch in self._batches(encoded):
+            self.seconds = before + time.monotonic() - begun
+            done = self.seconds / (self.plan.minutes * 60)
+            if done >= 1:
+                break
+            loss = self._learn(batch, done)
+            smooth = loss if smooth is None else _SMOOTH * smooth + (1 - _SMOOTH) * loss
+            self.step += 1
+            if self.step % _EVERY == 0:
+                value = self._loss_of(checked) if checked and self.step % (_EVERY * 4) == 0 else None
+                self.curve.append(Point(self.step, round(self.seconds, 1), round(smooth, 4), value))
+                tell(self.curve[-1], done)
+            if time.monotonic() - saved > save_s:
+                self.save(digest)
+                saved = time.monotonic()
+        self.save(digest)
+
+    def _batches(self, encoded: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
+        """Batches of examples of about the same length, in the order of the seed, from the step on that is to come."""
+        size, number = self.plan.batch, 0
+        for epoch in range(10**6):
+            rng = random.Random(f"{self.plan.seed} {epoch}")
+            order = rng.sample(range(len(encoded)), len(encoded))
+            pools = [sorted(order[i : i + size * 32], key=lambda n: len(encoded[n][0])) for i in range(0, len(order), size * 32)]
+            batches = [pool[i : i + size] for pool in pools for i in range(0, len(pool), size)]
+            rng.shuffle(batches)
+            for batch in batches:
+                if number >= self.step:
+                    yield [encoded[n] for n in batch]
+                number += 1
+
+    def _learn(self, batch: list[tuple[list[int], list[int]]], done: float) -> float:
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.plan.rate * min(1.0, (self.step + 1) / 20) * (1 - done)
+        loss = self._loss(batch)
+        loss.backward()
+        self._torch.nn.utils.clip_grad_norm_(self._parameters, 1.0)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return float(loss.detach())
+
+    def _loss(self, batch: list[tuple[list[int], list[int]]]) -> Any:
+        torch = self._torch
+        width = max(len(asked) + len(said) for asked, said in batch)
+        ids = torch.tensor([asked + said + [0] * (width - len(asked) - len(said)) for asked, said in batch])
+        mask = torch.tensor([[1] * (len(a) + len(s)) + [0] * (width - len(a) - len(s)) for a, s in batch])
+        hidden = self._model.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        before = torch.cat([hidden[row, len(a) - 1 : len(a) + len(s) - 1] for row, (a, s) in enumerate(batch)])
+        wanted = torch.tensor([token for _, said in batch for token in said])
+        return torch.nn.functional.cross_entropy(self._model.lm_head(before).float(), wanted)
+
+    def _loss_of(self, encoded: list[tuple[list[int], list[int]]]) -> float:
+        with self._torch.no_grad():
+            size = self.plan.batch
+            losses = [float(self._loss(encoded[i : i + size])) for i in range(0, len(encoded), size)]
+        return round(sum(losses) / len(losses), 4)
+
+    def _encoded(self, prompt: str, answer: str) -> tuple[list[int], list[int]]:
+        asked, said = (list(self._tokenizer(text, add_special_tokens=False).input_ids) for text in (prompt, answer))
+        return asked, said
+
+    # --- what comes out
+
+    @property
+    def layers(self) -> int:
+        """How many layers the base has."""
+        return len(self._model.model.layers)
+
+    def tensors(self) -> dict[str, Any]:
+        """The adapter under PEFT's names, in half precision."""
+        return {
+            f"base_model.model.{name}.lora_{half}.weight": getattr(pair, half.lower()).detach().half().contiguous()
+            for name, pair in self._adapted.items()
+            for half in ("A", "B")
+        }
+
+
+def _comparable(plan: dict[str, Any]) -> dict[str, Any]:
+    """What of a plan must stay as it was: how long it takes, and on how many threads, may change."""
+    return {name: value for name, value in plan.items() if name not in ("minutes", "threads")}
+
+
+def _base(weights: Path) -> tuple[Any, Any]:
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(weights.parent, gguf_file=weights.name)
+    model = transformers.AutoModelForCausalLM.from_pretrained(weights.parent, gguf_file=weights.name, dtype=torch.bfloat16)
+    model.requires_grad_(False)
+    return tokenizer, model
+
+
+def adapt(model: Any, plan: Plan) -> Mapping[str, Any]:
+    """Put LoRA pairs beside the projections of a Llama's layers from `first_layer` on; the pairs by the projections' names."""
+    import torch
+
+    class Adapted(torch.nn.Module):
+        def __init__(self, frozen: Any) -> None:
+            super().__init__()
+            self.frozen, self.scale = frozen, plan.alpha / plan.rank
+            self.a = torch.nn.Parameter(torch.empty(plan.rank, frozen.in_features))
+            self.b = torch.nn.Parameter(torch.zeros(frozen.out_features, plan.rank))
+            torch.nn.init.kaiming_uniform_(self.a, a=math.sqrt(5))
+
+        def forward(self, x: Any) -> Any:
+            return self.frozen(x) + (x @ self.a.to(x.dtype).T) @ self.b.to(x.dtype).T * self.scale
+
+    found = {}
+    for number, layer in enumerate(model.model.layers):
+        for part in (layer.self_attn, layer.mlp) if number >= plan.first_layer else ():
+            where = "self_attn" if part is layer.self_attn else "mlp"
+            for name in PROJECTIONS:
+                if hasattr(part, name):
+                    setattr(part, name, pair := Adapted(getattr(part, name)))
+                    found[f"model.layers.{number}.{where}.{name}"] = pair
+    return found

@@ -1,0 +1,132 @@
+"""`batos train methods`: from families and an image to an expert in the staging folder."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from batos.bridge.profiles import load_profile
+from batos.config import Settings
+from batos.errors import ConfigError
+from batos.training.dataset import digest_of, generate, pairs
+from batos.training.export import NAME, Lineage, export, next_version
+from batos.training.from_image import pairs_of
+from batos.training.lora import Plan, Point, Trainer
+from batos.training.proof import proved
+from batos.training.tasks import Task
+
+EACH, EACH_PRODUCT, CHECKED = 8, 5, 32
+"""Tasks of a family, of one that is put together of parts, and of the validation in all."""
+PERSONA = "brick"
+_SHARE = 0.1  # of the data that an image's own methods make up at least, where there are any
+
+
+def train_methods(
+    settings: Settings,
+    plan: Plan,
+    staging: Path,
+    *,
+    image: str = "",
+    resume: bool = False,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Train the expert for methods on the base of the profile and write it into the staging folder.
+
+    :param image: URI of an image whose accepted methods are learned, too.
+    :param resume: go on with a training that was interrupted.
+    :returns: the expert's folder.
+    :raises ConfigError: where the base's weights are not to be had as a file, or the extra is missing.
+    :raises InvalidInput: for a resume with other data.
+    """
+    source = load_profile(settings.profile).models[0]
+    weights = _weights(settings)
+    work = settings.data.expanduser() / "training" / NAME
+    tasks, refused = proved_tasks(generate("train", plan.seed, each=EACH, each_product=EACH_PRODUCT), settings, work)
+    tell(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families, proved; {refused} refused")
+    data = pairs(tasks, plan.seed)
+    own, revision = _of_image(image, settings)
+    if own:
+        own = own * max(1, round(_SHARE * len(data) / len(own)))
+        tell(f"{len(own)} examples from the image {revision}")
+    data = random.Random(plan.seed).sample([*data, *own], len(data) + len(own))
+    checked = pairs(generate("validation", plan.seed, each=1), plan.seed)[:CHECKED]
+    digest = digest_of(data)
+    trainer = Trainer(weights, work, plan)
+    if resume and trainer.resume(digest):
+        tell(f"going on at step {trainer.step}")
+    trainer.train(data, checked, digest, lambda point, done: tell(_line(point, done)), settings.training_save_s)
+    lineage = Lineage(digest, plan.seed, revision, _figures(trainer, tasks, len(own)))
+    folder = staging / NAME
+    known_as = source.known_as[0] if source.known_as else source.name
+    return export(trainer, folder, persona=PERSONA, version=next_version(folder), base=source.name, known_as=known_as, lineage=lineage)
+
+
+def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[list[Task], int]:
+    """The tasks whose answers pass guardian, sandbox and trials, and how many do not.
+
+    Answers that differ by nothing but their selector are one; those proved before are known by their digest in the work folder.
+    """
+    file = work / "proved.json"
+    known: dict[str, bool] = json.loads(file.read_text()) if file.exists() else {}
+    fresh = {key: task for task in tasks if (key := _key(task)) not in known}
+    if fresh:
+        good, bad = asyncio.run(proved(list(fresh.values()), settings))
+        known |= {_key(task): True for task in good} | {_key(task): False for task, _ in bad}
+        work.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(known))
+    found = [task for task in tasks if known[_key(task)]]
+    return found, len(tasks) - len(found)
+
+
+def _key(task: Task) -> str:
+    body = task.source.replace(f"def {task.selector}(", "def m(", 1)
+    return hashlib.sha256(json.dumps([body, dict(task.helpers)]).encode()).hexdigest()[:32]
+
+
+def _weights(settings: Settings) -> Path:
+    source = load_profile(settings.profile).models[0]
+    try:
+        paths = [path for path in source.paths().values() if path.suffix == ".gguf"] if source.package else []
+    except FileNotFoundError as e:
+        raise ConfigError(f"{e}: `make models` installs it") from None
+    if not paths:
+        raise ConfigError(f"the base of the profile {settings.profile!r} is no GGUF file of a package; train with --set profile=embedded")
+    for module in ("torch", "transformers", "safetensors"):
+        try:
+            __import__(module)
+        except ImportError:
+            raise ConfigError(f"{module} is missing: pip install 'batos[training]'") from None
+    return paths[0]
+
+
+def _of_image(image: str, settings: Settings) -> tuple[list[tuple[str, str]], str]:
+    if not image:
+        return [], ""
+    from batos.image.storage import check_format, open_database
+    from batos.image.unit import snapshot
+
+    db: Any = open_database(image, cache_size=2000, pool_size=2, read_only=True)
+    try:
+        with snapshot(db) as root:
+            check_format(root, image)
+            return pairs_of(root, chars=settings.synthesis_chars), db.lastTransaction().hex()
+    finally:
+        db.close()
+
+
+def _line(point: Point, done: float) -> str:
+    checked = "" if point.validation is None else f", validation {point.validation:.4f}"
+    return f"step {point.step}, {done:.0%}, loss {point.loss:.4f}{checked}"
+
+
+def _figures(trainer: Trainer, tasks: list[Task], own: int) -> dict[str, float]:
+    checked = [point.validation for point in trainer.curve if point.validation is not None]
+    return {
+        "steps": trainer.step, "seconds": round(trainer.seconds), "tasks": len(tasks), "families": len({task.family for task in tasks}),
+        "from_image": own, "loss": trainer.curve[-1].loss if trainer.curve else 0.0, **({"validation": checked[-1]} if checked else {}),
+    }  # fmt: skip

@@ -1,0 +1,278 @@
+"""Tasks: a family with its holes filled, in one wording, with a call, an example, and trials whose answers are known.
+
+What a task's method must answer is computed by running the family's method in plain Python here; `batos.training.proof` then holds
+the sandbox against it.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from batos.image.examples import Example
+from batos.mind import prompting
+from batos.objects import Method, UvmObject
+from batos.training import kinds
+from batos.training.families import Family, fill
+from batos.training.kinds import words_of
+
+SLOT_NAMES: dict[str, tuple[str, ...]] = {
+    "number": words_of(
+        "total balance score visits stock points budget counter level mileage debt weight energy coins progress votes "
+        "height speed hits credit sum_so_far step last_price attempts"
+    ),
+    "words": words_of("items notes tasks names queue log history basket tags guests todo seen_words friends open_jobs"),
+    "numbers": words_of("values readings scores temperatures prices measures amounts marks results daily_sales"),
+    "record": words_of("ages stock votes counts settings prices phone_book scores ratings stock_by_name"),
+    "text": words_of("title motto status greeting mood label city last_word color owner"),
+    "flag": words_of("active open enabled visible locked done alarm is_on"),
+}
+NEW_SLOT_NAMES: dict[str, tuple[str, ...]] = {
+    "number": ("savings", "pages", "fuel", "distance", "goals", "rainfall", "tokens"),
+    "words": ("books", "ideas", "errands", "songs", "visitors"),
+    "numbers": ("samples", "grades", "times", "weights"),
+    "record": ("inventory", "wages", "heights"),
+    "text": ("slogan", "headline", "nickname"),
+    "flag": ("ready", "muted", "paused"),
+}
+"""Names that no task of training has: those of the tasks that measure."""
+_LIKE = {"positive": "number", "maybe_empty": "words", "repeats_list": "words", "any": "number"}
+_HELPERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "of_number": (
+        ("price_", "tax_", "bonus_", "fee_", "cost_", "points_for_", "rate_", "score_of_", "weight_of_", "measure_"),
+        ("number * 3 + 1", "number + 10", "number * number", "7 - number"),
+    ),
+    "of_flag": (("is_big_", "allowed_", "is_valid_", "accepts_", "fits_", "wanted_"), ("number > 5", "number % 2 == 0", "number < 9")),
+    "of_text": (
+        ("polish_", "nickname_", "label_", "translate_", "decorate_", "clean_", "title_of_", "code_of_"),
+        ("text.upper()", "text[:2]", 'text + "o"', "text[::-1]"),
+    ),
+}
+_GIVEN = {"of_number": "number", "of_flag": "number", "of_text": "text"}
+_THINK = 'def think_(self, guidance, question):\n    return guidance + " / " + question\n'
+_BY_NAME = {
+    "text": ("message", "sentence", "phrase", "word", "line"), "number": ("amount", "value", "count", "n", "limit"),
+    "items": ("values", "entries", "things"), "record": ("table", "data"), "flag": ("enabled", "on"),
+}  # fmt: skip
+_BEGINNINGS, _ENDS = ("", "", "", "", "please ", "now ", "I need ", "it shall answer: "), ("", "", "", ".", ".", "!")
+CASES, TRIALS = 14, 5
+
+
+class Task(NamedTuple):
+    """One task with its answer.
+
+    :ivar helpers: sources of messages that the object understands, by selector.
+    :ivar shown: the example that a user gives; the trials are never shown.
+    """
+
+    family: str
+    group: str
+    part: str
+    selector: str
+    intent: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    slots: Mapping[str, Any]
+    helpers: Mapping[str, str]
+    shown: Example
+    trials: tuple[Example, ...]
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON object."""
+        return {
+            **self._asdict(), "args": list(self.args), "kwargs": dict(self.kwargs),
+            "shown": self.shown.to_json(), "trials": [one.to_json() for one in self.trials],
+        }  # fmt: skip
+
+    def target(self) -> UvmObject:
+        """An object as the task has it, in no image."""
+        obj = UvmObject(**copy.deepcopy(dict(self.slots)))
+        for selector, source in self.helpers.items():
+            obj._slots[selector] = Method(selector, source)
+        return obj
+
+    def prompt(self, *, example: bool, chars: int = 4000) -> str:
+        """The request for its method, as the mind makes it for an expert."""
+        shown = [self.shown] if example else []
+        return prompting.compact(
+            self.target(), self.selector, self.args, dict(self.kwargs), intent=self.intent, examples=shown, chars=chars
+        )
+
+
+def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task | None:
+    """A task of a family; None where too few of the drawn calls have an answer."""
+    holes, slot_kinds, helpers = _draw_holes(family, rng, new_names)
+    body = fill(family.body, holes)
+    cases = [_case(family, slot_kinds, holes, rng) for _ in range(CASES)]
+    selector = fill(rng.choice(family.selectors), holes).lower()
+    selector = f"{selector}_" if family.kinds and rng.random() < 0.8 else selector
+    given = _canonical(cases[0][1], family.kinds)
+    names, keyword = _names(selector, cases[0][1], body, rng)
+    body = _renamed(body, dict(zip(given, names, strict=True)))
+    source = f"def {selector}({', '.join(('self', *names))}):\n{body}"
+    distractors = _distractors(rng, slot_kinds, new_names)
+    methods = _compiled(source, *helpers.values())
+    found = [
+        example
+        for slots, args in cases
+        if (example := _answered(methods, selector, {**distractors, **slots}, args, keyword, slots)) is not None
+    ]
+    if len(found) < CASES // 2:
+        return None
+    shown, *trials = _various(found, rng)
+    if not trials:
+        return None
+    call = trials[-1]
+    return Task(
+        family.name, family.group, family.part, selector, _wording(family, holes, rng), call.args, dict(call.kwargs),
+        {**distractors, **dict(call.slots)}, helpers, shown, tuple(trials[:TRIALS]), source,
+    )  # fmt: skip
+
+
+# --- holes, names, words
+
+
+def _draw_holes(family: Family, rng: random.Random, new_names: bool) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    holes: dict[str, str] = {}
+    slot_kinds: dict[str, str] = {}
+    helpers: dict[str, str] = {}
+    for hole, kind in family.holes.items():
+        if hole in ("SLOT", "OTHER"):
+            known = (NEW_SLOT_NAMES if new_names else SLOT_NAMES)[_LIKE.get(kind, kind)]
+            holes[hole] = rng.choice([name for name in known if name not in slot_kinds])
+            slot_kinds[holes[hole]] = kind
+        elif hole == "HELPER":
+            selectors, codes = _HELPERS[kind]
+            holes[hole] = rng.choice(selectors[-2:] if new_names else selectors[:-2])
+            given = _GIVEN[kind]
+            helpers[holes[hole]] = f"def {holes[hole]}(self, {given}):\n    return {rng.choice(codes)}\n"
+        elif hole == "INTENT":
+            holes[hole] = repr(family.intents[0])
+        else:
+            holes[hole] = rng.choice({"nfield": kinds.N_FIELDS, "tfield": kinds.T_FIELDS, "K": "2345678", "L": "aeilnorst"}[kind])
+    if family.group == "thinking" or rng.random() < 0.1:
+        helpers["think_"] = _THINK
+    return holes, slot_kinds, helpers
+
+
+def _distractors(rng: random.Random, slot_kinds: Mapping[str, str], new_names: bool) -> dict[str, Any]:
+    """Slots that the method has nothing to do with."""
+    found: dict[str, Any] = {}
+    for kind in rng.sample(sorted(SLOT_NAMES), rng.choice((0, 0, 1, 2))):
+        name = rng.choice((NEW_SLOT_NAMES if new_names else SLOT_NAMES)[kind])
+        if name not in slot_kinds:
+            found[name] = kinds.sample(kind, rng, ())
+    return found
+
+
+def _canonical(args: Sequence[Any], of: Sequence[str]) -> list[str]:
+    """The names that a family's method has for its arguments."""
+    stand_ins = [object() if kind in ("item_of", "member_of") else value for kind, value in zip(of, args, strict=True)]
+    return _parameters("m", stand_ins)
+
+
+def _parameters(selector: str, args: Sequence[Any]) -> list[str]:
+    inside = prompting.signature(selector, args, {}).partition("(")[2].removesuffix("):")
+    return inside.split(", ")[1:]
+
+
+def _names(selector: str, args: Sequence[Any], body: str, rng: random.Random) -> tuple[list[str], str | None]:
+    """The names of the method's parameters; and the last one's, where it is given by name."""
+    names = _parameters(selector, args)
+    if not names or rng.random() > 0.12:
+        return names, None
+    able = [name for name in _BY_NAME.get(names[-1].rstrip("0123456789"), ()) if name not in names and not re.search(rf"\b{name}\b", body)]
+    if not able:
+        return names, None
+    return [*names[:-1], able_name := rng.choice(able)], able_name
+
+
+def _renamed(body: str, names: Mapping[str, str]) -> str:
+    if not names:
+        return body
+    pattern = r"(?<![\w.])(" + "|".join(sorted(map(re.escape, names), key=len, reverse=True)) + r")\b(?!=)"
+    return re.sub(pattern, lambda found: names[found[1]], body)
+
+
+def _wording(family: Family, holes: Mapping[str, str], rng: random.Random) -> str:
+    if rng.random() < 0.1 and family.group != "thinking":
+        return ""
+    text = fill(rng.choice(family.intents), dict(holes))
+    if family.group == "thinking":
+        return text + rng.choice(("", ".", "."))
+    beginning = rng.choice(_BEGINNINGS)
+    text = f"{beginning}{text}{rng.choice(_ENDS)}"
+    return text[:1].upper() + text[1:] if rng.random() < 0.3 else text
+
+
+# --- calls and their answers
+
+
+def _case(family: Family, slot_kinds: Mapping[str, str], holes: Mapping[str, str], rng: random.Random) -> tuple[dict[str, Any], list[Any]]:
+    slots = {name: kinds.sample(kind, rng, ()) for name, kind in slot_kinds.items()}
+    values: list[Any] = list(slots.values())
+    args: list[Any] = []
+    for kind in family.kinds:
+        value = _few_fields(kinds.sample(kind, rng, [*values, *args]), holes)
+        args.append(value)
+    return slots, args
+
+
+def _few_fields(value: Any, holes: Mapping[str, str]) -> Any:
+    """Records with their name, the fields that matter, and one more."""
+    sample = value[0] if isinstance(value, list) and value else value
+    if not isinstance(sample, dict) or not {"name", "city", "age"} <= set(sample):
+        return value
+    kept = {"name", holes.get("FIELD", ""), holes.get("TFIELD", ""), "age"}
+    if isinstance(value, list):
+        return [{k: v for k, v in one.items() if k in kept} for one in value]
+    return {k: v for k, v in value.items() if k in kept}
+
+
+def _answered(
+    methods: Mapping[str, Any], selector: str, slots: Mapping[str, Any], args: Sequence[Any], keyword: str | None, told: Mapping[str, Any]
+) -> Example | None:
+    """What the method answers and leaves behind; None where it fails."""
+    given = copy.deepcopy(list(args))
+    by_name = {keyword: given.pop()} if keyword else {}
+    kept = (tuple(copy.deepcopy(given)), tuple(copy.deepcopy(by_name).items()))
+    receiver = types.SimpleNamespace(**copy.deepcopy(dict(slots)))
+    for name, method in methods.items():
+        setattr(receiver, name, types.MethodType(method, receiver))
+    try:
+        result = methods[selector](receiver, *given, **by_name)
+    except (ArithmeticError, LookupError, ValueError, TypeError, StopIteration, AttributeError):
+        return None
+    after = {name: _plain(getattr(receiver, name)) for name in told}
+    changed = tuple((name, value) for name, value in after.items() if value != told[name])
+    return Example(kept[0], kept[1], _plain(result), tuple(copy.deepcopy(dict(told)).items()), changed)
+
+
+def _compiled(*sources: str) -> dict[str, Any]:
+    """The functions of sources of this package: what a model writes runs in the sandbox only."""
+    scope: dict[str, Any] = {}
+    for source in sources:
+        exec(source, scope)  # noqa: S102
+    return {name: made for name, made in scope.items() if isinstance(made, types.FunctionType)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return {key: _plain(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _various(found: list[Example], rng: random.Random) -> list[Example]:
+    """The different examples, those with different results first."""
+    different = list({repr(one): one for one in found}.values())
+    rng.shuffle(different)
+    by_result: dict[str, Example] = {}
+    for one in different:
+        by_result.setdefault(repr((one.result, one.after)), one)
+    first = list(by_result.values())
+    return first + [one for one in different if not any(one is other for other in first)]

@@ -1,0 +1,188 @@
+"""What the expert for methods writes, beside the base it was tuned on: whole missions of a kernel, on a real Ollama.
+
+Ends with one JSON line.
+
+Each task is an object of an image, a message that nobody understands, and hidden trials. The mission writes the method as any does: prompt,
+model, guardian, sandbox, trials, up to `synthesis_tries` times; then the hidden trials say whether what was kept is right. Families are
+those that no training has seen (`batos.training.families`: part `test`), and the far set of composed tasks.
+
+    python bench/synthesis.py                    # both, with the expert that lies in lora_staging
+    python bench/synthesis.py --tasks 20 --json
+
+Figures are shares of tasks. `first_try`: the first method that the model wrote was kept, and is right. `within_bound`: one of those
+within the bound was, with one example taught. `wrong_accepted`: kept, and not right by the hidden trials. `bare_*`: without any example;
+`sure_wrong` and `unsure_wrong`: the share of wrong ones where all candidates did the same, and where they did not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batos import logs
+from batos.bridge.service import OllamaService
+from batos.config import Settings, load
+from batos.image import examples
+from batos.image.experts import report, speaks_methods
+from batos.kernel import Kernel
+from batos.objects import Method
+from batos.training.dataset import generate
+from batos.training.proof import Prover
+from batos.training.tasks import Task
+
+WAIT_S = 300
+
+
+class Made(NamedTuple):
+    """What became of one task."""
+
+    task: Task
+    tries: int  # 0: nothing was kept
+    right: bool
+    seconds: float
+    sure: bool
+    source: str
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=0, help="tasks of held-out families, one a family; 0: all")
+    parser.add_argument("--base-tasks", type=int, default=20, help="of them, for the base model, which takes long to fail")
+    parser.add_argument("--far", type=int, default=0, help="tasks of the far set; 0: all")
+    parser.add_argument("--bare", type=int, default=30, help="tasks without an example")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--staging", default="", help="folder of experts; that of the checkout if left out")
+    parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models and the images, 400 MB")
+    parser.add_argument("--wrong", action="store_true", help="show what was refused, or kept and wrong")
+    parser.add_argument("--json", action="store_true", help="only the last line, which is JSON in any case")
+    args = parser.parse_args()
+    logs.configure("error", "json")
+    folder = Path(tempfile.mkdtemp(prefix="batos-bench-", dir=args.dir))
+    try:
+        print(json.dumps(asyncio.run(measure(folder, args))))
+    finally:
+        shutil.rmtree(folder)
+
+
+async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    say = (lambda words: None) if args.json else (lambda words: print(words, flush=True))
+    near, far = (generate(part, args.seed, each=1) for part in ("test", "far"))
+    rng = random.Random(args.seed)
+    near = rng.sample(near, args.tasks or len(near))
+    far = rng.sample(far, args.far or len(far))
+    service = OllamaService(load({"data": folder, "ollama_host": "127.0.0.1:1"}, environ={}))  # nobody answers there: one of its own
+    host = await service.start()
+    try:
+        settings = Settings(
+            data=folder, ollama_host=host, autotelic="off", remember="off", lora_staging=args.staging, concurrent_missions=1
+        )  # fmt: skip
+        async with Prover(settings) as prover:
+            base = await made(settings, "plain", near[: args.base_tasks], prover, example=True, say=say)
+            tuned = await made(settings, "expert", near, prover, example=True, say=say)
+            distant = await made(settings, "expert", far, prover, example=True, say=say)
+            bare = await made(settings, "expert", near[: args.bare], prover, example=False, say=say)
+    finally:
+        await service.stop()
+    if args.wrong:
+        for one in (*tuned, *distant):
+            if not one.right:
+                say(f"--- {one.task.family}: {one.task.intent}\n{one.source}\n{one.task.source}")
+    sure, unsure = [one for one in bare if one.tries and one.sure], [one for one in bare if one.tries and not one.sure]
+    return {
+        "bench": "synthesis", "tasks": len(tuned), "base_tasks": len(base),
+        "base_first_try": first_try(base), "base_within_bound": within_bound(base),
+        "tuned_first_try": first_try(tuned), "tuned_within_bound": within_bound(tuned),
+        "wrong_accepted": wrong(tuned), "seconds_per_method": round(sum(one.seconds for one in tuned) / max(1, len(tuned)), 2),
+        "base_seconds_per_method": round(sum(one.seconds for one in base) / max(1, len(base)), 2),
+        "far_tasks": len(distant), "far_first_try": first_try(distant), "far_within_bound": within_bound(distant),
+        "far_wrong": wrong(distant),
+        "bare_tasks": len(bare), "bare_right": within_bound(bare), "bare_wrong": wrong(bare),
+        "sure": len(sure), "sure_wrong": wrong(sure), "unsure": len(unsure), "unsure_wrong": wrong(unsure),
+    }  # fmt: skip
+
+
+def first_try(found: Sequence[Made]) -> float:
+    """The share that was right with the first method that was written."""
+    return share(one.right and one.tries == 1 for one in found)
+
+
+def within_bound(found: Sequence[Made]) -> float:
+    """The share that was kept and is right."""
+    return share(one.right for one in found)
+
+
+def wrong(found: Sequence[Made]) -> float:
+    """The share that was kept and is wrong."""
+    return share(one.tries > 0 and not one.right for one in found)
+
+
+def share(found: Any) -> float:
+    values = list(found)
+    return round(sum(values) / max(1, len(values)), 4)
+
+
+async def made(settings: Settings, writer: str, tasks: Sequence[Task], prover: Prover, *, example: bool, say: Any) -> list[Made]:
+    """The tasks, one after the other, in an image of their own."""
+    image = f"file://{settings.data}/{writer}-{example}-{random.randrange(10**9)}.fs"
+    kernel = await Kernel.start(settings.model_copy(update={"synthesis_model": writer, "image": image}), listen=False)
+    found = []
+    try:
+        if writer == "expert":
+            assert kernel.substrate.factory is not None
+            await kernel.substrate.factory.scan_settled()
+            assert kernel.image.read(speaks_methods), kernel.image.read(report)
+        for number, task in enumerate(tasks):
+            found.append(await one_task(kernel, f"t{number}", task, prover, example=example))
+            what = "right" if found[-1].right else "wrong" if found[-1].tries else "refused"
+            say(f"{writer} {task.part} {number + 1}/{len(tasks)} {task.family}: {what}, {found[-1].tries} tries, {found[-1].seconds:.1f} s")
+    finally:
+        await kernel.stop()
+    return found
+
+
+async def one_task(kernel: Kernel, name: str, task: Task, prover: Prover, *, example: bool) -> Made:
+    """One mission: the message to an object of the task's."""
+    oid = await kernel.image.system(_place, name, task, example)
+    message = {"target": oid, "selector": task.selector, "args": list(task.args), "kwargs": dict(task.kwargs)}
+    ended: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    kernel.events.watch(name, lambda event: ended.set_result(event) if event["type"] == "result" and not ended.done() else None)
+    begun = time.monotonic()
+    await kernel.scheduler.submit(name, f"send {task.selector}", {"message": json.dumps(message)})
+    async with asyncio.timeout(WAIT_S):
+        end = await ended
+    seconds = time.monotonic() - begun
+    if end["state"] != "COMPLETE":
+        return Made(task, 0, False, seconds, False, f"# {end['error']['message']}")
+    source, came = kernel.image.read(_written, name, task.selector)
+    judged = await prover.judge(task, source)
+    return Made(task, came["tries"], judged.right, seconds, came["agreed"] == came["candidates"], source)
+
+
+def _written(root: Any, name: str, selector: str) -> tuple[str, dict[str, Any]]:
+    method = root["lobby"]._slots[name]._slots[selector]
+    assert isinstance(method, Method)
+    return method.source, dict(method.provenance)
+
+
+def _place(root: Any, name: str, task: Task, example: bool) -> str:
+    """System transaction: an object as the task has it, its intent, and the example if it is to be taught."""
+    lobby = root["lobby"]
+    obj = lobby.genesis.derive(name=name, **task.slots)
+    for selector, source in task.helpers.items():
+        obj._slots[selector] = Method(selector, source)
+    lobby._slots[name] = obj
+    root._p_jar.add(obj)
+    examples.teach(root, obj._p_oid, task.selector, [task.shown.to_json()] if example else [], task.intent, 16)
+    return f"oid:{int.from_bytes(obj._p_oid, 'big'):x}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""An expert writes methods: which model is asked, in which words, and how many candidates agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from batos.bridge.types import ChatRequest
+from batos.image import experts
+from batos.image.examples import Example
+from batos.kernel import Kernel
+from batos.mind import prompting
+from batos.objects import Intent, Method, UvmObject
+from tests.unit.mind_support import FakeInference, answer, mind
+from tests.unit.test_forge import give, method_of, sent
+
+EXPERT = "brick:method-writer-v1"
+DOUBLE, SQUARE = ("def twice_(self, number):\n    return number * 2\n", "def twice_(self, number):\n    return number ** 2\n")
+
+
+async def hire(kernel: Kernel, base: str = "smollm2:embedded") -> None:
+    """An expert for methods, as the factory records one."""
+    facts = {
+        "model": EXPERT, "persona": "brick", "expert": "method-writer", "version": 1, "base": base, "content": "c", "folder": "f",
+        "role": "methods",
+    }  # fmt: skip
+    await kernel.image.system(experts.begin, {"brick": "smollm2:embedded"})
+    await kernel.image.system(experts.intend, facts)
+    await kernel.image.system(experts.built, EXPERT, "d", "r", "adapter", "")
+
+
+def writing(inference: FakeInference, *sources: str) -> list[ChatRequest]:
+    """A model that writes these, one after the other, whoever it is; the requests it gets."""
+    asked: list[ChatRequest] = []
+
+    def say(request: ChatRequest) -> str:
+        if request.system not in (prompting.COMPACT_SYSTEM, prompting.SYSTEM):
+            return answer(request)
+        asked.append(request)
+        return sources[min(len(asked), len(sources)) - 1]
+
+    inference.say = say
+    return asked
+
+
+async def test_an_expert_is_asked_in_few_words_and_three_candidates_are_compared(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, SQUARE, DOUBLE, DOUBLE)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"), total=3)
+        await hire(kernel)
+        end = await sent(kernel, "m1", "thing", "twice_", 5)
+        assert end["result"]["value"] == 10, "two of three doubled"
+        assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 3, "candidates": 3, "agreed": 2}
+        assert [request.model for request in asked] == [EXPERT] * 3
+        assert {request.user for request in asked} == {"def twice_(self, number):\ntwice the number\nself.total = 3\ncalled with 5"}
+        options = [dict(request.options) for request in asked]
+        assert [one["temperature"] for one in options] == [0.0, 0.5, 0.8]
+        assert len({one["seed"] for one in options}) == 3
+        assert {one["repeat_penalty"] for one in options} == {1.0}
+        kept = method_of(kernel, "thing", "twice_")
+        assert (kept["candidates"], kept["agreed"], kept["model"]) == (3, 2, EXPERT)
+
+
+async def test_an_example_decides_and_no_candidates_are_needed(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, SQUARE, DOUBLE)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        end = await sent(kernel, "m1", "thing", "twice_", 7)
+        assert end["result"]["value"] == 14
+        assert len(asked) == 2, "the first was refused by the example"
+        assert "twice_(5) -> 10" in asked[0].user
+        assert asked[0].user == asked[1].user, "an expert is asked the same again"
+        assert end["result"]["wrote"][0]["candidates"] == 1
+
+
+async def test_when_the_tries_are_spent_what_there_is_is_taken(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, DOUBLE, "no method at all")
+    async with mind(tmp_path, inference, synthesis_tries=2) as kernel:
+        await give(kernel)
+        await hire(kernel)
+        end = await sent(kernel, "m1", "thing", "twice_", 5)
+        assert end["result"]["value"] == 10
+        assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 2, "candidates": 1, "agreed": 1}
+
+
+async def test_who_writes_is_a_setting_and_an_expert_on_another_base_does_not(tmp_path: Path) -> None:
+    for number, (more, base, wanted) in enumerate(
+        (
+            ({"synthesis_model": "plain"}, "smollm2:embedded", "brick:embedded"),
+            ({}, "llama3.1:8b", "brick:embedded"),
+            ({"synthesis_model": "codes:7b"}, "smollm2:embedded", "codes:7b"),
+        )
+    ):
+        inference = FakeInference()
+        asked = writing(inference, DOUBLE)
+        async with mind(tmp_path / str(number), inference, **more) as kernel:
+            await give(kernel)
+            await hire(kernel, base)
+            end = await sent(kernel, "m1", "thing", "twice_", 5)
+            assert end["result"]["value"] == 10
+            assert [request.model for request in asked] == [wanted]
+            assert asked[0].system == prompting.SYSTEM
+
+
+def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
+    parent = UvmObject(budget=100, unrelated=1, think_=Method("think_", "def think_(self, a, b):\n    return a\n"))
+    slots: dict[str, Any] = {f"slot{n}": n for n in range(9)}
+    obj = UvmObject(**slots, **{"parent*": parent}, price_=Method("price_", "def price_(self, n):\n    return n\n"))
+    told = prompting.compact(obj, "spend_", (3,), {}, intent="take the price_ from the budget", examples=(), chars=4000).split("\n")
+    assert told[0] == "def spend_(self, number):"
+    assert told[2].startswith("self.budget = 100; self.slot")
+    assert told[2].count("self.") == 3
+    assert "unrelated" not in told[2]
+    assert told[3] == "sends: price_, think_"
+    assert told[4] == "called with 3"
+    long = Example((1,), (), "x" * 60)
+    assert len(prompting.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)) <= 120
+
+
+def teach(root: Any, example: Example) -> None:
+    """System transaction: an example of `twice_` for the object `thing`."""
+    from batos.image import examples
+
+    examples.teach(root, root["lobby"].thing._p_oid, "twice_", [example.to_json()], "", 8)

@@ -1,0 +1,110 @@
+"""From a training to an expert: curve, folder, lineage; what an image gives; the adapter itself where torch is there."""
+
+from __future__ import annotations
+
+import struct
+import tomllib
+import zlib
+from pathlib import Path
+
+import pytest
+
+from batos.bridge.experts import read_about
+from batos.config import Settings
+from batos.errors import ConfigError, InvalidInput
+from batos.training import curve, export, methods
+from batos.training.dataset import generate
+from batos.training.lora import Plan, Point, Trainer
+
+CURVE = [Point(25, 60.0, 2.0), Point(50, 120.0, 1.0), Point(75, 180.0, 0.5), Point(100, 240.0, 0.25, 0.4)]
+
+
+def test_the_curve_as_text_and_picture(tmp_path: Path) -> None:
+    assert curve.as_text(CURVE).splitlines()[-1] == "100   4.0      0.2500  0.4000"
+    curve.as_png(CURVE, tmp_path / "curve.png")
+    data = (tmp_path / "curve.png").read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack(">II", data[16:24]) == (curve.WIDTH, curve.HEIGHT)
+    at, rows = 8, b""
+    while at < len(data):
+        (size,), kind = struct.unpack(">I", data[at : at + 4]), data[at + 4 : at + 8]
+        body = data[at + 8 : at + 8 + size]
+        assert struct.unpack(">I", data[at + 8 + size : at + 12 + size])[0] == zlib.crc32(kind + body)
+        rows += body if kind == b"IDAT" else b""
+        at += 12 + size
+    picture = zlib.decompress(rows)
+    assert len(picture) == curve.HEIGHT * (1 + 3 * curve.WIDTH)
+    assert bytes(curve.TRAINED) in picture
+    curve.as_png([], tmp_path / "empty.png")
+
+
+def test_expert_toml_is_one_that_the_factory_reads(tmp_path: Path) -> None:
+    lineage = export.Lineage("abc", 3, "0123456789abcdef", {"steps": 100, "loss": 0.25})
+    text = export._about("brick", 2, "smollm2:embedded", 40, lineage)
+    (tmp_path / "expert.toml").write_text(text)
+    about = read_about(tmp_path / "expert.toml")
+    assert (about.model, about.role) == ("brick:method-writer-v2", "methods")
+    assert (about.lineage.data, about.lineage.seed, about.lineage.figures) == ("abc", 3, {"steps": 100, "loss": 0.25})
+    assert export.next_version(tmp_path) == 3
+    assert export.next_version(tmp_path / "nothing") == 1
+    assert tomllib.loads(text)["lineage"]["image_revision"] == "0123456789abcdef"
+
+
+def test_answers_are_proved_once(tmp_path: Path) -> None:
+    tasks = generate("validation", 1, each=1)[:3]
+    settings = Settings(data=tmp_path)
+    assert methods.proved_tasks(tasks, settings, tmp_path) == (tasks, 0)
+    known = (tmp_path / "proved.json").read_text()
+    spoiled = tasks[0]._replace(source=tasks[0].source.replace("return", "return not"))
+    found, refused = methods.proved_tasks([spoiled, *tasks[1:]], settings, tmp_path)
+    assert refused == 1
+    assert spoiled not in found
+    assert (tmp_path / "proved.json").read_text() != known
+
+
+def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no GGUF file"):
+        methods._weights(Settings(data=tmp_path, profile="workstation"))
+
+
+def tiny(folder: Path) -> Path:
+    """A folder with a model of two layers and a tokenizer of characters, as transformers reads them."""
+    transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
+    config = transformers.LlamaConfig(
+        vocab_size=200, hidden_size=16, intermediate_size=32, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    letters = tokenizers.Tokenizer(tokenizers.models.WordLevel({chr(i): i for i in range(32, 127)} | {"\n": 10}, unk_token=" "))
+    letters.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    transformers.PreTrainedTokenizerFast(tokenizer_object=letters, unk_token=" ").save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    folder = tiny(tmp_path / "base")
+
+    def base(weights: Path) -> tuple[object, object]:
+        model = transformers.AutoModelForCausalLM.from_pretrained(weights, dtype=torch.bfloat16)
+        model.requires_grad_(False)
+        return transformers.AutoTokenizer.from_pretrained(weights), model
+
+    monkeypatch.setattr("batos.training.lora._base", base)
+    data = [("say a:", "aaaa"), ("say b:", "bbbb")] * 8
+    plan = Plan(0.05, rank=4, rate=1e-2, first_layer=1, threads=1)
+    points: list[Point] = []
+    trainer = Trainer(folder, tmp_path / "work", plan)
+    trainer.train(data, data[:2], "digest", lambda point, done: points.append(point))
+    assert points[-1].loss < points[0].loss
+    tensors = trainer.tensors()
+    assert {name.split(".")[4] for name in tensors} == {"1", "2"}
+    again = Trainer(folder, tmp_path / "work", plan)
+    assert again.resume("digest")
+    assert (again.step, len(again.curve)) == (trainer.step, len(trainer.curve))
+    for name, value in again.tensors().items():
+        assert torch.equal(value, tensors[name])
+    with pytest.raises(InvalidInput, match="other data"):
+        again.resume("another")
+    assert not Trainer(folder, tmp_path / "elsewhere", plan).resume("digest")
