@@ -134,13 +134,13 @@ class Retrieval:
                 identity = await embedder.identity()
                 if str(identity) != maker.identity or identity.dimensions != view.matrix.shape[1]:
                     return None, f"the vectors are from {maker.identity}, which is not to be had any more; they are made anew by {identity}"
-                rows = await embedder.embed([question.cleaned, question.text])
+                rows = await embedder.embed(list(dict.fromkeys((question.cleaned, question.text))))  # of few words they are the same
         except (TimeoutError, BatosError) as e:
             cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
             self._away, self._away_until, self._why = maker.identity, self._now() + self._pause_s, f"the embedder is away: {cause}"
             log.warning("searching_by_words_only", pause_s=self._pause_s, cause=cause)
             return None, self._why
-        return Vectors(rows[0], rows[1]), ""
+        return Vectors(rows[0], rows[-1]), ""
 
 
 def _filters(wanted: Wanted, documents: set[int] | None, called: Callable[[str], Iterable[int]]) -> Filters | None:

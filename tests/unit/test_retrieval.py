@@ -36,6 +36,7 @@ class Embedder:
 
     def __init__(self) -> None:
         self.digest, self.fault, self.calls = "one", None, 0
+        self.texts: list[str] = []
         self.hangs = False
 
     async def identity(self) -> Identity:
@@ -43,6 +44,7 @@ class Embedder:
 
     async def embed(self, texts: Sequence[str]) -> Any:
         self.calls += 1
+        self.texts += texts
         if self.fault is not None:
             raise self.fault
         if self.hangs:
@@ -142,6 +144,12 @@ async def test_meaning_finds_what_no_word_does(memory: Memory) -> None:
     assert (reply["by_vectors"], reply["why"]) == (True, "")
     assert reply["hits"][0]["text"] == "Boats lie at the quay."
     assert memory.embedder.calls == 1
+
+
+async def test_a_question_that_cleaning_leaves_as_it_is_is_read_once(memory: Memory) -> None:
+    await memory.vectors()
+    assert (await memory.ask("sea"))["hits"][0]["text"] == "Boats lie at the quay."
+    assert memory.embedder.texts == ["sea"]
 
 
 async def test_an_embedder_that_is_away_costs_one_question_and_is_then_left_alone(memory: Memory) -> None:
