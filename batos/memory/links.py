@@ -61,7 +61,10 @@ class Gazetteer:
         found: dict[int, None] = {}
         at = 0
         while at < len(said):
-            names = self._known.get(said[at], {})
+            names = self._known.get(said[at])
+            if names is None:  # no name begins so, as with most words
+                at += 1
+                continue
             fits = [parts for parts in names if tuple(said[at : at + len(parts)]) == parts]
             parts = max(fits, key=len, default=())
             if parts and (len(parts) > 1 or not matches[at].group().islower()):
