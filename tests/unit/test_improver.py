@@ -567,4 +567,4 @@ async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp
         await thought(kernel, BRIEFS[0])
         await recorded(kernel, "curate", "memory", "")
         (change,) = await stepped(kernel)
-        assert (change["state"], change["comparison"]["curated"], ran) == (changes.PROMOTED, {"archived": 7}, [1])
+        assert (change["state"], change["comparison"]["curated"], ran) == (changes.KEPT, {"archived": 7}, [1])
