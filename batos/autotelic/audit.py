@@ -70,7 +70,7 @@ class Audits:
         every = self._ground.settings.audit_missions
         may_ask = mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
         causes = _causes(root, str(mission.id))
-        if not causes and may_ask and mission.id.startswith(AUDIT) and not _under_way(root):
+        if mission.id.startswith(AUDIT) and not (home.part(root, "triggers").fired or _under_way(root)):
             causes = [IN_PASSING]
         asked = False
         for cause, source in self._ways(root, causes):
@@ -162,7 +162,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
         found = [one for one in fired if one.mission == mission]
     else:
         tried = {(one["evidence"].get("trigger"), one["evidence"].get("key")): one["number"] for one in reversed(changes.listed(root))}
-        found = [one for one in fired if not home.is_pending(root, one.mission)]
+        found = [one for one in fired if home.is_there(root, one.mission) and not home.is_pending(root, one.mission)]
         found.sort(key=lambda one: (tried.get((one.trigger, one.key), 0), one.at))
     busy = _under_way(root)
     return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
