@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any
 
-from batos.autotelic.audit import Audits
+from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
 from batos.autotelic.improver import Improver, Leash
 from batos.autotelic.kinds import Ground
 from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
@@ -15,7 +15,7 @@ from batos.config import Settings
 from batos.image.living import LivingImage
 from batos.mind import forge, incarnation, learning
 from batos.mind.codex import Codex
-from batos.mind.events import Events
+from batos.mind.events import Event, Events
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
 from batos.mind.methods import Methods
@@ -69,12 +69,19 @@ class Improving:
             self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate
         )
 
-        events.listen("result", lambda event: improver.look())
+        def hear(event: Event) -> None:
+            if event["id"].startswith((AUDIT, IMPROVEMENT)):
+                improver.look()
+
+        events.listen("result", hear)
         background(improver.run(), "improver")
 
     @contextlib.asynccontextmanager
-    async def _stage(self, image: LivingImage) -> AsyncIterator[Stage]:
-        """What it takes to think in a mirror: methods, a router and a sandbox of its own."""
+    async def _stage(self, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:
+        """What it takes to think in a mirror: methods, a router and a sandbox of its own.
+
+        :param names: knows the digests of models.
+        """
         settings, limit_s = self._settings, self._settings.inference_deadline_s
         likeness = Likeness(image, self._inference, self._embedder, limit_s=limit_s, pause_s=0, deadline_s=limit_s)
         methods = Methods(image, settings, forge=forge.forge, deliver=deliver)
@@ -84,8 +91,8 @@ class Improving:
 
         router = Router(self._codex, lambda: image.read(examples), likeness, chars=settings.routing_chars)
 
-        def thinking(mission: dict[str, Any], inference: Inference) -> Rehearsing:
-            return Rehearsing(mission, inference=inference, events=Events(), **self._host(image, methods, router))
+        def thinking(mission: dict[str, Any]) -> Rehearsing:
+            return Rehearsing(mission, inference=names, events=Events(), **self._host(image, methods, router))
 
         try:
             yield Stage(image, methods, thinking)

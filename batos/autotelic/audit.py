@@ -50,6 +50,9 @@ class Cause(NamedTuple):
     words: str
 
 
+IN_PASSING = Cause("", "", "no trigger had fired; it was an audit in passing")
+
+
 class Audits:
     """Asks for proposals. `await propose(...)` at the end of a mission, inside its attempt."""
 
@@ -67,14 +70,14 @@ class Audits:
         every = self._ground.settings.audit_missions
         may_ask = mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
         causes = _causes(root, str(mission.id))
-        if not causes and may_ask and mission.id.startswith(AUDIT) and not _under_way(root):
-            causes = [Cause("", "", str(mission.brief))]
+        if mission.id.startswith(AUDIT) and not (home.part(root, "triggers").fired or _under_way(root)):
+            causes = [IN_PASSING]
         asked = False
         for cause, source in self._ways(root, causes):
             if source == changes.MODEL and (asked or not may_ask):
                 continue
             asked = asked or source == changes.MODEL
-            found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, cycle)
+            found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, mission, cycle)
             if found is not None:
                 log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
                 return {"proposal": _told(found, source, cause)}
@@ -104,9 +107,9 @@ class Audits:
     def _measured(self, root: Any, cause: Cause) -> Proposal | None:
         return next((one for one in remedies(root, cause.trigger, cause.key) if not self._fault(root, one)), None)
 
-    async def _asked(self, root: Any, cause: Cause, cycle: UvmObject) -> Proposal | None:
+    async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
-        asked = _prompt(root, cause, str(cycle._slots.get("answer", "")))
+        asked = _prompt(root, str(mission.brief) if cause is IN_PASSING else cause.words, str(cycle._slots.get("answer", "")))
         prompt = asked
         for left in range(REPAIRS, -1, -1):
             try:
@@ -159,7 +162,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
         found = [one for one in fired if one.mission == mission]
     else:
         tried = {(one["evidence"].get("trigger"), one["evidence"].get("key")): one["number"] for one in reversed(changes.listed(root))}
-        found = [one for one in fired if not home.is_pending(root, one.mission)]
+        found = [one for one in fired if home.is_there(root, one.mission) and not home.is_pending(root, one.mission)]
         found.sort(key=lambda one: (tried.get((one.trigger, one.key), 0), one.at))
     busy = _under_way(root)
     return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
@@ -190,9 +193,9 @@ def _is_of(change: dict[str, Any], cause: Cause) -> bool:
     return (change["evidence"].get("trigger"), change["evidence"].get("key")) == (cause.trigger, cause.key)
 
 
-def _prompt(root: Any, cause: Cause, thought: str) -> str:
+def _prompt(root: Any, measured: str, thought: str) -> str:
     told = "\n".join(f"- {name}: {kind.says}" for name, kind in kinds.KINDS.items())
-    return weaving.fill(PROMPT, measured=cause.words, thought=thought[:_THOUGHT], kinds=told, there="\n".join(_there(root)))
+    return weaving.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(_there(root)))
 
 
 def _there(root: Any) -> list[str]:

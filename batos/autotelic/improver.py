@@ -32,6 +32,8 @@ from batos.image.turns import in_helper
 
 log = structlog.get_logger("batos.autotelic")
 
+OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of its own"
+"""Why a change that is not rehearsed is not watched either."""
 LOOKED_AT = 64  # missions, the newest first, whose proposals a kill may have cost: more are never under way
 STANDING, AFTER = "standing", "after"
 """In a comparison: what stood at the target when the change was tried (`kinds.standing`), and the number of the last change made before."""
@@ -72,11 +74,12 @@ class Improver:
         self._image, self._inference, self._ground, self._rehearsals, self._leash = image, inference, ground, rehearsals, leash
         self._audits, self._quiet, self._curate = audits, quiet, curate
         self._settings = ground.settings
+        self._failed: set[str] = set()  # missions of the loop's own about which there was nothing to be done by rule
         self._came = asyncio.Event()
         self._came.set()
 
     def look(self) -> None:
-        """Something may be to be done: a mission has ended."""
+        """Something may be to be done: a mission of the loop's own has ended."""
         self._came.set()
 
     async def run(self) -> None:
@@ -117,7 +120,9 @@ class Improver:
         """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
         known = {one.mission for one in changes.newest_first(root)}
         found = []
-        for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        last = list(itertools.islice(ledger.newest_first(root), LOOKED_AT))
+        self._failed &= {str(mission.id) for mission in last}
+        for mission in last:
             if mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.id not in known:
                 proposal = self._proposed(root, ledger.describe(mission))
                 if proposal:
@@ -126,6 +131,9 @@ class Improver:
 
     def _proposed(self, root: Any, mission: dict[str, Any]) -> dict[str, Any] | None:
         if mission["state"] == ledger.FAILED and mission["error"]["code"] != MissionCancelled.code:
+            if mission["id"] in self._failed:
+                return None
+            self._failed.add(mission["id"])
             return self._audits.by_rule(root, mission["id"])
         return (mission["result"] or {}).get("proposal") if mission["undone"] is None else None
 
@@ -168,6 +176,8 @@ class Improver:
     async def _promote(self, change: dict[str, Any], proposal: Proposal) -> bool:
         """Make a change that its rehearsal found good, in one transaction; whether it is decided now."""
         number, comparison = change["number"], change["comparison"]
+        if self._image.read(changes.watched) is not None:
+            return False
         if why := await self._leash.why_no_change():
             log.info("change_waits", change=number, why=why)
             return False
@@ -187,6 +197,8 @@ class Improver:
                             raise InvalidInput(f"{proposal.target} was changed since this was tried")
                         kinds.apply(unit.root, proposal, self._ground, changes.name_of(number))
                         changes.promote(unit.root, number, comparison)
+                        if not kinds.KINDS[proposal.kind].rehearsed:
+                            changes.keep(unit.root, number, OWN_WAY_BACK, {})
                     except BaseException:
                         unit.doom()
                         raise

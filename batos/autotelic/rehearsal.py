@@ -24,7 +24,7 @@ from batos.autotelic.proposals import Proposal
 from batos.autotelic.purse import Purse, Unknown
 from batos.bridge.types import ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosError
+from batos.errors import BatosError, BudgetSpent
 from batos.image import examples, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.mirror import mirror
@@ -102,11 +102,12 @@ class Stage(NamedTuple):
 
     image: LivingImage
     methods: Methods
-    thinking: Callable[[dict[str, Any], Inference], Rehearsing]
+    thinking: Callable[[dict[str, Any]], Rehearsing]
+    """From a mission's record."""
 
 
-Staging = Callable[[LivingImage], contextlib.AbstractAsyncContextManager[Stage]]
-"""Makes the stage of a mirror: what the kernel knows how to put together."""
+Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextManager[Stage]]
+"""Makes the stage of a mirror, with who names models there: what the kernel knows how to put together."""
 
 
 class Rehearsals:
@@ -116,7 +117,7 @@ class Rehearsals:
         """
         :param inference: asked for digests only; what is paid, a purse pays.
         """
-        self._image, self._names, self._settings, self._staging, self._ground = image, _Names(inference), settings, staging, ground
+        self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
 
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
         """What a change does to recorded missions, and to the trials of the method that it is about.
@@ -125,8 +126,8 @@ class Rehearsals:
         :param key: what the trigger was measured on, for the choice of missions; empty for none.
         :raises BatosError: where the change cannot be made even there.
         """
-        settings = self._settings
-        async with self._stages() as (without, changed):
+        settings, names = self._settings, _Names(self._inference)
+        async with self._stages(names) as (without, changed):
             async with changed.image.unit() as unit:
                 kinds.apply(unit.root, proposal, self._ground, "rehearsal")
             ids = await in_helper(without.image.read, recorded.chosen, proposal, key, settings.rehearsal_missions)
@@ -138,19 +139,19 @@ class Rehearsals:
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
-    async def _stages(self) -> AsyncIterator[tuple[Stage, Stage]]:
+    async def _stages(self, names: Inference) -> AsyncIterator[tuple[Stage, Stage]]:
         size = self._settings.connection_cache
         async with (
             mirror(self._image, cache_size=size) as one,
             mirror(self._image, cache_size=size, of=one) as other,
-            self._staging(one) as without,
-            self._staging(other) as changed,
+            self._staging(one, names) as without,
+            self._staging(other, names) as changed,
         ):
             yield without, changed
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
-        attempt = stage.thinking(record, self._names).equip(purse, reroute=proposal.kind == "exemplar" and not record["message"])
+        attempt = stage.thinking(record).equip(purse, reroute=proposal.kind == "exemplar" and not record["message"])
         attempt.recall()
         seen: list[Run] = []
 
@@ -175,11 +176,11 @@ class Rehearsals:
         failed = made = 0
         held = stage.image.read(_source_of, proposal.target)
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission)))
-        attempt = stage.thinking(record, self._names).equip(purse, reroute=False)
+        attempt = stage.thinking(record).equip(purse, reroute=False)
         attempt.recall()
         async with stage.image.unit() as unit:
             unit.doom()
-            with contextlib.suppress(BatosError):  # retired: there is nothing to be tried
+            if held:
                 holder, selector, method = kinds.method_at(unit.root, proposal.target)
                 with thinking(attempt):
                     for case in _cases(unit.root, holder, selector):
@@ -188,10 +189,14 @@ class Rehearsals:
         return Side(found, failed, len(held.encode())), made
 
     async def _fails(self, case: trial.Case, holder: UvmObject, method: Method, attempt: Rehearsing, methods: Methods) -> bool:
+        """Whether a trial fails.
+
+        :raises BatosError: where that cannot be found out.
+        """
         try:
             return bool((await trial.run(case, holder, method, attempt, methods, attempt.making.new_activity())).reason)
-        except Unknown:
-            return False
+        except Unknown as e:
+            raise BudgetSpent(f"a trial of {method.selector!r} could not be made: {e}") from e
 
 
 def _cases(root: Any, holder: UvmObject, selector: str) -> list[trial.Case]:

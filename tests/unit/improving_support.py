@@ -82,6 +82,17 @@ async def fire(kernel: Kernel, trigger: str, key: str = "", words: str = "it was
     return dict(end["result"])
 
 
+async def overlooked(kernel: Kernel, inference: FakeInference, trigger: str, key: str = "", words: str = "it was measured.") -> str:
+    """A trigger fired, and nothing came of its mission, which was cancelled; that mission's id."""
+    row = await kernel.image.system(alarms._fire, trigger, key, words, time.time())
+    inference.hold()
+    heard = await submit(kernel, row[2], f"self_improvement {trigger}: {words}", origin="system")
+    await kernel.scheduler.cancel(row[2])
+    await heard.end()
+    inference.release()
+    return str(row[2])
+
+
 async def stepped(kernel: Kernel, most: int = 8) -> list[dict[str, Any]]:
     """All changes, the newest first, once nothing is left to be done."""
     improver = kernel.improving.improver

@@ -12,7 +12,7 @@ from batos.errors import InferenceFailed
 from batos.image import history, journal
 from batos.kernel import Kernel
 from batos.mind.replay import Replays
-from tests.unit.improving_support import BRIEFS, fire, improving, proposing, stepped, thought
+from tests.unit.improving_support import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
 from tests.unit.mind_support import FakeInference, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
 
@@ -91,7 +91,10 @@ async def test_an_audit_takes_up_what_has_not_recovered_and_asks_without_cause_n
         assert result["proposal"]["evidence"]["trigger"] == ""
         assert (await stepped(kernel))[0]["mission"] == "self_audit-2"
         assert "proposal" not in await audited(kernel, "self_audit-3")
-        await kernel.image.system(alarms._fire, "entropy_falls", "", "it has fallen.", 1.0)
+        row = await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
+        assert "proposal" not in await audited(kernel, "self_audit-0"), "its own mission is on its way"
+        await kernel.image.system(alarms._forget, [row[:2]])
+        await overlooked(kernel, inference, "entropy_falls", words="it has fallen.")
         result = await audited(kernel, "self_audit-4")
         assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MEASUREMENT, "it has fallen.")
 
@@ -100,9 +103,9 @@ async def test_an_audit_asks_the_model_once_in_so_many_missions_and_looks_at_eac
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
         await thought(kernel, *BRIEFS)
-        await kernel.image.system(alarms._fire, "guardian_refuses", "", "nothing follows by rule.", 1.0)
-        await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 2.0)
-        await kernel.image.system(alarms._fire, "state_slow", "SYNTHESIZING", "so is that.", 3.0)
+        await overlooked(kernel, inference, "guardian_refuses", words="nothing follows by rule.")
+        await overlooked(kernel, inference, "state_slow", "DELEGATING", "it is slow.")
+        await overlooked(kernel, inference, "state_slow", "SYNTHESIZING", "so is that.")
         result = await audited(kernel, "self_audit-1")
         assert (len(asked(inference)), result["proposal"]["target"]) == (2, "psm.DELEGATING")
         await stepped(kernel)

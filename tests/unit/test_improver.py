@@ -19,7 +19,7 @@ from batos.image.costs import Meter
 from batos.kernel import Kernel
 from batos.mind import learning
 from batos.objects import Method
-from tests.unit.improving_support import BRIEFS, fire, improving, listed, proposing, stepped, thought, varied
+from tests.unit.improving_support import BRIEFS, fire, improving, listed, overlooked, proposing, stepped, thought, varied
 from tests.unit.mind_support import FakeInference, answer, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
 
@@ -421,12 +421,7 @@ async def test_where_the_model_cannot_think_its_own_mission_through_the_measurem
         assert change["state"] == changes.PROMOTED
         assert len(await stepped(kernel)) == 1, "once"
         await kernel.image.system(changes.keep, 1, "", {})
-        row = await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 2.0)
-        inference.hold()
-        heard = await submit(kernel, row[2], "self_improvement", origin="system")
-        await kernel.scheduler.cancel(row[2])
-        await heard.end()
-        inference.release()
+        await overlooked(kernel, inference, "state_slow", "DELEGATING")
         assert len(await stepped(kernel)) == 1, "who cancels it wants nothing of it"
 
 
@@ -567,4 +562,4 @@ async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp
         await thought(kernel, BRIEFS[0])
         await recorded(kernel, "curate", "memory", "")
         (change,) = await stepped(kernel)
-        assert (change["state"], change["comparison"]["curated"], ran) == (changes.PROMOTED, {"archived": 7}, [1])
+        assert (change["state"], change["comparison"]["curated"], ran) == (changes.KEPT, {"archived": 7}, [1])
