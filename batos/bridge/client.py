@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from batos.bridge import grammars
 from batos.bridge.breaker import Breaker, Policy
 from batos.bridge.failures import failures
 from batos.bridge.hearing import Hearing
@@ -171,7 +172,7 @@ class OllamaInference:
             "messages": messages,
             "stream": True,
             "think": options.pop("think", None),  # an argument of its own to Ollama
-            "format": request.schema,
+            "format": grammars.taken(request.schema),
             "options": options,
         }
 

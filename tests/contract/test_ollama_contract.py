@@ -122,6 +122,14 @@ async def test_a_schema_makes_json_of_its_form(inference: OllamaInference) -> No
     assert all(isinstance(q, str) for q in queries)
 
 
+async def test_a_schema_with_bounds_beyond_any_grammar_is_answered(inference: OllamaInference) -> None:
+    """The runner would die of it."""
+    words = {"type": "array", "items": {"type": "string", "maxLength": 5000}, "maxItems": 9000}
+    schema = {"type": "object", "properties": {"words": words, "name": {"type": "string", "pattern": "^a{1,3000}$"}}, "required": ["words"]}
+    reply = await inference.chat(ask("Say hello.", schema=schema, options={"num_predict": 12}), deadline_s=100)
+    assert reply.text.lstrip().startswith("{")
+
+
 async def test_embeddings_are_unit_vectors_in_order(inference: OllamaInference) -> None:
     profile = load_profile("embedded")
     texts = ["the cat sat on the mat", "quarterly revenue fell", "the cat sat on the mat"] + [f"text {i}" for i in range(40)]

@@ -173,28 +173,27 @@ def test_an_unattended_run(tmp_path: Path, server: ScriptedOllama) -> None:
 
 
 REAL: dict[str, Any] = {
-    "autotelic": "on", "remember": "off", "evidence_passages": 0, "heartbeat_first_s": 600, "senses_s": 0.5, "num_predict": 24,
-    "facets_limit": 1, "trigger_personas": 2, "rehearsal_missions": 1, "rehearsal_least": 1,
+    "autotelic": "on", "remember": "off", "evidence_passages": 0, "heartbeat_first_s": 3600, "senses_s": 0.5, "num_predict": 24,
+    "facets_limit": 1, "mission_attempts": 1, "structured_repairs": 1, "trigger_personas": 2, "rehearsal_missions": 1, "rehearsal_least": 1,
 }  # fmt: skip
-SLOW_S = 150  # for one step on a real model on a busy machine
+SLOW_S = 240  # for one step on a real model on a busy machine
 
 
 @pytest.mark.timeout(600)
 def test_a_shorter_run_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> None:
     """What a small model makes of it is not foretold; that each step is taken, recorded and can be taken back is."""
     with daemon(tmp_path, ollama_host=ollama_host, **REAL) as running, Peer(running.endpoint) as peer:
+        peer.socket.setsockopt(zmq.RCVTIMEO, 1000 * SLOW_S)
         for n in range(2):  # both of them ROBIN's: the others are never chosen
             peer.send("submit", id=f"u{n}", brief=FEELING.format(n=n), watch=True)
-            peer.socket.setsockopt(zmq.RCVTIMEO, 1000 * SLOW_S)
-            assert peer.until_result()[-1]["state"] == "COMPLETE"
+            peer.until_result()
         fired = running.logged("trigger_fired", SLOW_S, trigger="persona_unchosen")
-        proposed = running.logged("proposed", SLOW_S)
-        assert proposed["mission"] == fired["mission"]
         decided = running.logged(("promoted", "refused"), SLOW_S)
         (row,) = changes(running)
         (whole,) = changes(running, "1")
-        assert (row["mission"], row["source"], row["state"]) == (fired["mission"], proposed["source"], decided["event"])
-        assert (whole["evidence"]["words"], whole["content"] is not None) == (fired["measured"], True)
+        assert (row["mission"], row["state"]) == (fired["mission"], decided["event"])
+        assert row["source"] in ("model", "measurement"), "a small model mostly proposes nothing that makes sense"
+        assert whole["evidence"]["words"] == fired["measured"]
         assert whole["comparison"].get("missions") == 1 or whole["reason"], "it was tried, or it is said why not"
         spent = peer.ask("info")["autotelic"]["budget"]["spent"]
         assert min(spent["tokens"]["spent"], spent["minutes"]["spent"], spent["bytes"]["spent"]) > 0
