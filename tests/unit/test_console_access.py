@@ -280,6 +280,17 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         with pytest.raises(EndpointError, match=rf"{address}: .*console_listen"):
             async with served(tmp_path, console_listen=address):
                 pass
+    assert os.listdir(tmp_path) == [TOKEN_NAME], "that is known before an image is made"
+
+
+async def test_the_address_is_free_again_where_the_start_fails(tmp_path: Path) -> None:
+    async with served(tmp_path) as kernel:
+        assert kernel.console is not None
+        address = kernel.console.address.removeprefix("http://")
+    for _ in range(2):
+        with pytest.raises(EndpointError, match="no-such-folder"):
+            async with served(tmp_path, console_listen=address, listen=(f"ipc://{tmp_path}/no-such-folder/s",)):
+                pass
 
 
 @pytest.mark.parametrize("module", ["uvicorn", "starlette", "jinja2"])
