@@ -270,6 +270,7 @@ def test_addresses_of_loopback() -> None:
     assert [loopback(one) for one in ("127.0.0.1:80", "localhost:0", "[::1]:9", "127.9.9.9:1")] == [
         ("127.0.0.1", 80), ("127.0.0.1", 0), ("::1", 9), ("127.9.9.9", 1)]  # fmt: skip
     assert Access("t" * 43, "::1", 9, 60).hosts == {"[::1]:9", "localhost:9"}
+    assert Access("t" * 43, "127.0.0.1", 80, 60).refusal("POST", {"host": "localhost", "origin": "http://localhost"}) == ""
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
