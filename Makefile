@@ -89,6 +89,7 @@ bench: install models ollama
 	@dir=$$(mktemp -d -p "$$([ -w /dev/shm ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")") && trap 'rm -rf "$$dir"' EXIT && \
 	    $(bin)/python bench/kernel.py --missions 1000 --concurrency 1 --dir "$$dir/1" $(ARGS) && \
 	    $(bin)/python bench/kernel.py --missions 2000 --concurrency 50 --dir "$$dir/50" $(ARGS) && \
+	    $(bin)/python bench/console.py --dir "$$dir" && \
 	    $(bin)/python bench/objects.py && \
 	    $(bin)/python bench/guardian.py && \
 	    $(bin)/python bench/growth.py && \

@@ -97,6 +97,8 @@ class Kernel:
         if listen:
             for endpoint in settings.listen:
                 endpoints.normalised(endpoint, guarded=bool(settings.curve_secret))  # refused before an image is made and an Ollama started
+            if settings.console == "on":
+                await self._take_console_address()
         self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
         self.events = Events()
         incarnate = incarnation.Incarnation(self.codex)
@@ -164,8 +166,10 @@ class Kernel:
             await listener.start()
             self._stack.push_async_callback(listener.stop)
             self.endpoints = list(listener.bound)
-            if settings.console == "on":
-                await self._open_console(desk)
+            if self.console is not None:
+                # Where it fails, that is logged, and nothing else ends.
+                self._background(self.console.run(desk, self.events.listen), "console")
+                self._stack.push_async_callback(self.console.stop)
         if settings.metrics:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         self.memory.remember(self.events)
@@ -177,11 +181,10 @@ class Kernel:
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
 
-    async def _open_console(self, desk: Desk) -> None:
+    async def _take_console_address(self) -> None:
         from batos.console.server import Console  # late: only who asks for it pays for a web server
 
-        self.console = await Console.start(self.settings, desk, self.events.listen)
-        self._background(self.console.run(), "console")  # where it fails, that is logged, and nothing else ends
+        self.console = await Console.open(self.settings)
         self._stack.push_async_callback(self.console.stop)
 
     def _tell_of(self, incarnate: incarnation.Incarnation) -> None:

@@ -26,6 +26,7 @@ log = structlog.get_logger("batos.console")
 
 TOKEN_NAME = "console.token"  # noqa: S105  the name of its file
 _TOKEN_BYTES = 32
+_HTTP = 80  # the port that browsers leave out of Host and Origin
 _LONGEST = 1024  # bytes of a token's file that are read
 
 
@@ -86,7 +87,8 @@ class Access:
         """
         name = f"[{host}]" if ":" in host else host
         self.address = f"http://{name}:{port}"
-        self.hosts = frozenset({f"{name}:{port}", f"localhost:{port}"})
+        own = {f"{name}:{port}", f"localhost:{port}"}
+        self.hosts = frozenset(own | {name, "localhost"} if port == _HTTP else own)
         self.cookie_name = f"batos_{port}"  # cookies know no ports: two consoles must not log each other out
         self.session_s = int(session_s)
         self._token = token.encode()

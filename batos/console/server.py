@@ -17,6 +17,7 @@ from batos.errors import ConfigError, EndpointError
 
 try:
     import uvicorn
+    from starlette.types import ASGIApp
 
     from batos.console.access import Access, token_of
     from batos.console.app import application
@@ -35,63 +36,73 @@ _TICK_S = 1.0  # the server's clock, by which it dates its answers
 
 
 class Console:
-    """Serves the console. Made by `start`; `run` returns when `stop` was called."""
+    """Made by `open`, which takes the address; `run` serves there until `stop`."""
 
-    def __init__(self, access: Access, listening: socket.socket, feed: Feed, server: _Server) -> None:
+    def __init__(self, settings: Settings, access: Access, listening: socket.socket) -> None:
         self.link, self.address = access.link, access.address
-        self._listening, self._feed, self._server = listening, feed, server
+        self._settings, self._access, self._listening = settings, access, listening
+        self._feed: Feed | None = None
+        self._server: _Server | None = None
         self._ended = asyncio.Event()
 
     @classmethod
-    async def start(cls, settings: Settings, desk: Handler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> Console:
-        """Take the address; requests are answered once `run` runs.
+    async def open(cls, settings: Settings) -> Console:
+        """Take the address. Whoever comes waits until `run` answers.
 
-        :param desk: answers what the console asks.
-        :param listen: tells of every mission's events of a kind (`Events.listen`).
         :raises EndpointError: where the address is none on loopback, or is taken.
         :raises ConfigError: where the token cannot be read or made.
         """
         host, port = loopback(settings.console_listen)
         token = await asyncio.to_thread(token_of, settings.data)
         listening = _bound(host, port, settings.console_listen)
-        access = Access(token, host, listening.getsockname()[1], settings.console_session_s)
-        app, feed = application(Asker(desk, settings), settings, access)
-        for kind in ("state", "result", "needs_input"):
-            listen(kind, feed.touch)
-        config = uvicorn.Config(
-            app,
-            loop="none",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # nobody may say for another that they come from elsewhere
-            limit_concurrency=settings.console_pages + _REQUESTS,
-            timeout_graceful_shutdown=max(1, int(settings.linger_s)),
-        )
-        log.info("console", address=access.address)
-        return cls(access, listening, feed, _Server(config))
+        return cls(settings, Access(token, host, listening.getsockname()[1], settings.console_session_s), listening)
 
-    async def run(self) -> None:
-        """Serve until `stop`."""
+    async def run(self, desk: Handler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
+        """Serve until `stop`.
+
+        :param desk: answers what the console asks.
+        :param listen: tells of every mission's events of a kind (`Events.listen`).
+        """
+        app, self._feed = application(Asker(desk, self._settings), self._settings, self._access)
+        for kind in ("state", "result", "needs_input"):
+            listen(kind, self._feed.touch)
+        server = self._server = _Server(_config(app, self._settings))
+        log.info("console", address=self.address)
         try:
-            await self._server.serve([self._listening])
+            await server.serve([self._listening])
         finally:
             self._feed.close()
-            for listener in getattr(self._server, "servers", ()):  # where it fell over they are open still
+            for listener in getattr(server, "servers", ()):  # where it fell over they are open still
                 listener.close()
             self._listening.close()
             self._ended.set()
 
     async def stop(self) -> None:
-        """Close live pages, let answers under way leave, close the socket."""
+        """Close live pages, let answers under way leave, close the socket. May be called again."""
+        if self._server is None or self._feed is None:  # it never ran
+            self._listening.close()
+            return
         self._feed.close()
         self._server.leave()
         await self._ended.wait()
+
+
+def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="none",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody may say for another that they come from elsewhere
+        limit_concurrency=settings.console_pages + _REQUESTS,
+        timeout_graceful_shutdown=max(1, int(settings.linger_s)),
+    )
 
 
 class _Server(uvicorn.Server):
@@ -138,7 +149,8 @@ def loopback(address: str) -> tuple[str, int]:
 
 
 def _bound(host: str, port: int, address: str) -> socket.socket:
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    # With its protocol: asyncio switches Nagle's delay of 40 ms off only where it is told that this is TCP.
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))

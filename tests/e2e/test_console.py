@@ -262,6 +262,35 @@ return [behind(document.body).slice(0, 3), poor];
 """
 
 
+# What a reader that sees no screen needs: a name for every control, an id for one thing only, one heading of the first rank,
+# no gaps between ranks, and names that are there.
+NAMED = """
+const faults = [];
+for (const one of document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a, progress')) {
+  const own = (one.getAttribute('aria-label') || one.textContent || '').trim();
+  const given = [...(one.labels || [])].map(label => label.textContent).join('').trim();
+  if (!own && !given) faults.push('no name: ' + one.outerHTML.slice(0, 120));
+}
+const ids = [...document.querySelectorAll('[id]')].map(one => one.id);
+for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) faults.push('twice: ' + id);
+const ranks = [...document.querySelectorAll('main :is(h1, h2, h3, h4)')].map(one => +one.tagName[1]);
+if (ranks.filter(rank => rank === 1).length !== 1) faults.push('first headings: ' + ranks);
+ranks.forEach((rank, n) => { if (n && rank > ranks[n - 1] + 1) faults.push('a gap between headings: ' + ranks); });
+for (const one of document.querySelectorAll('[aria-labelledby]')) {
+  if (!document.getElementById(one.getAttribute('aria-labelledby'))) faults.push(one.outerHTML.slice(0, 80));
+}
+return faults;
+"""
+
+
+def test_who_sees_no_screen_is_told_what_is_what(window: Browser) -> None:
+    for page in PAGES:
+        window.open(page)
+        window.find("h1")
+        assert window.does(NAMED) == [], page
+    window.driver.get_log("browser")
+
+
 def test_the_keyboard_alone_will_do(house: House, window: Browser) -> None:
     window.open("/changes")
     window.press(Keys.TAB)

@@ -270,6 +270,7 @@ def test_addresses_of_loopback() -> None:
     assert [loopback(one) for one in ("127.0.0.1:80", "localhost:0", "[::1]:9", "127.9.9.9:1")] == [
         ("127.0.0.1", 80), ("127.0.0.1", 0), ("::1", 9), ("127.9.9.9", 1)]  # fmt: skip
     assert Access("t" * 43, "::1", 9, 60).hosts == {"[::1]:9", "localhost:9"}
+    assert Access("t" * 43, "127.0.0.1", 80, 60).refusal("POST", {"host": "localhost", "origin": "http://localhost"}) == ""
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -279,6 +280,17 @@ async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         with pytest.raises(EndpointError, match=rf"{address}: .*console_listen"):
             async with served(tmp_path, console_listen=address):
+                pass
+    assert os.listdir(tmp_path) == [TOKEN_NAME], "that is known before an image is made"
+
+
+async def test_the_address_is_free_again_where_the_start_fails(tmp_path: Path) -> None:
+    async with served(tmp_path) as kernel:
+        assert kernel.console is not None
+        address = kernel.console.address.removeprefix("http://")
+    for _ in range(2):
+        with pytest.raises(EndpointError, match="no-such-folder"):
+            async with served(tmp_path, console_listen=address, listen=(f"ipc://{tmp_path}/no-such-folder/s",)):
                 pass
 
 

@@ -94,8 +94,8 @@ def test_a_wheel_holds_what_runs_without_the_source_tree(tmp_path: Path) -> None
 # --- tools/*.sh
 
 
-def sh(script: str, *words: str, path: str) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": path, "HOME": os.environ.get("HOME", "/"), "OLLAMA_BUILD": "always", "VENV": "no-such-venv"}
+def sh(script: str, *words: str, path: str, **more: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": path, "HOME": os.environ.get("HOME", "/"), "OLLAMA_BUILD": "always", "VENV": "no-such-venv", **more}
     return subprocess.run(["/bin/sh", str(ROOT / "tools" / script), *words], capture_output=True, text=True, env=env, timeout=60)
 
 
@@ -124,6 +124,13 @@ def test_find_python_says_what_there_is_when_none_is_new_enough(tmp_path: Path) 
     assert "3.11 or newer" in done.stderr
     assert "old is 3.9" in done.stderr
     assert "PYTHON=" in done.stderr
+
+
+def test_a_machine_without_chromium_is_spared_its_tests_but_not_where_they_are_needed(tmp_path: Path) -> None:
+    done = sh("find_chromium.sh", path=str(tmp_path))
+    assert (done.returncode, "will be skipped" in done.stdout) == (0, True)
+    done = sh("find_chromium.sh", path=str(tmp_path), NEED_BROWSER="yes")
+    assert (done.returncode, "needs chromium" in done.stderr) == (1, True)
 
 
 @pytest.mark.skipif(
