@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 import batos
+from batos import logs
 from batos.autotelic import home, weights
 from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
-from batos.config import Settings
+from batos.config import RELOADED, Settings
 from batos.desk import Desk
 from batos.image import experts
 from batos.image.costs import Meter
@@ -72,6 +73,7 @@ class Kernel:
         self.settings = settings
         self.begun = time.monotonic()
         self.endpoints: list[str] = []
+        self.reloaded: dict[str, Any] = {}  # how the last reload went
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self.console: Console | None = None
@@ -321,6 +323,7 @@ class Kernel:
             "version": batos.__version__,
             "pid": os.getpid(),
             "uptime_s": round(self.uptime_s, 1),
+            **({"reloaded": self.reloaded} if self.reloaded else {}),
             "profile": self.settings.profile,
             "endpoints": self.endpoints,
             "console": self.console.address if self.console is not None else None,
@@ -355,6 +358,22 @@ class Kernel:
     async def models_settled(self) -> None:
         """Wait until each model of the profile is there or was found not to be had, once."""
         await self.substrate.settled()
+
+    def reload(self, settings: Settings) -> dict[str, Any]:
+        """Take over new settings, as far as a running daemon can: those of `config.RELOADED`.
+
+        :returns: `at`, the names that were `applied`, and those that differ and wait for a `restart`.
+        """
+        changed = [name for name in Settings.model_fields if getattr(settings, name) != getattr(self.settings, name)]
+        applied = [name for name in changed if name in RELOADED]
+        self.settings = settings = self.settings.model_copy(update={name: getattr(settings, name) for name in applied})
+        logs.set_level(settings.log_level)
+        self.scheduler.settings = settings
+        self.upkeep.plan(history_days=settings.history_days, journal_days=settings.journal_days, interval_s=settings.upkeep_s)
+        self.backups.plan = plan_of(settings, self.image.uri)
+        self.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": [name for name in changed if name not in RELOADED]}
+        log.info("reloaded", applied=applied, restart=self.reloaded["restart"])
+        return self.reloaded
 
     def request_stop(self, failure: BaseException | None = None) -> None:
         """Let `ended` return; with a failure, let it raise that."""

@@ -36,24 +36,50 @@ def _untold(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], BatosError))
 
 
-def configure(level: str, style: str) -> None:
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # sd-daemon(3)
+_least = logging.INFO  # severity that is written
+
+
+def set_level(level: str) -> None:
+    """From now on write lines of that level and more severe ones: of loggers too that were used before."""
+    global _least
+    _least = getattr(logging, level.upper())
+
+
+def _severe(logger: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if getattr(logging, method.upper(), logging.ERROR) < _least:  # `exception` is an error
+        raise structlog.DropEvent
+    return event
+
+
+def _prioritised(logger: Any, method: str, line: Any) -> str:
+    """The line as the journal takes it: one line, with its priority before it."""
+    return f"<{_PRIORITIES.get(method, 3)}>{line}"
+
+
+def configure(level: str, style: str, *, journal: bool = False) -> None:
     """Set up logging for the process.
 
-    :param level: least severe level that is written.
-    :param style: `console`, `json`, or `auto`: console on a terminal, JSON lines elsewhere.
+    :param level: least severe level that is written; `set_level` changes it.
+    :param style: `console`, `json`, `journal` (JSON with the priority before it), or `auto`: console on a terminal, `journal` where the
+        journal reads it, JSON lines elsewhere.
+    :param journal: whether standard error is the journal.
     """
+    set_level(level)
     console = style == "console" or (style == "auto" and sys.stderr.isatty())
     renderer: Any = (
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()) if console else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
     structlog.configure(
         processors=[
+            _severe,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             renderer,
+            *([_prioritised] if style == "journal" or (style == "auto" and journal) else []),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # `_severe` decides, since that may change
         logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _Tolerant(sys.stderr))),
         cache_logger_on_first_use=True,
     )

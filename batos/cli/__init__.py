@@ -18,6 +18,7 @@
     experts.py    experts
     methods.py    method, methods, revert, teach
     training.py   train
+    service.py    service: a systemd unit; units.py has the texts
     upkeep.py     pack, backup, restore, fork
     watching.py   a mission as it is thought through
     record.py     the record of a mission as a page

@@ -29,8 +29,11 @@ def run(
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
     from batos import kernel, process  # late: the other verbs need none of it
 
-    settings, _ = settings_from(data, image, listen, profile, config_file, [*(assignments or ()), *(["console=on"] if console else ())])
     output = Output(as_json)
+
+    def read() -> Settings:
+        more = [*(assignments or ()), *(["console=on"] if console else ())]
+        return settings_from(data, image, listen, profile, config_file, more)[0]
 
     def started(daemon: kernel.Kernel) -> None:
         if as_json:
@@ -38,7 +41,7 @@ def run(
         else:
             report(daemon.info(), output, daemon.console.link if daemon.console else "")
 
-    run_async(process.run(settings, on_started=started))
+    run_async(process.run(read(), on_started=started, reload=read))
 
 
 def report(info: dict[str, Any], output: Output, link: str = "") -> None:

@@ -5,19 +5,24 @@ A value comes from, first found first: a flag of the command line, `BATOS_<NAME>
 """
 
 from batos.config.names import nearest
-from batos.config.settings import MIB, Settings
+from batos.config.settings import MIB, RELOADED, Settings
 from batos.config.sources import CONFIG_NAME, ENV_PREFIX, load, load_with_sources, unknown_variables
+from batos.config.surroundings import Supervision, supervision, user_folder
 from batos.config.table import SettingRow, table
 
 __all__ = [
     "CONFIG_NAME",
     "ENV_PREFIX",
     "MIB",
+    "RELOADED",
     "SettingRow",
     "Settings",
+    "Supervision",
     "load",
     "load_with_sources",
     "nearest",
+    "supervision",
     "table",
     "unknown_variables",
+    "user_folder",
 ]

@@ -11,6 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 MIB = 1024 * 1024
 
 
+RELOADED = (
+    "log_level", "queue_limit", "mission_attempts", "mission_deadline_s", "mission_inferences", "retry_backoff_s", "critic",
+    "question_chars", "examples_limit", "history_days", "journal_days", "upkeep_s",
+    "backup_every_h", "backup_full_h", "backup_keep_days", "backup_keep_fulls", "backup_retry_s",
+)  # fmt: skip
+"""Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
+
+
 class Settings(BaseModel):
     """Every setting and limit of BAT OS. Times in seconds, sizes in bytes, unless the name says otherwise."""
 
@@ -311,7 +319,9 @@ class Settings(BaseModel):
         15, gt=0, le=600, description="time for missions under way to end at SIGTERM; the rest goes on at the next start"
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe line that is logged")
-    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, JSON lines elsewhere")
+    log_format: Literal["auto", "console", "json", "journal"] = Field(
+        "auto", description="auto: console on a terminal, lines with their priority where the journal reads them, JSON lines elsewhere"
+    )
 
     @field_validator("data", mode="after")
     @classmethod

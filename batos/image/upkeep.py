@@ -58,6 +58,10 @@ class Upkeep:
         self._progress = Progress()
         self._last: dict[str, Any] = {}
 
+    def plan(self, *, history_days: float, journal_days: float, interval_s: float) -> None:
+        """Take over what the settings say now; from the next run on."""
+        self._history_days, self._journal_days, self._interval = history_days, journal_days, interval_s
+
     async def run(self) -> None:
         """Look after the image until cancelled."""
         due = time.monotonic() + self._first

@@ -28,7 +28,7 @@ WORDS: dict[str, list[str]] = {
     "show": ["robin"], "status": [ID], "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
 }  # fmt: skip
 """Of the verbs that need words."""
-LOCAL = {"audit", "config", "console", "doctor", "keys", "restore", "run"}
+LOCAL = {"audit", "config", "console", "doctor", "keys", "restore", "run", "service", "train"}
 """Verbs without a daemon to ask: their documents are tested where those verbs are, and their types below."""
 
 

@@ -76,6 +76,14 @@ def test_every_verb_and_every_flag_of_it_is_documented() -> None:
         assert {flag for flag in flags if flag not in sections[name]} == set(), name
 
 
+def test_what_a_reload_takes_over_is_documented() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    told = re.search(r"takes over (.*?);", text, re.DOTALL)
+    assert told is not None
+    assert set(re.findall(r"`(\w+)`", told[1])) == set(config.RELOADED)
+    assert set(config.RELOADED) <= set(config.Settings.model_fields)
+
+
 def test_every_op_is_documented() -> None:
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", (ROOT / "docs" / "wire.md").read_text("utf-8"), re.MULTILINE)
     assert set(OPS) - {op for row in rows for op in re.findall(r"`(\w+)`", row)} == set()

@@ -1,0 +1,138 @@
+"""The verb `service`: a systemd unit that keeps a daemon running, for this user or for the machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from batos.cli.app import ConfigFlag, DataFlag, Json, app, settings_from
+from batos.cli.output import Output
+from batos.cli.units import MARK, NAME, unit
+from batos.config import nearest, user_folder
+from batos.errors import ConfigError, DaemonUnavailable
+
+ACTIONS = ("install", "uninstall", "status", "show")
+MACHINE = Path("/etc/systemd/system")
+STATE = Path("/var/lib/batos")
+SYSTEMCTL_S = 60.0  # it waits for the start of the daemon
+_ROOT = 0
+
+
+@app.command()
+def service(
+    action: Annotated[
+        str,
+        typer.Argument(metavar="|".join(ACTIONS), help="Write the unit and start it; stop it and take it away; say how it is; print it."),
+    ],
+    user: Annotated[bool, typer.Option("--user", help="A unit of yours; without it one of the machine, which needs root.")] = False,
+    now: Annotated[bool, typer.Option("--now/--no-now", help="Start it, too, and at each boot or login.")] = True,
+    data: DataFlag = None,
+    config_file: ConfigFlag = None,
+    as_json: Json = False,
+) -> None:
+    """Keep a daemon running by systemd: install, uninstall, status (exit code 3 where it does not run), show. Data stays where it is."""
+    if action not in ACTIONS:
+        raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
+    path = (user_folder() / "systemd" / "user" if user else MACHINE) / NAME
+    output, manager = Output(as_json), _Manager(user)
+    if action in ("install", "uninstall") and not user and os.geteuid() != _ROOT:
+        raise ConfigError(f"a unit of the machine is written to {MACHINE} by root; say `batos service {action} --user` for one of yours")
+    if action in ("install", "show"):
+        text = _text(data, config_file, user)
+        if action == "show":
+            output.document({"type": "service", "unit": str(path), "text": text}) if as_json else typer.echo(text, nl=False)
+            return
+        told = _install(path, text, manager, now)
+    elif action == "uninstall":
+        told = _uninstall(path, manager)
+    else:
+        told = _status(path, manager)
+    if as_json:
+        output.document({"type": "service", "unit": str(path), **told})
+    else:
+        output.pairs([("unit", path), *told.items()])
+        if action == "install" and user:
+            output.note("it ends when you log out, unless you say once: loginctl enable-linger", "dim")
+    if action == "status" and told["active"] != "active":
+        raise typer.Exit(DaemonUnavailable.exit_code)
+
+
+def _text(data: str | None, config_file: str | None, user: bool) -> str:
+    config = Path(config_file).expanduser().absolute() if config_file else None
+    if user:
+        return unit(settings_from(data, None, None, None, config_file, None)[0].data, config, user=True)
+    folder = Path(data or STATE)
+    if folder.parent != STATE.parent:
+        raise ConfigError(
+            f"a unit of the machine has its data in a folder of {STATE.parent}, not in {folder}; leave --data out, or take --user"
+        )
+    return unit(folder, config, user=False)
+
+
+def _install(path: Path, text: str, manager: _Manager, now: bool) -> dict[str, Any]:
+    if path.exists() and MARK not in path.read_text("utf-8", "replace"):
+        raise ConfigError(f"{path} was not made by this command; nothing is overwritten: move it away")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        part.write_text(text, "utf-8")
+        part.chmod(0o644)
+        part.replace(path)
+    except OSError as e:
+        raise ConfigError(f"{path} cannot be written: {e.strerror}") from None
+    steps = [["daemon-reload"], *([["enable", NAME], ["restart", NAME]] if now else [])]
+    return {
+        "installed": True,
+        "systemd": manager.say(*steps),
+        **({"next": f"systemctl {manager.flag}start batos".replace("  ", " ")} if not now else {}),
+    }
+
+
+def _uninstall(path: Path, manager: _Manager) -> dict[str, Any]:
+    if not path.exists():
+        return {"installed": False}
+    if MARK not in path.read_text("utf-8", "replace"):
+        raise ConfigError(f"{path} was not made by this command, and is left alone")
+    said = manager.say(["disable", "--now", NAME])
+    path.unlink()
+    manager.say(["daemon-reload"])
+    return {"installed": False, "systemd": said, "kept": "the data folder, with the image"}
+
+
+def _status(path: Path, manager: _Manager) -> dict[str, Any]:
+    return {"installed": path.exists(), "active": manager.ask("is-active"), "enabled": manager.ask("is-enabled")}
+
+
+class _Manager:
+    """systemd, of this user or of the machine; nothing where it does not run."""
+
+    def __init__(self, user: bool) -> None:
+        self.flag = "--user " if user else ""
+        self._command = [found, *self.flag.split()] if (found := shutil.which("systemctl")) else []
+
+    def say(self, *steps: list[str]) -> str:
+        """Have it do something; `done`, or what it said instead."""
+        for words in steps:
+            code, said = self._run(words)
+            if code:
+                return f"{' '.join(words)}: {said or code}"
+        return "done"
+
+    def ask(self, question: str) -> str:
+        """Its answer in a word: active, failed, enabled ...; `unknown` where it cannot be asked."""
+        answer = self._run([question, NAME])[1].split("\n")[0]
+        return answer if answer.replace("-", "").isalpha() else "unknown"
+
+    def _run(self, words: list[str]) -> tuple[int, str]:
+        if not self._command:
+            return 1, "there is no systemctl here"
+        try:
+            done = subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=SYSTEMCTL_S)
+        except subprocess.TimeoutExpired:
+            return 1, f"no answer within {SYSTEMCTL_S:g} s"
+        return done.returncode, (done.stdout + done.stderr).strip()
