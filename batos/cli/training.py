@@ -16,6 +16,7 @@ def train(
     minutes: Annotated[float, typer.Option("--minutes", metavar="N", min=0.05, help="How long it may take.")] = 40.0,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the data, their order and the adapter.")] = 1,
     from_image: Annotated[bool, typer.Option("--from-image", help="Learn the image's own accepted methods, too.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin with an empty adapter, not with the one that is staged.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
     data: DataFlag = None,
     profile: ProfileFlag = None,
@@ -33,7 +34,7 @@ def train(
     folder = settings.data.expanduser()
     staging = staging_folder(settings.lora_staging, folder)
     image = (settings.image or f"file://{(folder / 'live_image.fs').absolute()}") if from_image else ""
-    made = train_methods(settings, Plan(minutes, seed=seed), staging, image=image, resume=resume, tell=output.note)
+    made = train_methods(settings, Plan(minutes, seed=seed), staging, image=image, resume=resume, fresh=fresh, tell=output.note)
     if as_json:
         output.document({"type": "train", "what": what, "folder": str(made)})
     else:

@@ -27,7 +27,7 @@ from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 """Of the first try and those after it: a model that was refused shall not write the same again."""
-EXPERT_TEMPERATURES = (0.0, 0.5, 0.8, 1.0)
+EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 """An expert knows what it was trained on by heart, and is asked the same again after a refusal: that others are tried is up to the draw."""
 
 
@@ -120,7 +120,7 @@ async def study(cycle: UvmObject) -> str:
 async def write(cycle: UvmObject) -> str:
     """DELEGATING: the model writes; what can be mended without it is."""
     attempt = current()
-    if cycle.tries >= attempt.settings.synthesis_tries:
+    if cycle.tries >= _bound(cycle):
         source, reasons = cycle.refusals[-1]
         raise _refused(cycle, source, reasons)
     reply = await (_ask_expert if cycle.expert else _ask)(cycle, attempt)
@@ -135,10 +135,10 @@ async def write(cycle: UvmObject) -> str:
 async def try_out(cycle: UvmObject) -> str:
     """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back."""
     source = cycle._tmp_synthesis_
-    reasons, did = await _faults(cycle, source)
+    reasons, did = _known(cycle, source) or await _faults(cycle, source)
     if not reasons:
         cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did))
-    if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or cycle.tries >= current().settings.synthesis_tries):
+    if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or cycle.tries >= _bound(cycle)):
         _settle(cycle)
         return "COMPLETE"
     if not reasons:
@@ -212,6 +212,20 @@ async def _ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
         cycle.model, prompting.COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
         temperature=temperature, seed=cycle.tries + 1, repeat_penalty=1.0,
     )  # fmt: skip
+
+
+def _bound(cycle: UvmObject) -> int:
+    """How often a method may be written."""
+    settings = current().settings
+    return settings.synthesis_expert_tries if cycle._slots.get("expert") else settings.synthesis_tries
+
+
+def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
+    """What is known of a source that was written before in this cycle."""
+    for known, reasons in cycle.refusals:
+        if known == source:
+            return list(reasons), ""
+    return next((([], did) for known, _, did in cycle.candidates if known == source), None)
 
 
 def _wanted(cycle: UvmObject) -> int:

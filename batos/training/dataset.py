@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from batos.mind.prompting import COMPACT_SYSTEM
-from batos.training.families import Family, families
+from batos.training.families import EVERYDAY, Family, families
 from batos.training.tasks import Task, make
 
 PARTS = ("train", "validation", "test", "far")
@@ -29,18 +29,18 @@ def tasks_of(family: Family, count: int, seed: int) -> list[Task]:
     return list(found.values())
 
 
-def generate(part: str, seed: int, *, each: int, each_product: int | None = None) -> list[Task]:
+def generate(part: str, seed: int, *, each: int, each_product: int | None = None, each_everyday: int | None = None) -> list[Task]:
     """The tasks of a part.
 
-    :param each: tasks of a family; of one that is put together of parts, `each_product`.
+    :param each: tasks of a family; of one that is put together of parts, `each_product`; of those asked for first, `each_everyday`.
     """
-    made = each if each_product is None else each_product
-    return [
-        task
-        for family in families()
-        if family.part == part
-        for task in tasks_of(family, made if family.group.startswith("products") else each, seed)
-    ]
+
+    def count(family: Family) -> int:
+        if family.name in EVERYDAY and each_everyday is not None:
+            return each_everyday
+        return each_product if each_product is not None and family.group.startswith("products") else each
+
+    return [task for family in families() if family.part == part for task in tasks_of(family, count(family), seed)]
 
 
 def pairs(tasks: Iterable[Task], seed: int) -> list[tuple[str, str]]:

@@ -37,11 +37,12 @@ def pairs_of(root: Any, *, chars: int) -> list[tuple[str, str]]:
         if calls[written.source.encode()] > _CALLS:
             continue
         taught, intent = examples.of(root, target, written.selector)
+        came = dict(written.provenance)
         prompt = prompting.compact(
             target, written.selector, message["args"], message["kwargs"], chars=chars, examples=taught,
-            intent=intent or str(dict(written.provenance).get("intent", "")),
+            intent=intent or str(came.get("intent", "")),
         )  # fmt: skip
-        refused = ledger.failures(root, selector=written.selector, limit=1) or dict(written.provenance).get("tries", 1) > 1
+        refused = came.get("tries", 1) > came.get("candidates", 1) or ledger.failures(root, selector=written.selector, limit=1)
         found += [(as_read(prompt), answered(written.source))] * (HARD if refused else 1)
     return found
 

@@ -94,6 +94,21 @@ class Trainer:
         self.curve = [Point(**point) for point in json.loads(held["curve"])]
         return True
 
+    def begin_with(self, file: Path) -> None:
+        """Begin with the adapter of an earlier training in place of an empty one.
+
+        :raises InvalidInput: if it is of another rank or other layers.
+        """
+        from safetensors.torch import load_file
+
+        held = load_file(file)
+        own = self.tensors()
+        if {name: value.shape for name, value in held.items()} != {name: value.shape for name, value in own.items()}:
+            raise InvalidInput(f"{file} has other layers or another rank than this training; begin with --fresh")
+        for name, pair in self._adapted.items():
+            for half in ("A", "B"):
+                getattr(pair, half.lower()).data.copy_(held[_tensor(name, half)])
+
     def save(self, digest: str) -> None:
         """Write what is needed to go on."""
         self._work.mkdir(parents=True, exist_ok=True)
@@ -187,10 +202,15 @@ class Trainer:
     def tensors(self) -> dict[str, Any]:
         """The adapter under PEFT's names, in half precision."""
         return {
-            f"base_model.model.{name}.lora_{half}.weight": getattr(pair, half.lower()).detach().half().contiguous()
+            _tensor(name, half): getattr(pair, half.lower()).detach().half().contiguous()
             for name, pair in self._adapted.items()
             for half in ("A", "B")
         }
+
+
+def _tensor(name: str, half: str) -> str:
+    """A tensor's name as PEFT has it."""
+    return f"base_model.model.{name}.lora_{half}.weight"
 
 
 def _comparable(plan: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from batos.bridge import adapters
 from batos.bridge.profiles import load_profile
 from batos.config import Settings
 from batos.errors import ConfigError
@@ -20,8 +21,8 @@ from batos.training.lora import Plan, Point, Trainer
 from batos.training.proof import proved
 from batos.training.tasks import Task
 
-EACH, EACH_PRODUCT, CHECKED = 8, 5, 32
-"""Tasks of a family, of one that is put together of parts, and of the validation in all."""
+EACH, EACH_PRODUCT, EACH_EVERYDAY, CHECKED = 8, 3, 60, 32
+"""Tasks of a family, of one that is put together of parts, of one that is asked for first, and of the validation in all."""
 PERSONA = "brick"
 _SHARE = 0.1  # of the data that an image's own methods make up at least, where there are any
 
@@ -33,12 +34,14 @@ def train_methods(
     *,
     image: str = "",
     resume: bool = False,
+    fresh: bool = False,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Path:
     """Train the expert for methods on the base of the profile and write it into the staging folder.
 
     :param image: URI of an image whose accepted methods are learned, too.
     :param resume: go on with a training that was interrupted.
+    :param fresh: begin with an empty adapter, and not with the one that is staged.
     :returns: the expert's folder.
     :raises ConfigError: where the base's weights are not to be had as a file, or the extra is missing.
     :raises InvalidInput: for a resume with other data.
@@ -46,7 +49,8 @@ def train_methods(
     source = load_profile(settings.profile).models[0]
     weights = _weights(settings)
     work = settings.data.expanduser() / "training" / NAME
-    tasks, refused = proved_tasks(generate("train", plan.seed, each=EACH, each_product=EACH_PRODUCT), settings, work)
+    tell("proving the answers: minutes, once")
+    tasks, refused = proved_tasks(training_tasks(plan.seed), settings, work)
     tell(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families, proved; {refused} refused")
     data = pairs(tasks, plan.seed)
     own, revision = _of_image(image, settings)
@@ -59,11 +63,19 @@ def train_methods(
     trainer = Trainer(weights, work, plan)
     if resume and trainer.resume(digest):
         tell(f"going on at step {trainer.step}")
+    elif not fresh and (before := staging / NAME / adapters.WEIGHTS).exists():
+        trainer.begin_with(before)
+        tell(f"beginning with {before}")
     trainer.train(data, checked, digest, lambda point, done: tell(_line(point, done)), settings.training_save_s)
     lineage = Lineage(digest, plan.seed, revision, _figures(trainer, tasks, len(own)))
     folder = staging / NAME
     known_as = source.known_as[0] if source.known_as else source.name
     return export(trainer, folder, persona=PERSONA, version=next_version(folder), base=source.name, known_as=known_as, lineage=lineage)
+
+
+def training_tasks(seed: int) -> list[Task]:
+    """All tasks that are trained on."""
+    return generate("train", seed, each=EACH, each_product=EACH_PRODUCT, each_everyday=EACH_EVERYDAY)
 
 
 def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[list[Task], int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.config import Settings
-from batos.errors import BatosError, MessageNotUnderstood, MethodError
+from batos.errors import MessageNotUnderstood, MethodError, MethodUnsupported
 from batos.guardian import PersistenceGuardian
 from batos.image import history
 from batos.image.examples import Example
@@ -56,7 +56,7 @@ class Prover:
             return Judgement(str(verdict.errors[0]), 0, len(wanted))
         try:
             await self._sandbox.compile(source)
-        except BatosError as e:
+        except MethodUnsupported as e:
             return Judgement(e.message, 0, len(wanted))
         passed = 0
         for trial in wanted:

@@ -11,6 +11,8 @@ from batos.image.examples import Example
 from batos.kernel import Kernel
 from batos.mind import prompting
 from batos.objects import Intent, Method, UvmObject
+from batos.training.dataset import answered, as_read
+from batos.training.from_image import HARD, pairs_of
 from tests.unit.mind_support import FakeInference, answer, mind
 from tests.unit.test_forge import give, method_of, sent
 
@@ -55,7 +57,7 @@ async def test_an_expert_is_asked_in_few_words_and_three_candidates_are_compared
         assert [request.model for request in asked] == [EXPERT] * 3
         assert {request.user for request in asked} == {"def twice_(self, number):\ntwice the number\nself.total = 3\ncalled with 5"}
         options = [dict(request.options) for request in asked]
-        assert [one["temperature"] for one in options] == [0.0, 0.5, 0.8]
+        assert [one["temperature"] for one in options] == [0.0, 0.4, 0.6]
         assert len({one["seed"] for one in options}) == 3
         assert {one["repeat_penalty"] for one in options} == {1.0}
         kept = method_of(kernel, "thing", "twice_")
@@ -80,7 +82,7 @@ async def test_an_example_decides_and_no_candidates_are_needed(tmp_path: Path) -
 async def test_when_the_tries_are_spent_what_there_is_is_taken(tmp_path: Path) -> None:
     inference = FakeInference()
     writing(inference, DOUBLE, "no method at all")
-    async with mind(tmp_path, inference, synthesis_tries=2) as kernel:
+    async with mind(tmp_path, inference, synthesis_expert_tries=2) as kernel:
         await give(kernel)
         await hire(kernel)
         end = await sent(kernel, "m1", "thing", "twice_", 5)
@@ -122,8 +124,31 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     assert len(prompting.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)) <= 120
 
 
-def teach(root: Any, example: Example) -> None:
-    """System transaction: an example of `twice_` for the object `thing`."""
+async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, DOUBLE, DOUBLE, DOUBLE, "no method", "def thrice_(self, number):\n    return number * 3\n")
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        for number in range(8):
+            assert (await sent(kernel, f"m{number}", "thing", "twice_", number))["state"] == "COMPLETE"
+        assert kernel.image.read(lambda root: len(pairs_of(root, chars=4000))) == 6, "of one method not every call counts"
+        await kernel.image.system(teach, Example((5,), (), 15), "thrice_")
+        assert (await sent(kernel, "n1", "thing", "thrice_", 2))["result"]["value"] == 6
+        found = kernel.image.read(lambda root: pairs_of(root, chars=4000))
+    hard = [pair for pair in found if "thrice_" in pair[0]]
+    assert len(hard) == HARD, "it was refused once"
+    assert hard[0] == (
+        as_read("def thrice_(self, number):\nwhat its name says: thrice\ncalled with 2\nthrice_(5) -> 15"),
+        answered("def thrice_(self, number):\n    return number * 3"),
+    )
+    easy = [pair for pair in found if "twice_" in pair[0]]
+    assert {pair[1] for pair in easy} == {answered(DOUBLE)}
+    assert len({pair[0] for pair in easy}) == len(easy) == 6
+
+
+def teach(root: Any, example: Example, selector: str = "twice_") -> None:
+    """System transaction: an example of a message to the object `thing`."""
     from batos.image import examples
 
-    examples.teach(root, root["lobby"].thing._p_oid, "twice_", [example.to_json()], "", 8)
+    examples.teach(root, root["lobby"].thing._p_oid, selector, [example.to_json()], "", 8)
