@@ -90,5 +90,5 @@ class Handshakes:
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL and self._with_keys:
             self._hang_ups += 1
             if self._hang_ups >= _HANG_UPS:
-                return "hangs up: its key is most likely another than curve_server says"
+                return "hangs up: most likely its key is another than curve_server says, or it asks for no keys"
         return None
