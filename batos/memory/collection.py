@@ -230,6 +230,8 @@ class _Rows:
 
     def find(self, ids: Array) -> Array:
         """int64: the row of each, -1 for one that there never was."""
+        if len(ids) == 1 and (row := self._late.get(int(ids[0]))) is not None:  # the vector of what was just added
+            return np.array([row], np.int64)
         if len(self._ids):
             at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
             rows = np.where(self._ids[at] == ids, self._order[at], -1)

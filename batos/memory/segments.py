@@ -107,7 +107,7 @@ def build(entries: Iterable[Entry]) -> Segment:
     facts = np.zeros(len(ordered), FACTS)
     if ordered:
         facts[:] = [(entry.id, *entry.facts[:5], min(entry.facts.length, 0xFFFF), entry.facts.flags) for entry in ordered]
-    if len(np.unique(facts["id"])) < len(facts):
+    if len({entry.id for entry in ordered}) < len(ordered):
         raise ValueError("a chunk is there twice in one segment")
     known: defaultdict[str, int] = defaultdict()
     known.default_factory = known.__len__
