@@ -181,8 +181,12 @@ class Improver:
         if why := await self._leash.why_no_change():
             log.info("change_waits", change=number, why=why)
             return False
-        if not kinds.KINDS[proposal.kind].rehearsed and self._curate is not None:
-            comparison = {**comparison, "curated": dict(await self._curate())}
+        if proposal.kind == "curate" and self._curate is not None:
+            try:
+                comparison = {**comparison, "curated": dict(await self._curate())}
+            except BatosError as e:
+                await self._refuse(change, e.message, comparison)
+                return True
         for _ in range(self._settings.conflict_retries + 1):
             try:
                 async with self._image.unit() as unit:
