@@ -84,13 +84,16 @@ class Improver:
 
     async def run(self) -> None:
         """Do what is to be done, until cancelled."""
-        await self._image.system(purse.forget)  # a kill may have come between a decision and this
+        tidy = False
         while True:
             with contextlib.suppress(TimeoutError):  # at intervals: what waits may go on when a watch has ended, or a new day has begun
                 async with asyncio.timeout(self._settings.senses_s):
                     await self._came.wait()
             self._came.clear()
             try:
+                if not tidy:  # a kill may have come between a decision and this
+                    await self._image.system(purse.forget)
+                    tidy = True
                 while await self.step():
                     pass
             except (BatosError, OSError) as e:
@@ -181,8 +184,12 @@ class Improver:
         if why := await self._leash.why_no_change():
             log.info("change_waits", change=number, why=why)
             return False
-        if not kinds.KINDS[proposal.kind].rehearsed and self._curate is not None:
-            comparison = {**comparison, "curated": dict(await self._curate())}
+        if proposal.kind == "curate" and self._curate is not None:
+            try:
+                comparison = {**comparison, "curated": dict(await self._curate())}
+            except BatosError as e:
+                await self._refuse(change, e.message, comparison)
+                return True
         for _ in range(self._settings.conflict_retries + 1):
             try:
                 async with self._image.unit() as unit:

@@ -13,7 +13,7 @@ from transaction import TransactionManager
 from batos.autotelic import alarms, changes, home, kinds, purse
 from batos.autotelic.proposals import Proposal
 from batos.bridge.types import ChatRequest
-from batos.errors import ImageFailed, InferenceFailed
+from batos.errors import ImageError, ImageFailed, InferenceFailed
 from batos.image import examples, history, ledger
 from batos.image.costs import Meter
 from batos.kernel import Kernel
@@ -563,3 +563,12 @@ async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp
         await recorded(kernel, "curate", "memory", "")
         (change,) = await stepped(kernel)
         assert (change["state"], change["comparison"]["curated"], ran) == (changes.KEPT, {"archived": 7}, [1])
+
+        async def cannot() -> dict[str, Any]:
+            raise ImageError("the storage keeps no blobs")
+
+        improver._curate = cannot
+        await thought(kernel, BRIEFS[1], prefix="n")
+        await recorded(kernel, "curate", "memory", "")
+        change = (await stepped(kernel))[0]
+        assert (change["state"], change["reason"]) == (changes.REFUSED, "the storage keeps no blobs")
