@@ -189,18 +189,16 @@ def test_a_shorter_run_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> Non
             peer.until_result()
         fired = running.logged("trigger_fired", SLOW_S, trigger="persona_unchosen")
         decided = running.logged(("promoted", "refused"), SLOW_S)
-        (row,) = changes(running)
-        (whole,) = changes(running, "1")
-        assert (row["mission"], row["state"]) == (fired["mission"], decided["event"])
-        assert row["source"] in ("model", "measurement"), "a small model mostly proposes nothing that makes sense"
-        assert whole["evidence"]["words"] == fired["measured"]
-        assert whole["comparison"].get("missions") == 1 or whole["reason"], "it was tried, or it is said why not"
+        (change,) = changes(running, str(decided["change"]))
+        assert (change["state"], change["evidence"]["trigger"]) == (decided["event"], fired["trigger"])
+        assert change["source"] in ("model", "measurement"), "a small model mostly proposes nothing that makes sense"
+        assert change["comparison"].get("missions") == 1 or change["reason"], "it was tried, or it is said why not"
         spent = peer.ask("info")["autotelic"]["budget"]["spent"]
         assert min(spent["tokens"]["spent"], spent["minutes"]["spent"], spent["bytes"]["spent"]) > 0
-        reply = peer.ask("undo_change", number=1)
+        reply = peer.ask("undo_change", number=change["number"])
         if decided["event"] == "promoted":
             assert reply["objects"]
-            assert changes(running)[-1]["state"] == "undone"
+            assert changes(running, str(change["number"]))[0]["state"] == "undone"
         else:
             assert (reply["type"], reply["code"]) == ("error", "invalid")
         assert running.terminate() == 0

@@ -1,4 +1,4 @@
-"""An unattended run: a rut is noticed, a harmful change refused, a good one made, and undone when it does harm. Nobody asks for it."""
+"""An unattended run where the model has bad ideas only: a good change follows from the measurements by rule. See `test_autotelic.py`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import alarms, changes
-from batos.image import LivingImage
+from batos.autotelic import changes
 from batos.mind.codex import load_codex
 from batos.testing import ScriptedOllama
 from batos.testing.answers import default_answer, user_text
 from tests.crash.support import on_disk
-from tests.crash.test_leash_kill import prepare
 from tests.daemon import Daemon, Peer, daemon, provisioned
 
 UNATTENDED = {
@@ -25,7 +23,6 @@ UNATTENDED = {
     "leash_missions": 4, "routing_s": 0.05,
 }  # fmt: skip
 HARMFUL = {"kind": "meta_prompt", "target": "psm.SYNTHESIZING", "content": "Say nothing of $brief with $voices", "why": "it is shorter"}
-REAL_S = 240
 LIVELY, RUT, AFTER = 14, 12, 10
 BRIEF = "I feel stuck and I miss my friend, for the {n}th time"
 CODEX = load_codex()
@@ -105,38 +102,3 @@ def promoted(running: Daemon) -> dict[str, Any]:
     """The next promotion, after a proposal that follows from the measurement."""
     running.logged("proposed", source=changes.MEASUREMENT)
     return running.logged("promoted", kind="facet")
-
-
-QUIET = {
-    "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 0.5, "remember": "off", "evidence_passages": 0, "num_predict": 32,
-    "facets_limit": 1, "mission_attempts": 1, "rehearsal_missions": 1, "rehearsal_least": 1, "leash_s": 3600, "trigger_personas": 1_000_000,
-    "structured_repairs": 1,
-}  # fmt: skip
-
-
-@pytest.mark.timeout(600)
-def test_on_a_real_model_a_change_is_proposed_rehearsed_and_decided(tmp_path: Path, ollama_host: str) -> None:
-    """What a small model proposes makes no sense mostly; that something sensible is proposed all the same, and judged, is what counts."""
-    with daemon(tmp_path, ollama_host=ollama_host, **QUIET) as running, Peer(running.endpoint) as peer:
-        peer.ask("submit", id="m0", brief=BRIEF.format(n=1), persona="robin")
-        while peer.ask("result", id="m0", wait_s=30)["type"] != "result":
-            pass  # on a busy machine a small model takes its time, too
-        assert running.terminate() == 0
-    prepare(tmp_path, fired)
-    with daemon(tmp_path, ollama_host=ollama_host, **QUIET) as running, Peer(running.endpoint) as peer:
-        rehearsed = running.logged("rehearsed", REAL_S)
-        running.logged("promoted" if rehearsed["why"] == "good" else "refused")
-        (change,) = peer.ask("changes", number=1)["changes"]
-        assert running.terminate() == 0
-    assert running.noise == []
-    assert change["mission"] == "self_improvement-1-state_slow"
-    assert change["state"] == (changes.PROMOTED if rehearsed["why"] == "good" else changes.REFUSED)
-    told = change["comparison"]
-    assert told["missions"] + told["unknown"] == 1
-    assert told["without"]["tokens"] > 0 or not told["missions"]
-
-
-async def fired(image: LivingImage) -> None:
-    await image.system(
-        alarms._fire, "state_slow", "SYNTHESIZING", "the state SYNTHESIZING takes 9.0 s on average; before, it took 3.0 s.", 1.0
-    )
