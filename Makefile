@@ -5,21 +5,23 @@
 # check    style, types, layers                         crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB
 # bench    what missions and inferences cost            docs     the generated tables in docs/
+# package  wheel and sdist in dist/, tried in fresh environments outside the checkout
 # clean    remove what was built; var/ and its image stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
-# N (how often `make crash` kills).
+# N (how often `make crash` kills), PYTHONS (which Pythons `make package` tries).
 
 PYTHON ?=
 VENV   ?= .venv
 ARGS   ?=
 N      ?=
+PYTHONS ?=
 export VENV
 
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev embedders ollama registry chromium models run test check bench crash docs clean
+.PHONY: install install-dev embedders ollama registry chromium models run test check bench crash package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -99,6 +101,9 @@ bench: install models ollama
 	    $(bin)/python bench/sandbox.py --json && \
 	    $(bin)/python bench/memory.py --json --dir "$$dir" && \
 	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"
+
+package: install-dev
+	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py

@@ -180,9 +180,10 @@ def _gib(count: int) -> str:
 async def _info(endpoint: str, settings: Settings) -> dict[str, Any] | None:
     """What the daemon at an endpoint says of itself; None where none answers."""
     from batos.wire import Client, ClientKeys
+    from batos.wire.endpoints import to_connect
 
     try:
-        async with Client(endpoint, timeout_s=settings.probe_s, keys=ClientKeys.of(settings)) as client:
+        async with Client(to_connect(endpoint), timeout_s=settings.probe_s, keys=ClientKeys.of(settings)) as client:
             return dict(await client.info())
     except BatosError:
         return None

@@ -67,7 +67,9 @@ def settings_from(
 
 def endpoint(connect: str | None) -> str:
     """Where a client verb finds the daemon."""
-    return connect or config.load().listen[0]
+    from batos.wire.endpoints import to_connect  # late: not every verb asks one
+
+    return connect or to_connect(config.load().listen[0])
 
 
 def check_reachable(address: str) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli.app import ConfigFlag, DataFlag, Json, app, settings_from
+from batos.cli.asking import showing
 from batos.cli.output import Output
 from batos.cli.units import MARK, NAME, unit
 from batos.config import nearest, user_folder
@@ -19,7 +20,7 @@ from batos.errors import ConfigError, DaemonUnavailable
 ACTIONS = ("install", "uninstall", "status", "show")
 MACHINE = Path("/etc/systemd/system")
 STATE = Path("/var/lib/batos")
-SYSTEMCTL_S = 60.0  # it waits for the start of the daemon
+SYSTEMCTL_S = 120.0  # it waits for the end of the daemon
 _ROOT = 0
 
 
@@ -85,7 +86,7 @@ def _install(path: Path, text: str, manager: _Manager, now: bool) -> dict[str, A
         part.replace(path)
     except OSError as e:
         raise ConfigError(f"{path} cannot be written: {e.strerror}") from None
-    steps = [["daemon-reload"], *([["enable", NAME], ["restart", NAME]] if now else [])]
+    steps = [["daemon-reload"], *([["enable", NAME], ["restart", "--no-block", NAME]] if now else [])]
     return {
         "installed": True,
         "systemd": manager.say(*steps),
@@ -132,7 +133,8 @@ class _Manager:
         if not self._command:
             return 1, "there is no systemctl here"
         try:
-            done = subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=SYSTEMCTL_S)
+            with showing(lambda: f"systemctl {words[0]}"):
+                done = subprocess.run([*self._command, *words], capture_output=True, text=True, timeout=SYSTEMCTL_S)
         except subprocess.TimeoutExpired:
             return 1, f"no answer within {SYSTEMCTL_S:g} s"
         return done.returncode, (done.stdout + done.stderr).strip()

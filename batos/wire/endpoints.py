@@ -39,6 +39,14 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
+def to_connect(endpoint: str) -> str:
+    """Where a client of this machine finds a daemon that listens at `endpoint`: every address of it is loopback, too."""
+    for everywhere, here in (("tcp://*:", "tcp://127.0.0.1:"), ("tcp://0.0.0.0:", "tcp://127.0.0.1:"), ("tcp://[::]:", "tcp://[::1]:")):
+        if endpoint.startswith(everywhere):
+            return here + endpoint.removeprefix(everywhere)
+    return endpoint
+
+
 def bind(socket: zmq.Socket[bytes], endpoint: str, *, guarded: bool = False) -> str:
     """Bind `socket`; the endpoint it really got, with a port chosen by the system filled in.
 

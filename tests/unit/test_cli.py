@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import pty
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 from cli_support import Script, daemon
 
-from batos.cli import main
+from batos.cli import asking, main
 from batos.cli.app import with_verb
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
@@ -557,6 +559,49 @@ def test_the_daemon_loads_nothing_of_the_command_line(module: str) -> None:
     code = f"import sys, {module}; assert not {{'typer', 'batos.cli', 'batos.doctor'}} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_what_takes_long_says_on_a_terminal_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", shown := Terminal())
+    monkeypatch.setattr(asking, "SHOWN_AFTER_S", 0.01)
+    monkeypatch.setattr(asking, "LOOK_S", 0.01)
+    work: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    steps = iter(["backup: writing", "backup: restoring, 1.0 MiB of 2.0 MiB"])
+
+    async def step() -> str:
+        if "restoring" in shown.getvalue() and not work.done():
+            work.set_result(7)
+        return next(steps, "backup: restoring, 1.0 MiB of 2.0 MiB")
+
+    async with asyncio.timeout(30):
+        assert await asking._shown(work, step) == 7
+    assert "backup: restoring, 1.0 MiB of 2.0 MiB" in shown.getvalue()
+
+
+async def test_what_is_answered_soon_or_fails_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", shown := Terminal())
+
+    async def answer(error: bool) -> int:
+        if error:
+            raise Busy("a pack is under way")
+        return 7
+
+    assert await asking._shown(answer(False), None) == 7
+    with pytest.raises(Busy):
+        await asking._shown(answer(True), None)
+    assert shown.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "said"), [({"step": "writing"}, "writing"), ({"step": "copying", "done": 512, "total": 2048}, "copying, 512 B of 2.0 KiB")]
+)
+def test_a_step_in_words(told: dict[str, Any], said: str) -> None:
+    assert asking.step_of(told) == said
 
 
 # --- small things

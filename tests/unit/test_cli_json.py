@@ -111,7 +111,7 @@ def test_without_a_daemon_every_verb_says_so_as_a_document(verb: str, capsys: py
 def test_every_verb_of_the_operators_seat_exists() -> None:
     promised = (
         "run send send-to missions result status watch cancel answer show ls history diff undo at fork search ingest memory methods method "
-        "revert models experts personas metrics info doctor backup restore pack config audit replay"
+        "revert models experts personas changes metrics info doctor backup restore pack config audit replay"
     )
     assert set(promised.split()) - set(verbs()) == set()
 

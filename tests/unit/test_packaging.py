@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from batos.config import Settings
 from batos.doctor import DEPENDENCIES
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +93,86 @@ def test_a_wheel_holds_what_runs_without_the_source_tree(tmp_path: Path) -> None
     needed = [*console, "batos/py.typed", "batos/mind/codex.toml", "batos/bridge/profiles.toml", "batos/cli/__init__.py", *personas]
     assert [name for name in needed if name not in held] == []
     assert not [name for name in held if name.startswith(("tests/", "bench/"))]
+
+
+def test_a_sdist_holds_what_makes_the_wheel_and_the_tests(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path], cwd=ROOT, check=True, capture_output=True, timeout=90
+    )
+    with tarfile.open(next(tmp_path.glob("batos-*.tar.gz"))) as sdist:
+        held = {name.partition("/")[2] for name in sdist.getnames()}
+    needed = [
+        "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Makefile", "Containerfile", "constraints.txt",
+        "batos/mind/codex.toml", "modelfiles/embedded/robin.Modelfile", "tests/conftest.py", "tools/smoke.py", "docs/operations.md",
+    ]  # fmt: skip
+    assert [name for name in needed if name not in held] == []
+    assert not [name for name in held if name.startswith(("var/", "build/", "dist/", ".git/"))]
+
+
+def test_every_python_that_is_declared_is_one_that_is_supported() -> None:
+    declared = re.findall(r"Python :: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
+    assert declared == ["3.11", "3.12", "3.13", "3.14"]
+    assert PROJECT["requires-python"] == ">=3.11"
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in declared, "the tests run on one of them"
+
+
+# --- the container file
+
+
+class Step(NamedTuple):
+    """One instruction of a container file, its continued lines joined."""
+
+    name: str
+    words: str
+
+
+def steps() -> list[Step]:
+    text = re.sub(
+        r"\\\n\s*", "", "\n".join(line for line in (ROOT / "Containerfile").read_text("utf-8").splitlines() if not line.startswith("#"))
+    )
+    return [Step(*line.split(maxsplit=1)) for line in text.splitlines() if line.strip()]
+
+
+def test_the_container_file_is_one_that_builds() -> None:
+    """What can be known without an engine: instructions, stages, sources, packages and commands."""
+    known = {"ARG", "FROM", "WORKDIR", "RUN", "COPY", "USER", "ENV", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    assert {step.name for step in steps()} <= known
+    given = {step.words.partition("=")[0] for step in steps() if step.name == "ARG"}
+    stages = [step.words for step in steps() if step.name == "FROM"]
+    assert all(set(re.findall(r"\$\{(\w+)\}", words)) <= given for words in stages)
+    named = {words.split(" AS ")[1] for words in stages if " AS " in words}
+    for step in (step for step in steps() if step.name == "COPY"):
+        stage = re.match(r"--from=(\w+) ", step.words)
+        if stage:
+            assert stage[1] in named
+        else:
+            assert [source for source in step.words.split()[:-1] if not (ROOT / source).exists()] == []
+    for step in (step for step in steps() if step.name in ("ENTRYPOINT", "CMD")):
+        json.loads(step.words)
+    runs = " ".join(step.words for step in steps() if step.name == "RUN")
+    extras = re.search(r"\[(\w+(?:,\w+)*)\]", runs)
+    assert extras is not None
+    assert set(extras[1].split(",")) <= set(PROJECT["optional-dependencies"])
+    for line in runs.split("&&"):
+        assert subprocess.run(["/bin/sh", "-nc", line], capture_output=True, timeout=10).returncode == 0, line
+
+
+def test_the_container_runs_the_daemon_as_a_user_of_its_own() -> None:
+    said = {step.name: step.words for step in steps()}
+    assert (said["USER"], json.loads(said["ENTRYPOINT"]), json.loads(said["CMD"])) == ("batos", ["batos"], ["run"])
+    assert said["VOLUME"] == "/data"
+    assert "BATOS_DATA=/data" in said["ENV"]
+    assert list(PROJECT["scripts"]) == ["batos"]
+    for name in re.findall(r"BATOS_(\w+)=", said["ENV"]):
+        assert name.lower() in Settings.model_fields
+
+
+def test_the_ollama_of_the_container_is_the_one_that_is_built_elsewhere() -> None:
+    built = re.search(r"^VERSION=(\S+)", (ROOT / "tools" / "build_ollama.sh").read_text("utf-8"), re.MULTILINE)
+    taken = re.search(r"^ARG OLLAMA_IMAGE=ollama/ollama:(\S+)", (ROOT / "Containerfile").read_text("utf-8"), re.MULTILINE)
+    assert built is not None
+    assert taken is not None
+    assert built[1] == taken[1]
 
 
 # --- tools/*.sh

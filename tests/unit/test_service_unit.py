@@ -99,7 +99,7 @@ def test_install_status_and_uninstall_for_a_user(tmp_path: Path, systemctl: Path
     told = json.loads(capsys.readouterr().out)
     assert (told["type"], told["unit"], told["systemd"]) == ("service", str(path), "done")
     assert f'--data "{tmp_path}/my data"' in path.read_text()
-    assert systemctl.read_text().splitlines() == ["--user daemon-reload", f"--user enable {NAME}", f"--user restart {NAME}"]
+    assert systemctl.read_text().splitlines() == ["--user daemon-reload", f"--user enable {NAME}", f"--user restart --no-block {NAME}"]
     assert main(["service", "install", "--user"]) == 0, "again, with other words"
     assert "my data" not in path.read_text()
     assert main(["service", "status", "--user", "--json"]) == 0

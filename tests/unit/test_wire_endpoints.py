@@ -7,7 +7,7 @@ from wire_support import Scripted, ask, listening, raw
 
 from batos.config import Settings
 from batos.errors import EndpointError
-from batos.wire.endpoints import normalised
+from batos.wire.endpoints import normalised, to_connect
 from batos.wire.listener import Listener
 
 
@@ -38,6 +38,20 @@ def test_endpoints_that_others_could_reach_are_refused(host: str) -> None:
 def test_what_is_no_endpoint(endpoint: str) -> None:
     with pytest.raises(EndpointError, match="no endpoint"):
         normalised(endpoint)
+
+
+@pytest.mark.parametrize(
+    ("listens", "found"),
+    [
+        ("tcp://*:5757", "tcp://127.0.0.1:5757"),
+        ("tcp://0.0.0.0:1", "tcp://127.0.0.1:1"),
+        ("tcp://[::]:1", "tcp://[::1]:1"),
+        ("tcp://192.168.1.7:1", "tcp://192.168.1.7:1"),
+        ("ipc:///x", "ipc:///x"),
+    ],
+)
+def test_where_a_client_of_the_same_machine_finds_it(listens: str, found: str) -> None:
+    assert to_connect(listens) == found
 
 
 async def test_a_taken_port_is_named_with_the_remedy() -> None:
