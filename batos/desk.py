@@ -163,8 +163,9 @@ class Desk:
             case schemas.Ingest():
                 await self._ingest(request, client)
             case schemas.Memory():
-                held = await self._memory.tell(request.documents, forget=request.forget, unfollow=request.unfollow)
-                client.send({"type": "memory", **held})
+                client.send({"type": "memory", **await self._memory.tell(**request.model_dump(exclude={"op", "ref"}))})
+            case schemas.Curate():
+                client.send({"type": "curate", **await self._memory.curator.round("it was asked for", dry=request.dry)})
             case schemas.Search():
                 client.send({"type": "search", **await self._memory.search(request)})
             case _:

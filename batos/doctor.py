@@ -32,9 +32,12 @@ PYTHON_NEEDED = (3, 11)
 DEPENDENCIES = (
     "ZODB", "zodbpickle", "zodburi", "persistent", "BTrees", "transaction", "pyzmq", "ollama", "pydantic", "pydantic-monty", "numpy",
     "zope.index", "snowballstemmer", "jsonschema", "prometheus-client", "structlog", "typer", "rich",
+    "backports.zstd",
 )  # fmt: skip
 """Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""
 
+_BUILT_IN = {"backports.zstd": (3, 14)}
+"""What a Python has itself, from which version on."""
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
 
 
@@ -85,7 +88,7 @@ def python() -> Check:
 
 def dependencies(names: tuple[str, ...] = DEPENDENCIES) -> Check:
     """Whether every distribution is there, in a version that BAT OS was made for."""
-    missing = [name for name in names if _version(name) is None]
+    missing = [name for name in names if _version(name) is None and sys.version_info < _BUILT_IN.get(name, (99,))]
     if missing:
         return Check("dependencies", "fail", f"missing: {', '.join(missing)}", REINSTALL)
     wrong = _wrong_versions()

@@ -34,7 +34,7 @@ from batos.image.upkeep import Upkeep
 from batos.improving import Improving
 from batos.loop import Loop, each, measured
 from batos.memory import objects as memory
-from batos.mind import forge, incarnation, learning, memories, personas, psm, summarising, versions
+from batos.mind import forge, gists, incarnation, learning, memories, personas, psm, summarising, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.fractal import shares
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from batos.console.server import Console
 
 log = structlog.get_logger("batos")
+_PARTS = (psm, forge, versions, experts, memory, memories, summarising, gists, home, weights)
+"""What adds to a new image, or to that of an earlier version, in this order."""
 
 REPORT_WAIT_S = 30.0  # for models: the embedded ones take seconds, a pull takes longer than anyone looks at an empty terminal
 
@@ -106,7 +108,7 @@ class Kernel:
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
             settings.image_uri,
-            steps=(incarnate, *(part.install for part in (psm, forge, versions, experts, memory, memories, summarising, home, weights))),
+            steps=(incarnate, *(part.install for part in _PARTS)),
             cache_size=settings.connection_cache,
             units=settings.concurrent_missions,
             batch=settings.committer_batch,
@@ -141,7 +143,9 @@ class Kernel:
         )
         self._stack.push_async_callback(self.methods.close)
         parts = (self.image, inference, self.profile.embedder, self.codex)
-        self.improving = Improving(settings, *parts, host=self._host, audit=self.methods.audit, models=self.substrate.models.there)
+        curate = (lambda: self.memory.curator.round("it was proposed")) if settings.curate == "on" else None
+        audit, there = self.methods.audit, self.substrate.models.there
+        self.improving = Improving(settings, *parts, host=self._host, audit=audit, models=there, curate=curate)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
         await self.loop.hold(self.undoing.undo_change)
         resumed = await self.scheduler.recover()
@@ -175,6 +179,7 @@ class Kernel:
         if settings.metrics:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         self.memory.remember(self.events)
+        self.memory.curate(self.scheduler.quiet, gists.asking(self.scheduler, self.events))
         # Stopped before the listener, so that the last results still leave.
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()

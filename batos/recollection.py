@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from batos.mind.events import Events
 from batos.wire.schemas import Search
 
 if TYPE_CHECKING:
+    from batos.memory.archiving import Change
     from batos.memory.collection import Collection
+    from batos.memory.curator import Curator, Gist
     from batos.memory.embedders.choosing import Readers
     from batos.memory.ingest import Ingest
     from batos.memory.numbers import Numbers
@@ -53,6 +55,7 @@ class Recollection:
     watcher: Watcher
     retrieval: Retrieval
     vectors: Vectors
+    curator: Curator
 
     def __init__(self, image: LivingImage, settings: Settings, on_recalled: Callable[[int], object] = lambda hits: None) -> None:
         """
@@ -80,6 +83,7 @@ class Recollection:
         """
         await in_helper(importlib.import_module, "batos.memory.vectors")  # numpy, zope.index: not on the loop's time
         from batos.memory.chunking import Limits
+        from batos.memory.curator import Curator
         from batos.memory.embedders.choosing import Readers
         from batos.memory.ingest import Ingest
         from batos.memory.library import epoch_of
@@ -98,13 +102,22 @@ class Recollection:
         self.readers = readers = Readers(settings, inference, asked_only or inference, model)
         stack.push_async_callback(readers.close)
         self.vectors = Vectors(image, readers, shelver, limits, settings, self)
-        self.retrieval = Retrieval(image, lambda: self.collection, readers.of, limit_s=settings.search_s, pause_s=settings.embed_retry_s)
+        self.curator = Curator(image, settings, shelver, lambda: readers.present, self)
+        self.retrieval = Retrieval(
+            image,
+            lambda: self.collection,
+            readers.of,
+            limit_s=settings.search_s,
+            pause_s=settings.embed_retry_s,
+            on_read=self.curator.reads.add,
+        )
         self.ingest = Ingest(image, settings, shelver, self.stored)
         self.watcher = Watcher(image, self.ingest, settings)
         background(self.ingest.run(), "ingest")
         background(self.watcher.run(), "watched folders")
         stack.callback(self.ingest.stop)
         background(self.vectors.run(), "vectors")
+        stack.push_async_callback(self.curator.stop)
         self._background = background
 
     def remember(self, events: Events) -> None:
@@ -123,6 +136,13 @@ class Recollection:
             self._look_back = work.wake
             self._background(work.run(events), "remembering")
 
+    def curate(
+        self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
+    ) -> None:
+        """From now on, the curator looks after it, when no mission needs the system; see `Curator.use`."""
+        self.curator.use(quiet, gist)
+        self._background(self.curator.run(), "curator")
+
     # --- for missions
 
     async def recall(self, question: str) -> list[int]:
@@ -132,6 +152,7 @@ class Recollection:
         settings = self._settings
         found = await recalled(question, self._image, self.retrieval, most=settings.evidence_passages, alike=settings.evidence_alike)
         self._on_recalled(len(found))
+        self.curator.reads.add(found)
         return found
 
     # --- what the collection hears of
@@ -158,6 +179,12 @@ class Recollection:
     def embedded(self, identity: str, ids: list[int], rows: Any) -> None:
         """Vectors of chunks by that embedder, of a transaction that is durable; searches have those of one only."""
         self._apply(lambda collection: collection.vectors(_array(ids), rows) if collection.maker.identity == identity else None)
+
+    def brought_back(self, change: Change) -> None:
+        """What an archive held, of a transaction that is durable."""
+        self.stored(change.segment, change.dropped)
+        if change.vectors is not None:
+            self.embedded(change.embedder, list(change.ids), change.vectors)
 
     def _apply(self, change: Callable[[Collection], object]) -> None:
         change(self.collection)
@@ -206,13 +233,29 @@ class Recollection:
         # What is told of them from now on is told of this asking: nothing of it can have been committed before the queue was.
         return Asked(self.ingest, await self.ingest.ask([*paths, *follow]))
 
-    async def tell(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> Reply:
-        """What the memory holds, after something was forgotten or a folder left alone.
+    async def tell(
+        self,
+        documents: int | None = None,
+        *,
+        forget: str | None = None,
+        unfollow: str | None = None,
+        archives: int | None = None,
+        restore: str | None = None,
+        pin: str | None = None,
+        unpin: str | None = None,
+    ) -> Reply:
+        """What the memory holds, after something was forgotten, brought back or pinned, or a folder left alone.
 
-        :param documents: how many of them to list, the newest first.
-        :raises UnknownSource: if there is nothing to forget.
+        :param documents: how many of them to list, the newest first; `archives` likewise.
+        :raises UnknownSource: if there is nothing to forget, to bring back or to pin.
         """
         told: Reply = {}
+        if restore is not None:
+            told["restored"] = await self.curator.restore(restore)
+        if (source := pin or unpin) is not None:
+            told["pin"] = await self.curator.pin(source, stays=pin is not None)
+        if archives is not None:
+            told["archived"] = await in_helper(self._image.read, _archived, archives)
         if unfollow is not None:
             await self.watcher.remove(unfollow)
         if forget is not None:
@@ -222,7 +265,7 @@ class Recollection:
 
     def facts(self) -> Reply:
         """What `info` says of the memory."""
-        return {"chunks": self.collection.size - self.collection.dropped, **self._live()}
+        return {"chunks": self.collection.size - self.collection.dropped, **self._live(), "curator": self.curator.facts()}
 
     def _live(self) -> Reply:
         return {"under_way": self.ingest.under_way or None, "trouble": self.ingest.trouble, "embedder": self.vectors.facts()}
@@ -282,6 +325,12 @@ def _described(root: Any, documents: int | None, away: dict[str, str]) -> Reply:
     from batos.memory.inventory import described
 
     return described(root, documents, away)
+
+
+def _archived(root: Any, most: int) -> Reply:
+    from batos.memory.curating import listed
+
+    return listed(root, most)
 
 
 def _array(ids: list[int]) -> Any:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batos.cli import curating
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, one_line
@@ -64,37 +65,72 @@ def _file(event: dict[str, Any], output: Output) -> None:
 
 @app.command()
 def memory(
-    what: Annotated[str | None, typer.Argument(metavar="[documents|forget|unfollow]", help="What to list or do; else the figures.")] = None,
-    source: Annotated[str | None, typer.Argument(metavar="[SOURCE]", help="The file to forget, or the folder to watch no more.")] = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many documents, the newest first.")] = 50,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[documents|forget|unfollow|curate|archives|restore|pin|unpin]", help="What to list or do; else the figures."
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SOURCE]",
+            help="The file to forget; the folder to watch no more; an archive's number, or a file, to restore; the file or folder to pin.",
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="List at most so many, the newest first.")] = 50,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Of curate: only say what would be archived.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Say what the memory holds, list its documents, forget one of them, or stop watching a folder."""
+    """Say what the memory holds, list its documents or archives, forget a document, stop watching a folder; archive what is old and was not
+    read (curate), bring it back (restore), or say what is to stay (pin, unpin)."""
     output = Output(as_json)
-    if what not in (None, "documents", "forget", "unfollow"):
-        raise typer.BadParameter(f"{what!r} is none of documents, forget, unfollow")
-    if (what in ("forget", "unfollow")) != (source is not None):
-        raise typer.BadParameter("forget takes a SOURCE, unfollow a folder, and nothing else does")
-    reply = _asked(what, source, limit, connect)
+    _check(what, source, dry_run)
+    reply = _curated(dry_run, connect) if what == "curate" else _asked(what, source, limit, connect)
     if as_json:
         output.document(reply)
     elif what == "documents":
         _documents(reply, output)
     elif what == "forget":
         _forgotten(reply["forgotten"], output)
+    elif what == "curate":
+        curating.curated(reply, output, dry=dry_run)
+    elif what == "archives":
+        curating.archived(reply["archived"], output)
+    elif what in curating.VERBS:
+        curating.changed(what, reply, output)
     else:
         _figures(reply, output)
 
 
+_SOURCED = ("forget", "unfollow", "restore", "pin", "unpin")
+
+
+def _check(what: str | None, source: str | None, dry_run: bool) -> None:
+    known = ("documents", "forget", "unfollow", *curating.VERBS)
+    if what not in (None, *known):
+        raise typer.BadParameter(f"{what!r} is none of {', '.join(known)}")
+    if (what in _SOURCED) != (source is not None):
+        raise typer.BadParameter("forget, restore, pin and unpin take a SOURCE, unfollow a folder, and nothing else does")
+    if dry_run and what != "curate":
+        raise typer.BadParameter("--dry-run goes with curate")
+
+
+def _curated(dry_run: bool, connect: str | None) -> dict[str, Any]:
+    return ask(endpoint(connect), lambda client: client.curate(dry=dry_run))
+
+
 def _asked(what: str | None, source: str | None, limit: int, connect: str | None) -> dict[str, Any]:
-    path = source if source is None or "://" in source or source.startswith("mission:") else os.path.abspath(source)
-    wanted: dict[str, Any] = {} if what is None else {"documents": limit} if what == "documents" else {what: path}
+    plain = source is None or "://" in source or source.startswith(("mission:", "note:", "archive:"))
+    path = source if plain or (what == "restore" and str(source).isdigit()) else os.path.abspath(str(source))
+    wanted: dict[str, Any] = {} if what is None else {what: limit} if what in ("documents", "archives") else {what: path}
     try:
         return ask(endpoint(connect), lambda client: client.memory(**wanted))
     except InvalidInput as e:
         if e.code == "unknown_source" and path != source:
-            return ask(endpoint(connect), lambda client: client.memory(forget=source))  # a source that is no path
+            wanted = {str(what): source}  # one that is no path
+            return ask(endpoint(connect), lambda client: client.memory(**wanted))
         raise
 
 
@@ -119,7 +155,7 @@ def _forgotten(told: dict[str, Any], output: Output) -> None:
 
 def _figures(reply: dict[str, Any], output: Output) -> None:
     waiting, embedder = reply["waiting"], reply["embedder"]
-    held = f"{reply['documents']} documents, {reply['chunks']} chunks, {reply['entities']} entities"
+    held = f"{reply['documents']} documents, {reply['chunks']} chunks, {reply['entities']} entities, {reply['archives']} archives"
     vectors = f"{embedder['vectors']} chunks have one; {embedder['state']}" + (f" ({embedder['why']})" if embedder.get("why") else "")
     serving, identity = embedder.get("serving", ""), embedder["identity"]
     change = f"; until its vectors are there, those of {serving} serve" if identity and serving not in ("", identity) else ""

@@ -12,6 +12,7 @@ from batos.cli.asking import ask
 from batos.cli.output import Output, one_line
 
 SHOWN_CHARS = 600  # of a passage; --json has all of it
+SHOWN_SOURCES = 5  # that are named of what a summary is of
 
 
 @app.command()
@@ -58,6 +59,9 @@ def _print(reply: dict[str, Any], output: Output) -> None:
         if "signals" in hit:
             signals = ", ".join(f"{name} {value:+.2f}" for name, value in sorted(hit["signals"].items(), key=lambda s: -abs(s[1])))
             output.say(f"    {hit['score']:.2f} = {signals}", "dim")
+            if "of" in hit:
+                named = ", ".join(os.path.basename(source) or source for source in hit["of"][:SHOWN_SOURCES])
+                output.say(f"    a summary of {named}: `batos memory restore {hit['archive']}` brings it back", "dim")
             if len(hit["path"]) > 1:
                 output.say(f"    by way of {' -> '.join(hit['path'])}", "dim")
     if not reply["by_vectors"]:

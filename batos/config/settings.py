@@ -175,6 +175,26 @@ class Settings(BaseModel):
         description="dropped chunks past which the index is rid of them when there is nothing else to do",
     )
 
+    # --- the memory's curator
+    curate: Literal["on", "off"] = Field("on", description="whether the curator looks after the memory of its own accord")
+    curate_s: float = Field(21_600, ge=0.05, le=365 * 86400, description="time between two of its rounds")
+    curate_check_s: float = Field(60, ge=0.05, le=86400, description="time between two looks at whether a round is due")
+    curate_flush_s: float = Field(300, ge=0.05, le=86400, description="time after which it is written down what was read")
+    curate_chunks: int = Field(100_000, ge=10, le=100_000_000, description="chunks past which those that count least are archived")
+    curate_growth: float = Field(2.0, gt=1, le=1000, description="times as large as after the last round, the image makes it look again")
+    curate_age_days: float = Field(30, ge=0, le=36_500, description="days without a read after which a section is old")
+    curate_fresh_days: float = Field(1, ge=0, le=36_500, description="days after a read, or its coming, in which a section is left alone")
+    curate_reads: float = Field(0.5, ge=0, le=1_000_000, description="reads, as they count by now, up to which a section is rarely read")
+    curate_half_life_days: float = Field(14, gt=0, le=36_500, description="days in which a read comes to count half")
+    curate_alike: float = Field(0.95, ge=0, le=1, description="cosine from which two sections say the same")
+    curate_cluster: int = Field(64, ge=2, le=10_000, description="chunks that one archive holds, about")
+    curate_archive: int = Field(512, ge=2, le=100_000, description="chunks of archives at most that are put together later")
+    curate_least: int = Field(8, ge=2, le=10_000, description="chunks that are old and of one theme below which they stay")
+    curate_sections: int = Field(4096, ge=2, le=1_000_000, description="sections that are looked at in one round")
+    curate_clusters: int = Field(32, ge=1, le=100_000, description="archives that one round makes")
+    curate_sentences: int = Field(12, ge=1, le=50, description="sentences of a summary at most")
+    curate_tokens: int = Field(20_000, ge=0, le=100_000_000, description="tokens that a round spends on a model; 0: none is asked")
+
     # --- generated methods
     guardian_policy: str = Field(
         "default", min_length=1, max_length=64, description="what methods may do: default or strict, +files, +network"

@@ -16,7 +16,7 @@ import numpy as np
 from batos.memory.embedders import Maker
 from batos.memory.packed import widen
 from batos.memory.ranking import ROOM, Part, Ranking
-from batos.memory.segments import FACTS, Array, Segment, merge
+from batos.memory.segments import FACTS, Array, Segment, build, merge
 from batos.memory.view import View
 
 if TYPE_CHECKING:
@@ -147,6 +147,19 @@ class Collection:
             self._gone[rows] = True
             self.dropped += len(rows)
             self._ranking = self._view = None
+
+    def excerpt(self, ids: Sequence[int]) -> tuple[Segment, Array, Array]:
+        """What is held of some chunks: their index entries, their vectors (float16[n, d]), and which of them have one. A copy."""
+        with self._lock:
+            rows, parts, matrix, has = self._alive(np.asarray(ids, np.int64)), tuple(self._parts), self._matrix, self._has
+            wanted = np.zeros(self.size, bool)
+        there = rows >= 0
+        wanted[rows[there]] = True
+        fitting = [(part.segment, ~keep) for part in parts if (keep := wanted[part.rows]).any()]
+        segment = merge([one for one, _ in fitting], [mask for _, mask in fitting]) if fitting else build(())
+        vectors = np.zeros((len(rows), matrix.shape[1]), np.float16)
+        vectors[there] = matrix[rows[there]]
+        return segment, vectors, there & has[rows]
 
     # --- growing
 

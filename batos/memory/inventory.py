@@ -24,6 +24,7 @@ def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict
         "sections": len(library.sections),
         "chunks": len(library.chunks),
         "entities": len(library.entities),
+        "archives": len(library.archives),
         "waiting": {"files": len(library.queue), "sections": len((library.change or library).waiting) - 1},
         "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at) in library.refused.items()][:_SHOWN],
         "followed": [{"folder": folder, "away": away.get(folder, "")} for folder in library.watched],
@@ -44,5 +45,6 @@ def _listed(library: Library, document: UvmObject) -> dict[str, Any]:
         "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
         "mission": document.mission,
         "complete": document.complete,
+        "archives": [node.number for node in document.archives],
         "oid": oid_of(document),
     }

@@ -29,8 +29,9 @@ CATALOGUED = ("kind", "mission", "day", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
 MISSION, FAILURE = "mission", "failure"
 """Kinds of documents that are made of missions: what was answered, and what went wrong."""
-SUMMARY = "summary"
-"""Kind of documents that say what others hold; `of` is what."""
+SUMMARY, DIGEST = "summary", "digest"
+"""Kinds of documents that say what others hold; `of` is what. A digest is of missions, which the curator archived."""
+_UNNAMED = (MISSION, FAILURE, SUMMARY, DIGEST)  # their titles are briefs, or say what they are of
 
 
 class Section(NamedTuple):
@@ -118,6 +119,13 @@ class Library(Persistent):
         if "unlinked" not in self.__dict__:
             self.unlinked = OOTreeSet([""])
             """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
+        if "archives" not in self.__dict__:
+            self.archives = LOBTree()
+            """Archives by their number: see `batos.memory.archiving`."""
+            self.unsummarised = LLTreeSet([0])
+            """Those that lost their summary and wait for another. The first entry stays, as below."""
+            self.reads, self.pinned = LOBTree(), OOTreeSet()
+            """How much sections are read, and sources that stay: see `batos.memory.standing`."""
         if 0 not in self.waiting:
             self.waiting.add(0)  # no section's number, and stays: two missions that add to an empty tree would meet
 
@@ -191,7 +199,7 @@ class Library(Persistent):
             document = self.documents[number] = UvmObject(**{"parent*": root["lobby"].traits.document, "number": number})
         now = tuple(sections)
         gone = set(document.sections) - set(now)
-        dropped = self._forget_summaries([number])  # of what it said before
+        dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what it said before
         self._unlist(document)
         for name, value in {**facts, "sections": now}.items():
             if getattr(document, name) != value:
@@ -201,7 +209,7 @@ class Library(Persistent):
             self._place(root, document, shelf)
         if segment is not None:
             self.text.add(segment)
-        return dropped + self._drop(gone)
+        return dropped + self.drop_sections(gone)
 
     def recut(self, root: Any, was: Section, shelf: Shelf) -> list[int]:
         """Put other chunks in the place of a section's, which is as it was; the numbers of those that are gone.
@@ -224,9 +232,18 @@ class Library(Persistent):
         """Take a document and all that comes from it out of the memory; the numbers of its chunks.
 
         Its words and vectors are out of the index and the logs with the next `purge`, its bytes out of the file with the next pack.
+
+        :raises InvalidInput: for the summary of an archive, which stands for what it is of.
         """
+        from batos.memory.archiving import refuse_summary  # late: it needs this module
+
+        refuse_summary(document)
+        return self.take_out(document)
+
+    def take_out(self, document: UvmObject) -> list[int]:
+        """As `forget`, also for the summary of an archive."""
         self._unlist(document)
-        dropped = self._forget_summaries([document.number]) + self._drop(document.sections)
+        dropped = self._forget_summaries([document.number]) + self._forget_archived(document) + self.drop_sections(document.sections)
         del self.documents[document.number]
         return dropped
 
@@ -243,6 +260,14 @@ class Library(Persistent):
             dropped += self.forget(summary)
         return dropped
 
+    def _forget_archived(self, document: UvmObject) -> list[int]:
+        """Forget what is archived of a document; the numbers of the chunks of summaries that told of it."""
+        if not document.archives:
+            return []
+        from batos.memory.archiving import forget  # late: it needs this module
+
+        return forget(self._p_jar.root(), document)
+
     def bring_back(self, root: Any, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
         """Take a document that was forgotten into the memory again, the same objects under the same numbers. Its vectors are made anew.
 
@@ -251,12 +276,16 @@ class Library(Persistent):
         self.documents[document.number] = document
         self._list(document)
         for section, chunks in shelves:
-            self._enter(section)
-            for chunk in chunks:
-                self.chunks[chunk.number] = chunk
-                self._mention(root, chunk)
+            self.enter(root, section, chunks)
         if segment is not None:
             self.text.add(segment)
+
+    def enter(self, root: Any, section: Section, chunks: Iterable[UvmObject]) -> None:
+        """Take a section with chunks that there are into the memory. Its index entries and vectors are the caller's business."""
+        self._enter(section)
+        for chunk in chunks:
+            self.chunks[chunk.number] = chunk
+            self._mention(root, chunk)
 
     def _list(self, document: UvmObject) -> None:
         """Make a document be found by its source, its content, its title and its facts."""
@@ -264,10 +293,17 @@ class Library(Persistent):
             self.by_source[source] = document.number
         if document.complete:
             self.by_content.setdefault(document.digest, document.number)
-            if document.title and document.kind not in (MISSION, FAILURE, SUMMARY):  # those are named by briefs, and by what they are of
+            if document.title and document.kind not in _UNNAMED:
                 key = document.title.casefold()
                 if self.by_title.setdefault(key, document.number) == document.number:
                     self.unlinked.add(key)
+            self.catalogued(document)
+
+    def catalogued(self, document: UvmObject) -> None:
+        """Let the catalogue have a document's facts; not of one that is archived whole, since no search can find anything of it."""
+        if document.archives and not document.sections:
+            self.catalogue.drop(document.number)
+        else:
             self.catalogue.put(document.number, {name: getattr(document, name) for name in CATALOGUED})
 
     def _unlist(self, document: UvmObject) -> None:
@@ -343,7 +379,7 @@ class Library(Persistent):
             self.entities[key] = found
         return found  # type: ignore[no-any-return]
 
-    def _drop(self, sections: Iterable[int]) -> list[int]:
+    def drop_sections(self, sections: Iterable[int]) -> list[int]:
         """Take sections out of everything; the numbers of their chunks."""
         dropped: list[int] = []
         for number in sections:

@@ -17,10 +17,16 @@ from batos.objects import Primitive, UvmObject
 DOCUMENT: dict[str, Any] = {
     "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "sections": (),
     "speakers": (), "days": (), "of": (),
-    "digest": b"", "complete": False,
+    "digest": b"", "complete": False, "archives": (), "whole": (), "archive": None,
 }  # fmt: skip
 """Slots of the prototype of documents. `day` counts as `datetime.date.toordinal` does, 0 is none; `sections` are numbers;
-`of` is what a summary is of; `complete` says that all of it is there, also of a file that takes several transactions."""
+`of` is what a summary is of; `complete` says that all of it is there, also of a file that takes several transactions;
+`archives` are those that hold some of its sections, `whole` all that it has then, and `archive` what a summary stands for."""
+ARCHIVE: dict[str, Any] = {
+    "of": (), "sections": (), "chunks": 0, "bytes": 0, "summary": None, "by_model": False, "level": 1, "entities": (), "made": 0.0,
+}  # fmt: skip
+"""Slots of the prototype of archives. `of` are documents, `bytes` those of its blob, `made` is in seconds since the epoch, `entities` are
+those that nothing names any more; `level` is 1 where it holds what was read or lived through, more where it holds summaries."""
 CHUNK: dict[str, Any] = {"text": "", "speaker": "", "mentioned": ()}
 """Slots of the prototype of chunks. `mentioned` are keys of entities."""
 
@@ -34,18 +40,22 @@ def install(lobby: UvmObject) -> None:
         chunk=lambda: derive(comment="I am the prototype of memory chunks: a passage of a document that can be found by what it says."),
         entity=lambda: derive(comment="I am the prototype of entities: what documents speak of by name."),
         summary=lambda: derive(comment="I am the prototype of summaries: what other objects say, in fewer words."),
+        archive=lambda: derive(comment="I am the prototype of archives: parts of documents that a summary stands for, in a blob."),
     )
     traits = lobby.traits
     add_missing(traits.document, chunks_=Primitive.of(chunks_), **DOCUMENT)
     messages = {"neighbours_": Primitive.of(neighbours_), "source_": Primitive.of(source_), "mentions_": Primitive.of(mentions_)}
     add_missing(traits.chunk, **messages, **CHUNK)
     add_missing(traits.entity, mentions_=Primitive.of(mentioned_by_), name="", kind="")
+    add_missing(traits.archive, source_=Primitive.of(summarised_), **ARCHIVE)
     add_missing(traits.summary, source_=Primitive.of(summarised_), text="", of=(), mission="")
     add_missing(
         lobby,
         memory=lambda: derive(name="memory", comment="I am the memory: what was read and what was lived through, to be found again."),
     )
     add_missing(lobby.memory, library=Library)
+    comment = "I am the Memory Curator: when I was last at work, and how large the image was then."
+    add_missing(lobby.memory, curator=lambda: derive(name="curator", comment=comment, at=0.0, bytes=0, rounds=0))
     lobby.memory.library.complete()
 
 

@@ -34,20 +34,30 @@ class Prepared(NamedTuple):
         return [entry for each in self.shelved for entry in each.entries]
 
 
-def prepare(draft: Draft, shelver: Shelver, *, source: str, mission: str, section_chars: int, of: tuple[UvmObject, ...] = ()) -> Prepared:
+def prepare(
+    draft: Draft,
+    shelver: Shelver,
+    *,
+    source: str,
+    mission: str,
+    section_chars: int,
+    of: tuple[UvmObject, ...] = (),
+    about: tuple[int, ...] = (),
+) -> Prepared:
     """Cut a draft into sections and chunks. Needs no image; any thread.
 
     :param source: where it is from, such as `mission:ID`.
     :param mission: the id of the mission that remembers it.
     :param section_chars: its longest section.
     :param of: what it is a summary of: documents and chunks.
+    :param about: numbers of the documents that it is of, where the objects are not at hand.
     :raises InvalidInput: for a draft without a word in it.
     """
     number = shelver.numbers.take()
     parts = list(bounded(draft.parts, section_chars))
     if not parts:
         raise InvalidInput(f"there is nothing to remember of {source!r}: it has no words")
-    shelved = [shelver.shelve(part, document=number, kind=draft.kind, day=draft.day, about=about_of(of)) for part in parts]
+    shelved = [shelver.shelve(part, document=number, kind=draft.kind, day=draft.day, about=about or about_of(of)) for part in parts]
     return Prepared(draft, source, mission, number, shelved, of)
 
 

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger("batos.memory")
 
 
+_SOURCES = 20  # that are named of what a summary is of
+
+
 class Wanted(NamedTuple):
     """What is searched for: a question, how many passages, and what they must be."""
 
@@ -57,6 +60,7 @@ class Retrieval:
         *,
         limit_s: float,
         pause_s: float,
+        on_read: Callable[[list[int]], object] = lambda ids: None,
         today: Callable[[], date] = date.today,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -65,9 +69,11 @@ class Retrieval:
         :param reader: who is to read a question for vectors of that maker.
         :param limit_s: time for the embedder to read a question; past it, words decide.
         :param pause_s: how long an embedder that did not answer is left alone.
+        :param on_read: hears of the chunks that a search answers with.
         """
         self._image, self._collection, self._reader = image, collection, reader
         self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
+        self._on_read = on_read
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
@@ -88,6 +94,7 @@ class Retrieval:
         filters, question = await in_helper(self._understand, view, wanted, today)
         vectors, why = await self.vectors(view, question)
         found, passages = await in_helper(self._find, view, question, vectors, wanted.k, filters)
+        self._on_read([hit.id for hit in found.hits])
         reply = {"question": wanted.question, "hits": passages, "by_vectors": found.by_vectors, "why": why}
         for hit, passage in zip(found.hits, passages, strict=True):
             if not explain:
@@ -195,8 +202,16 @@ def _passage(library: Any, hit: Hit) -> dict[str, Any]:
         "day": date.fromordinal(day).isoformat() if day else None,
         "oid": oid_of(chunk),
         "signals": hit.signals,
+        **_stands_for(document),
         "path": [oid_of(library.chunks[id]) for id in hit.path if id in library.chunks],
     }
+
+
+def _stands_for(document: Any) -> dict[str, Any]:
+    """Of the summary of an archive: its number, and what it is of."""
+    if document.archive is None:
+        return {}
+    return {"archive": document.archive.number, "of": [one.source for one in document.of[:_SOURCES]]}
 
 
 def _told(found: Found) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
-from batos.memory.library import FAILURE, MISSION, SUMMARY, Passage, Section, Shelf
+from batos.memory.library import DIGEST, FAILURE, MISSION, SUMMARY, Passage, Section, Shelf
 from batos.memory.naming import Names
 from batos.memory.numbers import Numbers
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
@@ -17,6 +17,9 @@ from batos.memory.segments import Entry, Facts, speaker_key
 from batos.memory.traits import LIVED, traits
 from batos.memory.words import words
 from batos.objects import UvmObject
+
+_KINDS = {MISSION: LIVED, FAILURE: LIVED, SUMMARY: TELLS_OTHERS, DIGEST: TELLS_OTHERS | LIVED}
+"""Kind of a document -> what is to be known of its chunks beside their own traits."""
 
 
 class Shelved(NamedTuple):
@@ -55,7 +58,7 @@ class Shelver:
             section = section._replace(first=self.numbers.take(room), room=room)
         section = section._replace(size=len(cuts))
         number, heading, day = section_key(section.number), words(section.title), section.day
-        passages, entries, lived = [], [], LIVED if kind in (MISSION, FAILURE) else TELLS_OTHERS if kind == SUMMARY else 0
+        passages, entries, lived = [], [], _KINDS.get(kind, 0)
         for at, (text, speaker) in enumerate(cuts):
             named = self.names.of(text, section.document)
             keys = (speaker.casefold(), *named.keys) if speaker else named.keys

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ZODB.POSException import POSKeyError
 
 from batos.errors import HistoryGone
+from batos.memory.archiving import archived, objects_of
 from batos.memory.library import Section, library_of
 from batos.memory.segments import Entry, Segment, build
 from batos.memory.shelving import Shelver
@@ -32,10 +33,10 @@ class Moved(NamedTuple):
 
 
 def is_of_memory(obj: UvmObject) -> bool:
-    """Whether an object is a document, a chunk or an entity: what the functions here take care of."""
+    """Whether an object is a document, a chunk, an entity or an archive: what the functions here take care of."""
     parent, root = obj._slots.get("parent*"), obj._p_jar.root()
     traits = root["lobby"].traits._slots
-    return any(parent is traits.get(name) for name in ("document", "chunk", "entity"))
+    return any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive"))
 
 
 def told_apart(before: Any, at: Any) -> tuple[set[int], set[int]]:
@@ -55,13 +56,14 @@ def move(root: Any, past: Any, out: Iterable[int], back: Iterable[int], shelver:
     titles: tuple[list[str], list[str]] = [], []
     for number in sorted(out):
         document = library.documents.get(number)
-        if document is not None:
+        if document is not None and document.archive is None:  # summaries of archives come and go with what they are of
             titles[0].append(document.title or document.source)
             dropped += library.forget(document)
     entries: list[Entry] = []
     for number in sorted(back):
         document = library_of(past).documents[number]
-        if number not in library.documents and not any(source in library.by_source for source in document.sources):
+        known = number in library.documents or any(source in library.by_source for source in document.sources)
+        if document.archive is None and not known:
             titles[1].append(document.title or document.source)
             entries += _brought_back(root, past, document, shelver)
     segment = build(entries) if entries else None
@@ -78,6 +80,12 @@ def _brought_back(root: Any, past: Any, then: UvmObject, shelver: Shelver) -> li
             chunks = [connection.get(library_of(past).chunks[number]._p_oid) for number in section.numbers]
             entries += _entries(section, chunks, document.kind, shelver)
             shelves.append((section, chunks))
+        for one in archived(then):
+            chunks = objects_of(root, document, one)
+            entries += _entries(one.section, chunks, document.kind, shelver)
+            shelves.append((one.section, chunks))
+        if then.whole:
+            document.sections = then.whole
     except POSKeyError:
         raise HistoryGone(f"the document {then.title!r} cannot come back: it was packed away") from None
     library_of(root).bring_back(root, document, shelves, None)

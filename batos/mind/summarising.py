@@ -12,7 +12,7 @@ from batos.image.genesis import add_missing
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.library import SUMMARY, library_of, summary_source
 from batos.mind.incarnation import system_message
-from batos.mind.thinking import Thinking, attempt_or_none
+from batos.mind.thinking import Thinking, attempt_or_none, current
 from batos.objects import Primitive, UvmObject, find
 
 PROMPT = "Say in at most $sentences sentences what this says. Use nothing but what is in it.\n\n$text"
@@ -35,12 +35,28 @@ async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
     :param sentences: at most so many.
     :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
     """
+    text = await in_few_words(obj, _texts(obj), sentences)
+    attempt, prototype = current(), obj._p_jar.root()["lobby"].traits.summary
+    summary = UvmObject(**{"parent*": prototype, "text": text, "of": (obj,), "mission": attempt.id})
+    obj._p_jar.add(summary)
+    obj.summary = summary
+    if attempt.evidence.remembers:
+        _remember(obj, summary, attempt)
+    return summary
+
+
+async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> str:
+    """What texts say, by the persona that the prototype of summaries names; long ones in parts, and then what was said of those.
+
+    :param memory: any object of the image.
+    :raises InvalidInput: outside a mission, or for a number below 1 or above 50.
+    """
     attempt = attempt_or_none()
     if attempt is None:
-        raise InvalidInput("summarise_ asks a model: send it in a mission, `batos send-to`")
+        raise InvalidInput("a summary asks a model: send it in a mission, `batos send-to`")
     if not (isinstance(sentences, int) and 1 <= sentences <= 50):
-        raise InvalidInput(f"summarise_ takes a number of sentences from 1 to 50, got {sentences!r}")
-    lobby = obj._p_jar.root()["lobby"]
+        raise InvalidInput(f"a summary takes a number of sentences from 1 to 50, got {sentences!r}")
+    lobby = memory._p_jar.root()["lobby"]
     prototype = lobby.traits.summary
     speaker = lobby._slots.get(prototype.speaker) or lobby._slots[lobby.personas[0]]
 
@@ -49,15 +65,10 @@ async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
         reply = await attempt.chat(attempt.voice_of(speaker), system_message(speaker), prompt, part="summary", temperature=0.2)
         return reply.text.strip()
 
-    texts = _texts(obj)
+    texts = _gathered(texts)
     while len(texts) > 1:
         texts = _gathered([await told(text) for text in texts])
-    summary = UvmObject(**{"parent*": prototype, "text": await told(texts[0]), "of": (obj,), "mission": attempt.id})
-    obj._p_jar.add(summary)
-    obj.summary = summary
-    if attempt.evidence.remembers:
-        _remember(obj, summary, attempt)
-    return summary
+    return await told(texts[0])
 
 
 def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:

@@ -326,15 +326,19 @@ class Client(Operating):
                 if event.get("type") == "ingest" and not event.get("watching"):
                     return
 
-    async def memory(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> dict[str, Any]:
+    async def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
         """What the memory holds.
 
         :param documents: so many documents, the newest first.
-        :param forget: the source of a document that is forgotten first.
-        :param unfollow: a folder that is not watched any more.
+        :param change: `archives`, so many of them; or first, one of: `forget`, the source of a document; `unfollow`, a folder; `restore`,
+            the number of an archive or the source of a document; `pin` and `unpin`, the source of a document that stays, or a folder.
         :raises UnknownSource: if nothing is from there.
         """
-        return await self._ask("memory", hold_s=LONG_S if forget else 0.0, documents=documents, forget=forget, unfollow=unfollow)
+        return await self._ask("memory", hold_s=LONG_S if change else 0.0, documents=documents, **change)
+
+    async def curate(self, *, dry: bool = False) -> dict[str, Any]:
+        """Have the memory's curator archive what may leave; with `dry`, only look."""
+        return await self._ask("curate", hold_s=LONG_S, dry=dry)
 
     async def search(
         self,

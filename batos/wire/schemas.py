@@ -369,6 +369,27 @@ class Memory(Request):
     documents: Limit | None = None
     forget: Folder | None = None
     unfollow: Folder | None = None
+    archives: Limit | None = None
+    restore: Folder | None = None
+    pin: Folder | None = None
+    unpin: Folder | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Memory:
+        if sum(one is not None for one in (self.forget, self.unfollow, self.restore, self.pin, self.unpin)) > 1:
+            raise ValueError("one of `forget`, `unfollow`, `restore`, `pin` and `unpin` at a time")
+        return self
+
+
+class Curate(Request):
+    """The memory's curator looks for what may be archived, and archives it; `dry`: it only looks."""
+
+    op: Literal["curate"]
+    dry: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return True
 
 
 class Search(Request):
@@ -430,5 +451,5 @@ OPS: dict[str, type[Request]] = {
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
     "replay": Replay, "undo": Undo, "changes": Changes, "undo_change": UndoChange, "fork": Fork, "pack": Pack, "backup": Backup,
     "info": Info, "metrics": Metrics, "models": Models, "experts": Experts, "personas": Personas,
-    "ingest": Ingest, "memory": Memory, "search": Search,
+    "ingest": Ingest, "memory": Memory, "curate": Curate, "search": Search,
 }  # fmt: skip

@@ -213,8 +213,11 @@ class SyncClient:
     def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         return self._events(self._client.watch_ingest(paths, follow=follow))
 
-    def memory(self, documents: int | None = None, *, forget: str | None = None, unfollow: str | None = None) -> dict[str, Any]:
-        return self._run(self._client.memory(documents, forget=forget, unfollow=unfollow))
+    def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
+        return self._run(self._client.memory(documents, **change))
+
+    def curate(self, *, dry: bool = False) -> dict[str, Any]:
+        return self._run(self._client.curate(dry=dry))
 
     def search(
         self,

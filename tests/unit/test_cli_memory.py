@@ -13,7 +13,8 @@ from tests.unit.test_cli import batos
 
 EMBEDDER = {"identity": "ollama:minilm@1:384", "state": "working", "why": "", "vectors": 30}
 HELD = {
-    "type": "memory", "documents": 3, "sections": 9, "chunks": 40, "entities": 2, "waiting": {"files": 0, "sections": 4}, "trouble": "",
+    "type": "memory", "documents": 3, "sections": 9, "chunks": 40, "entities": 2, "archives": 1,
+    "waiting": {"files": 0, "sections": 4}, "trouble": "",
     "refused": [{"path": "/n/x.pdf", "code": "unreadable", "message": "it is encrypted", "at": 0.0}],
     "followed": [{"folder": "/n", "away": "the folder /n is away"}], "embedder": EMBEDDER,
 }  # fmt: skip
@@ -111,3 +112,60 @@ def test_a_source_that_is_no_path_is_found_too(capsys: pytest.CaptureFixture[str
     assert (code, [request.forget for request in requests]) == (0, [os.path.abspath("odd"), "odd"])
     assert batos({"memory": UnknownSource("nothing is from there")}, "memory", "forget", "odd")[0] == 4
     assert "unknown_source" in capsys.readouterr().err
+
+
+ROUND = {"type": "curate", "why": "it was asked for", "chunks": 12, "bytes": 900, "by_model": 0, "tokens": 0, "took_s": 0.1}
+
+
+def test_the_curator_says_what_it_archived_or_would(capsys: pytest.CaptureFixture[str]) -> None:
+    done = {**ROUND, "found": 3, "clusters": [{"archive": 77, "why": "old", "chunks": 12, "bytes": 900}]}
+    code, [request] = batos({"curate": done}, "memory", "curate")
+    assert (code, request.op, request.dry) == (0, "curate", False)
+    told = capsys.readouterr()
+    assert "12 chunks are in 1 new archives" in told.out
+    assert re.search(r"77 +old +12 +900", told.out)
+    assert "2 more wait" in told.err
+    would = {
+        **ROUND,
+        "found": 1,
+        "clusters": [{"why": "redundant", "chunks": 4, "documents": 5, "sources": ["/n/a.md", "/n/b.md", "/n/c.md", "/n/d.md"]}],
+    }
+    code, [request] = batos({"curate": would}, "memory", "curate", "--dry-run")
+    assert request.dry
+    told = capsys.readouterr()
+    assert re.search(r"redundant +4 +5 +a.md, b.md, c.md and 2 more", told.out)
+    assert "nothing was changed" in told.err
+    batos({"curate": {**ROUND, "found": 0, "clusters": []}}, "memory", "curate")
+    assert "nothing may leave" in capsys.readouterr().out
+    for words in (("curate", "x"), ("pin",), ("restore",), ("documents", "--dry-run"), ("archives", "x")):
+        assert batos({}, "memory", *words)[0] == 2
+
+
+def test_archives_are_listed_with_what_is_pinned(capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"archive": 77, "of": ["/n/a.md"], "documents": 1, "chunks": 12, "bytes": 900, "level": 2, "made": 86400.0, "summary": None}
+    code, [request] = batos(
+        {"memory": {**HELD, "archived": {"archives": 9, "listed": [one], "pinned": ["/n"]}}}, "memory", "archives", "--limit", "1"
+    )
+    assert (code, request.archives, request.documents) == (0, 1, None)
+    told = capsys.readouterr()
+    assert re.search(r"77 +12 +900 +2 +1970-01-02 +a.md", told.out)
+    assert "pinned: /n" in told.out
+    assert "the newest 1 of 9" in told.err
+    batos({"memory": {**HELD, "archived": {"archives": 0, "listed": [], "pinned": []}}}, "memory", "archives")
+    assert "no archives" in capsys.readouterr().out
+
+
+def test_what_was_archived_is_brought_back_and_pinned(capsys: pytest.CaptureFixture[str]) -> None:
+    back = {"memory": {**HELD, "restored": {"archives": [77], "chunks": 12}}}
+    assert batos(back, "memory", "restore", "77")[1][0].restore == "77"
+    assert "12 chunks are back, from 1 archives" in capsys.readouterr().out
+    assert batos(back, "memory", "restore", "notes")[1][0].restore == os.path.abspath("notes")
+    assert batos(back, "memory", "restore", "archive:77")[1][0].restore == "archive:77"
+    capsys.readouterr()
+    batos({"memory": {**HELD, "restored": {"archives": [], "chunks": 0}}}, "memory", "restore", "notes")
+    assert "nothing of it is archived" in capsys.readouterr().out
+    pinned = {"source": "/n", "stays": True, "new": True, "documents": 4, "restored": 3}
+    assert batos({"memory": {**HELD, "pin": pinned}}, "memory", "pin", "/n")[1][0].pin == "/n"
+    assert capsys.readouterr().out == "/n stays; 4 documents are pinned\n3 chunks came back for it\n"
+    batos({"memory": {**HELD, "pin": {**pinned, "stays": False, "new": False, "restored": 0}}}, "memory", "unpin", "/n")
+    assert capsys.readouterr().out == "/n may leave, as before; 4 documents are pinned\n"

@@ -79,3 +79,11 @@ def test_a_source_is_a_path_of_here(capsys: pytest.CaptureFixture[str], tmp_path
     monkeypatch.chdir(tmp_path)
     assert batos(REPLY, "When?", "--source", "notes")[1][0].source == str(tmp_path / "notes")
     assert batos(REPLY, "When?", "--source", "mission:m1")[1][0].source == "mission:m1"
+
+
+def test_a_summary_says_what_it_is_of_and_how_to_get_that(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos(
+        {**EXPLAINED, "hits": [{**EXPLAINED["hits"][0], "archive": 77, "of": ["/notes/garden.md", "/notes/trees.md"]}]}, "When?"
+    )
+    assert code == 0
+    assert "a summary of garden.md, trees.md: `batos memory restore 77` brings it back" in capsys.readouterr().out

@@ -40,7 +40,8 @@ FIELDS = {
     "experts": {"staging", "experts", "voices", "refused"},
     "ingest": {"queued"},
     "file": {"path", "state"},
-    "memory": {"documents", "chunks", "sections", "entities", "waiting", "refused", "followed", "embedder"},
+    "curate": {"why", "found", "clusters", "chunks", "bytes", "by_model", "tokens", "took_s"},
+    "memory": {"documents", "chunks", "sections", "entities", "archives", "waiting", "refused", "followed", "embedder"},
     "search": {"question", "hits", "by_vectors", "why", "took_ms"},
     "backup": {"folder", "kind", "file", "bytes", "total_bytes", "blob_bytes", "objects", "methods", "tid", "took_s"},
 }

@@ -10,6 +10,7 @@ from batos.wire.schemas import OPS, Result, Send, Submit
 LIMITS = Limits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
+    "curate",
 )  # fmt: skip
 """Ops that need no field."""
 GOOD: dict[str, dict[str, Any]] = {

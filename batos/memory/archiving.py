@@ -1,0 +1,330 @@
+"""Archiving: sections leave the memory for a blob, a summary takes their place; and the way back.
+
+Documents stay where they are: their sources, titles and facts are found as before, and `whole` says which sections they have in all.
+An archive is an object (`library.archives`) that knows the blob, the documents, and its summary. One that lost its summary, because a
+document in it was forgotten, waits in `library.unsummarised` for another. All functions work inside whatever transaction is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from ZODB.POSException import POSKeyError
+
+from batos.errors import ImageDamaged, InvalidInput, UnknownSource
+from batos.image import blobs
+from batos.memory import remembering
+from batos.memory.archives import Chunk, Held, Material, packed, unpacked
+from batos.memory.library import Library, library_of
+from batos.memory.segments import Array, Segment
+from batos.memory.standing import pinned
+from batos.objects import UvmObject
+
+OWN = frozenset(("parent*", "number", "document", "text", "speaker", "mentioned"))
+"""Slots that a chunk has of its own. One with more was given them by somebody, and stays."""
+
+
+class Made(NamedTuple):
+    """A summary that is ready to take a place, and what it is of."""
+
+    number: int
+    """Of the archive."""
+    prepared: remembering.Prepared
+    segment: Segment
+    documents: tuple[int, ...]
+    """Numbers of those that it is of."""
+    at: float
+    """Seconds since the epoch."""
+    level: int = 1
+    by_model: bool = False
+
+
+class Change(NamedTuple):
+    """What a transaction did to the memory, for whoever lets searches see it once it is durable."""
+
+    segment: Segment | None = None
+    dropped: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()
+    vectors: Array | None = None
+    """Of `ids`, float16."""
+    sections: tuple[int, ...] = ()
+    """Numbers of those that came back."""
+    embedder: str = ""
+    """Whose vectors those are."""
+
+
+# --- there
+
+
+def held(root: Any, numbers: Iterable[int]) -> list[Held]:
+    """Sections as they are, without their vectors; those that may not leave, or are gone, are left out."""
+    library = library_of(root)
+    return [one for number in numbers if (one := _held(library, number)) is not None]
+
+
+def _held(library: Library, number: int) -> Held | None:
+    if number not in library.sections or number in library.waiting or library.change is not None:
+        return None  # or its embedder changes: its vectors are made anew just now
+    section = library.section(number)
+    chunks = [library.chunks[n] for n in section.numbers]
+    if any(not set(chunk._slots) <= OWN for chunk in chunks):
+        return None
+    found = tuple(Chunk(chunk._p_oid, chunk.text, chunk.speaker, tuple(chunk.mentioned), chunk._p_serial) for chunk in chunks)
+    return Held(section, found, None)
+
+
+def archive(root: Any, material: Material, data: bytes, made: Made) -> Change | None:
+    """Put sections away. None, and nothing was changed, if one of them is not what it was or somebody said that it stays.
+
+    :param data: `packed(material)`.
+    """
+    library = library_of(root)
+    stay = pinned(library)
+    if material.embedder != library.embedder or any(_changed(library, one) or one.section.document in stay for one in material.held):
+        return None
+    documents = [library.documents[number] for number in dict.fromkeys(one.section.document for one in material.held)]
+    if any(document.archive is not None for document in documents):
+        return None  # those are not put away, but together: see `merge`
+    node = UvmObject(**{"parent*": root["lobby"].traits.archive, "number": made.number, "level": made.level, "made": made.at})
+    library.archives[made.number] = node
+    root._p_jar.add(node)
+    _fill(node, root, material, data)
+    named = {key: library.entities[key] for one in material.held for chunk in one.chunks for key in chunk.mentioned}
+    gone = {one.section.number for one in material.held}
+    for document in documents:
+        document.whole = document.whole or document.sections
+        document.sections = tuple(number for number in document.sections if number not in gone)
+        document.archives = (*document.archives, node)
+        library.catalogued(document)
+    dropped = library.drop_sections(one.section.number for one in material.held)
+    node.entities = tuple((key, entity) for key, entity in named.items() if key not in library.entities)
+    _summarise(root, node, made)
+    return Change(made.segment, tuple(dropped))
+
+
+def _changed(library: Library, one: Held) -> bool:
+    now = _held(library, one.section.number)
+    return now is None or now.section != one.section or now.chunks != one.chunks
+
+
+def _fill(node: UvmObject, root: Any, material: Material, data: bytes) -> None:
+    node.blob, node.bytes = blobs.write(root._p_jar, data), len(data)
+    node.sections = tuple(one.section.number for one in material.held)
+    node.chunks = len(material.ids)
+    documents = dict.fromkeys(one.section.document for one in material.held)
+    node.of = tuple(library_of(root).documents[number] for number in documents)
+
+
+def merge(root: Any, numbers: Sequence[int], were: Sequence[bytes], material: Material, data: bytes, made: Made) -> Change | None:
+    """Put archives together, with one summary in the place of theirs. None, and nothing was changed, if one of them is not what it was.
+
+    :param were: the ids of their blobs, out of which the material was read.
+    """
+    library = library_of(root)
+    nodes = [node for number in numbers if (node := library.archives.get(number)) is not None and node.summary is not None]
+    if [node.blob._p_oid for node in nodes] != list(were):
+        return None
+    new = UvmObject(**{"parent*": root["lobby"].traits.archive, "number": made.number, "level": made.level, "made": made.at})
+    library.archives[made.number] = new
+    root._p_jar.add(new)
+    _fill(new, root, material, data)
+    named: dict[str, UvmObject] = {}
+    for key, entity in sorted((pair for node in nodes for pair in node.entities), key=lambda pair: pair[1]._p_oid):
+        named.setdefault(key, entity)
+    new.entities = tuple(named.items())
+    for document in new.of:
+        document.archives = (*(one for one in document.archives if one not in nodes), new)
+    dropped: list[int] = []
+    for node in nodes:
+        dropped += library.take_out(node.summary)
+        del library.archives[node.number]
+    _summarise(root, new, made)
+    return Change(made.segment, tuple(dropped))
+
+
+# --- the summary in their place
+
+
+def summarise(root: Any, made: Made) -> Change | None:
+    """Give an archive that lost its summary another one; None if it is gone, or has one."""
+    library = library_of(root)
+    node = library.archives.get(made.number)
+    if node is None or node.summary is not None or tuple(one.number for one in node.of) != made.documents:
+        return None
+    library.unsummarised.discard(made.number)
+    _summarise(root, node, made)
+    return Change(made.segment)
+
+
+def _summarise(root: Any, node: UvmObject, made: Made) -> None:
+    remembering.keep(root, made.prepared._replace(of=node.of), made.segment)
+    summary = library_of(root).documents[made.prepared.number]
+    summary.archive, node.summary, node.by_model = node, summary, made.by_model
+
+
+# --- and back
+
+
+def restore(root: Any, number: int, only: int | None = None) -> Change:
+    """Bring back what an archive holds, as it was; when nothing is left in it, its summary goes.
+
+    :param only: the number of a document: bring back what is of that.
+    :raises UnknownSource: if there is none of that number.
+    """
+    library = library_of(root)
+    node = library.archives.get(number)
+    if node is None:
+        raise UnknownSource(f"there is no archive {number}; `batos memory archives` lists them")
+    material = unpacked(blobs.read(node.blob))
+    others = {document.number for document in node.of if only not in (None, document.number)}
+    back, rest = (material.without(others), material.without([only])) if others and only is not None else (material, None)
+    named = {key for one in back.held for chunk in one.chunks for key in chunk.mentioned}
+    for key, entity in node.entities:
+        if key in named:
+            _known_again(library, key, entity)
+    documents = [document for document in node.of if document.number not in others]
+    dropped = _close(root, node) if rest is None else _leave(root, node, rest, named)
+    for one in back.held:
+        library.enter(root, one.section, objects_of(root, library.documents[one.section.document], one))
+    library.text.add(back.segment)
+    for document in documents:
+        _rejoin(library, document, node)
+    sections = tuple(one.section.number for one in back.held)
+    return Change(back.segment, tuple(dropped), *_with_vectors(library, back), sections, back.embedder)
+
+
+def _close(root: Any, node: UvmObject) -> list[int]:
+    """Do without an archive; the numbers of its summary's chunks."""
+    library = library_of(root)
+    library.unsummarised.discard(node.number)
+    del library.archives[node.number]
+    return library.take_out(node.summary) if node.summary is not None else []
+
+
+def _leave(root: Any, node: UvmObject, rest: Material, gone: Collection[str]) -> list[int]:
+    """Leave an archive with less. Its summary stays, and tells a little more than is in it."""
+    _fill(node, root, rest, packed(rest))
+    node.entities = tuple((key, entity) for key, entity in node.entities if key not in gone)
+    return []
+
+
+def _known_again(library: Library, key: str, entity: UvmObject) -> None:
+    """The entity that it was, which others may refer to; one that was made anew meanwhile hands over what names it."""
+    now = library.entities.get(key)
+    if now is None:
+        library.entities[key] = entity
+    elif now._p_oid is None or entity._p_oid < now._p_oid:  # ids ascend in time
+        entity.chunks.update(now.chunks)
+        library.entities[key] = entity
+
+
+def objects_of(root: Any, document: UvmObject, one: Held) -> list[UvmObject]:
+    """The chunks of an archived section as the objects that they were."""
+    prototype, found = root["lobby"].traits.chunk, []
+    for number, chunk in zip(one.section.numbers, one.chunks, strict=True):
+        slots = {"parent*": prototype, "number": number, "document": document, "text": chunk.text}
+        slots |= {name: value for name, value in (("speaker", chunk.speaker), ("mentioned", chunk.mentioned)) if value}
+        found.append(_revived(root._p_jar, chunk.oid, slots))
+    return found
+
+
+def _revived(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
+    """The object of an id with these slots, also where its record was packed away: what names it by its id finds it again."""
+    try:
+        connection._storage.load(oid)  # the cache may have what is not there any more
+    except POSKeyError:
+        return _made_again(connection, oid, slots)
+    there = connection.get(oid)
+    if not isinstance(there, UvmObject):
+        raise ImageDamaged(f"oid:{int.from_bytes(oid, 'big'):x} is no chunk any more; restore a backup (`batos restore`)")
+    for name in [name for name in there._slots if name in OWN and name not in slots]:
+        del there._slots[name]
+    for name, value in slots.items():
+        if there._slots.get(name) != value:
+            there._slots[name] = value
+    there._p_changed = True  # written in any case: a pack that is under way may have counted it as out of reach
+    return there
+
+
+def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject:
+    """A new object under an id that is free again: what `Connection.add` does, but for the new id."""
+    if connection._cache.get(oid) is not None:
+        del connection._cache[oid]
+    made = UvmObject(**slots)
+    made._p_oid, made._p_jar = oid, connection
+    connection._register(made)
+    connection._added[oid] = made
+    return made
+
+
+def _with_vectors(library: Library, material: Material) -> tuple[tuple[int, ...], Array | None]:
+    """Give the chunks their vectors back, if those are of the embedder that searches use; else they wait for new ones."""
+    if material.embedder != library.embedder or library.embedder not in library.vectors:
+        return (), None
+    for one in material.held:
+        library.waiting.discard(one.section.number)
+    those = [one for one in material.held if one.vectors is not None]
+    if not those:
+        return (), None
+    ids = [number for one in those for number in one.section.numbers]
+    vectors = np.concatenate([one.vectors for one in those if one.vectors is not None])
+    library.vectors[library.embedder].add(ids, vectors)
+    return tuple(ids), vectors
+
+
+def _rejoin(library: Library, document: UvmObject, node: UvmObject) -> None:
+    document.sections = tuple(number for number in document.whole if number in library.sections)
+    document.archives = tuple(one for one in document.archives if one is not node)
+    if not document.archives:
+        for name in ("archives", "whole"):
+            document._slots.pop(name, None)
+    library.catalogued(document)
+
+
+# --- forgetting
+
+
+def forget(root: Any, document: UvmObject) -> list[int]:
+    """Take what is of a document out of all archives for good; the numbers of the chunks that went: of summaries that told of it.
+
+    The archives are packed anew without it, and wait for another summary. The old blobs leave the disk with the pack that drops this
+    history.
+    """
+    library, dropped = library_of(root), []
+    for node in document.archives:
+        if node.summary is not None:
+            summary, node.summary = node.summary, None
+            dropped += library.take_out(summary)
+        rest = unpacked(blobs.read(node.blob)).without([document.number])
+        if rest.held:
+            _fill(node, root, rest, packed(rest))
+            named = {key for one in rest.held for chunk in one.chunks for key in chunk.mentioned}
+            node.entities = tuple((key, entity) for key, entity in node.entities if key in named)
+            library.unsummarised.add(node.number)
+        else:
+            library.unsummarised.discard(node.number)
+            del library.archives[node.number]
+    for name in ("archives", "whole"):
+        document._slots.pop(name, None)
+    return dropped
+
+
+def refuse_summary(document: UvmObject) -> None:
+    """A summary that stands for what is archived is not forgotten alone: nothing would lead to that any more.
+
+    :raises InvalidInput: for one.
+    """
+    node = document.archive
+    if node is not None:
+        raise InvalidInput(
+            f"{document.source!r} stands for {node.chunks} archived chunks: `batos memory restore {node.number}` brings them back, "
+            "or forget the documents that they are of"
+        )
+
+
+def archived(document: UvmObject) -> list[Held]:
+    """What is archived of a document, in no order: for an undo, out of a view of the past."""
+    there = [unpacked(blobs.read(node.blob)) for node in document.archives]
+    return [one for material in there for one in material.held if one.section.document == document.number]

@@ -1,0 +1,205 @@
+"""What may leave the memory, and in which company: clusters of sections that are old, rarely read or redundant.
+
+A section is *old* when nobody has read it for long, or ever, and its reads count little by now; *redundant* when another says nearly
+the same and neither is read; and when there are more chunks than the memory is to hold, those go first that count least (*pressure*).
+Those that belong together by their meaning, or are of one document, make a cluster. A reading of the image and of arrays; any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from batos.image.turns import Turns
+from batos.memory import standing
+from batos.memory.library import DIGEST, FAILURE, MISSION, Library, Section, library_of
+from batos.memory.segments import Array
+
+if TYPE_CHECKING:
+    from batos.memory.view import View
+
+OLD, REDUNDANT, PRESSURE = "old", "redundant", "pressure"
+_NEAR = 0.3
+"""Cosine from which two sections are of one theme; so few tell nothing together."""
+_KIN = 0.25
+"""What being of the same document counts beside it."""
+_ROOM = 0.9
+"""Share of the chunks that there may be, down to which pressure makes room: else each new document would be one too many."""
+_LOADED = 1000  # documents looked at before the cache is let go of
+
+
+class Limits(NamedTuple):
+    """What decides; times in seconds."""
+
+    age_s: float
+    """How long a section was not read that is old."""
+    fresh_s: float
+    """How long it is left alone in any case."""
+    reads: float
+    """What its reads count at most."""
+    half_life_s: float
+    """In which they count half."""
+    chunks: int
+    """Chunks that the memory may hold."""
+    alike: float
+    """Cosine from which two sections say the same."""
+    cluster: int
+    """Chunks of a cluster at most; a section of more is one alone."""
+    archive: int
+    """Chunks of several archives at most that are put together."""
+    least: int
+    """Chunks of a cluster at least, so that it is worth a summary; redundant ones and those under pressure need two."""
+    looked: int
+    """Sections that are looked at in one go, those first that count least."""
+
+
+class Cluster(NamedTuple):
+    """Sections that may leave together."""
+
+    sections: tuple[int, ...]
+    chunks: int
+    why: str
+    level: int
+    """Of the archive that they would be in: 1 for what was read or lived through, more for summaries, whose archives are put together."""
+    lived: bool
+    """Whether it is of missions."""
+    documents: tuple[int, ...]
+
+
+class _Row(NamedTuple):
+    section: Section
+    weight: int
+    """Chunks that an archive would have of it."""
+    score: float
+    at: float
+    why: str
+    level: int
+    lived: bool
+
+
+def planned(root: Any, view: View, limits: Limits, now: float) -> list[Cluster]:
+    """Clusters that may leave now, those first that count least.
+
+    :param now: seconds since the epoch.
+    """
+    library = library_of(root)
+    rows = _candidates(root, library, limits, now)
+    means, known = _means(view, [row.section for row in rows])
+    rows = _with_redundant(rows, means, known, limits)
+    groups: dict[tuple[bool, bool], list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.why:
+            groups.setdefault((row.level > 1, row.lived), []).append(place)
+    return [cluster for places in groups.values() for cluster in _clusters(rows, means, places, limits)]
+
+
+def _candidates(root: Any, library: Library, limits: Limits, now: float) -> list[_Row]:
+    """Sections that might leave, those first that count least: with the reason, or without one yet."""
+    stay, turns = standing.pinned(library), Turns()
+    judged = []
+    for number, state in library.sections.items():
+        turns.take()
+        if number in library.waiting or state[0] in stay:
+            continue
+        stands = standing.of(library, number)
+        score = stands.now(now, limits.half_life_s)
+        if stands.at and now - stands.at >= limits.fresh_s:
+            judged.append((score, stands.at, number, state))
+    judged.sort(key=lambda one: one[:3])
+    there = len(library.chunks)
+    excess = there - _ROOM * limits.chunks if there > limits.chunks else 0.0
+    rows: list[_Row] = []
+    for score, at, number, state in judged:
+        if len(rows) >= limits.looked:
+            break
+        section = Section(number, *state)
+        kind = _kind(root, library, section.document, len(rows))
+        if kind is None:
+            continue
+        why = OLD if score <= limits.reads and now - at >= limits.age_s else PRESSURE if excess > 0 else ""
+        excess -= section.size if why else 0
+        rows.append(_Row(section, kind[0] or section.size, score, at, why, *kind[1:]))
+    return rows
+
+
+def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, int, bool] | None:
+    """Of a document's sections: the chunks that they stand for, level and class; None where they stay."""
+    if looked % _LOADED == _LOADED - 1:
+        root._p_jar.cacheGC()
+    document = library.documents[number]
+    if not document.complete:
+        return None
+    chunks, level = (document.archive.chunks, document.archive.level + 1) if document.archive is not None else (0, 1)
+    return chunks, level, document.kind in (MISSION, FAILURE, DIGEST)
+
+
+def _means(view: View, sections: Iterable[Section]) -> tuple[Array, Array]:
+    """The mean vector of each section (unit rows; zeros where there is none), and which have one."""
+    sections = list(sections)
+    means = np.zeros((len(sections), view.matrix.shape[1] or 1), np.float32)
+    for place, section in enumerate(sections):
+        rows = view.rows_of(np.arange(section.first, section.first + section.size, dtype=np.int64))
+        rows = rows[rows >= 0]
+        if len(rows) and view.matrix.shape[1]:
+            means[place] = view.matrix[rows].mean(0)
+    lengths = np.linalg.norm(means, axis=1, keepdims=True)
+    return means / np.where(lengths > 0, lengths, 1), lengths[:, 0] > 0
+
+
+def _with_redundant(rows: list[_Row], means: Array, known: Array, limits: Limits) -> list[_Row]:
+    """Those that say what another says, and are read as little, may leave too."""
+    found = list(rows)
+    for begin in range(0, len(rows), 512):
+        near = means[begin : begin + 512] @ means.T
+        near[np.arange(len(near)), np.arange(begin, begin + len(near))] = -1
+        for place in (np.flatnonzero((near >= limits.alike).any(1)) + begin).tolist():
+            if known[place] and not rows[place].why and rows[place].score <= limits.reads:
+                found[place] = rows[place]._replace(why=REDUNDANT)
+    return found
+
+
+def _clusters(rows: list[_Row], means: Array, places: list[int], limits: Limits) -> list[Cluster]:
+    """Greedily: whoever counts least takes along who is nearest."""
+    left = np.array(places)
+    found = []
+    while len(left):
+        seed = rows[left[0]]
+        kin = np.array([rows[place].section.document == seed.section.document for place in left])
+        near = means[left] @ means[left[0]] + _KIN * kin
+        near[0] = np.inf
+        taken = _taken(rows, left, near, kin, limits)
+        cluster = [rows[place] for place in left[sorted(taken)]]
+        left = np.delete(left, taken)
+        chunks = sum(row.section.size for row in cluster)
+        enough = limits.least if seed.level == 1 and all(row.why == OLD for row in cluster) else 2
+        if chunks >= enough and (seed.level == 1 or len({row.section.document for row in cluster}) > 1):
+            found.append(_cluster(cluster, chunks))
+    return found
+
+
+def _taken(rows: list[_Row], left: Array, near: Array, kin: Array, limits: Limits) -> list[int]:
+    """Which of those that are left make a cluster with the first of them."""
+    taken: list[int] = []
+    chunks, most = 0, limits.archive if rows[left[0]].level > 1 else limits.cluster
+    for at in np.argsort(-near, kind="stable").tolist():
+        pressed = rows[left[at]].why == PRESSURE and rows[left[0]].why == PRESSURE
+        if taken and near[at] < _NEAR and not kin[at] and not pressed:
+            break
+        weight = rows[left[at]].weight
+        if taken and chunks + weight > most:
+            continue
+        taken.append(at)
+        chunks += weight
+        if chunks >= most:
+            break
+    return taken
+
+
+def _cluster(rows: list[_Row], chunks: int) -> Cluster:
+    ordered = sorted(rows, key=lambda row: (row.section.document, row.section.number))
+    why = min((row.why for row in rows), key=(OLD, REDUNDANT, PRESSURE).index)
+    documents = tuple(dict.fromkeys(row.section.document for row in ordered))
+    level = max(row.level for row in rows)
+    return Cluster(tuple(row.section.number for row in ordered), chunks, why, level, rows[0].lived, documents)

@@ -1,0 +1,338 @@
+"""The Memory Curator: upkeep that keeps the memory from growing without bound, in the background and when it is asked to.
+
+In a round it looks for clusters (`batos.memory.clusters`), says what each says in a few sentences, and puts it away, one transaction a
+cluster (`batos.memory.archiving`): between any two steps the daemon may die, and nothing is there in part. It waits until no mission is
+under way before each; searches go on all the while. What changed meanwhile is left for the next round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from batos.config import Settings
+from batos.errors import BatosError, ImageError
+from batos.image import blobs
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+from batos.memory import archives, archiving, clusters, curating, extracting, standing
+from batos.memory.collection import Collection
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.embedders import Embedder
+from batos.memory.library import DIGEST, SUMMARY, library_of
+from batos.memory.remembering import Prepared, prepare
+from batos.memory.segments import Array, Segment, build
+from batos.memory.shelving import Shelver
+
+log = structlog.get_logger("batos.memory")
+Reply = dict[str, Any]
+
+_DAY_S = 86400.0
+_SEEN = 4096  # sections noticed in one transaction
+_TITLES = 3  # that a summary is called by
+_GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
+
+
+class Gist(NamedTuple):
+    """What a model says in fewer words."""
+
+    text: str = ""
+    tokens: int = 0
+    mission: str = ""
+    """By which it was asked; empty where it could not be."""
+
+
+class Hearer(Protocol):
+    """Who is told what was committed (`batos.recollection.Recollection`)."""
+
+    collection: Collection
+
+    def stored(self, segment: Segment | None, dropped: Iterable[int]) -> None: ...
+    def brought_back(self, change: archiving.Change) -> None: ...
+
+
+class Curator:
+    """See the module. All methods are called on the loop's thread."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        settings: Settings,
+        shelver: Shelver,
+        embedder: Callable[[], Embedder],
+        hearer: Hearer,
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """
+        :param embedder: the present one, which reads the sentences of an extract.
+        """
+        self._image, self._settings, self._shelver = image, settings, shelver
+        self._embedder, self._hearer, self._now = embedder, hearer, now
+        self.reads = standing.Reads()
+        self._quiet: Callable[[], Awaitable[object]] = _at_once
+        self._gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None
+        self._alone = asyncio.Lock()
+        self._woken = asyncio.Event()
+        self._why = ""
+        self._flushed = time.monotonic()
+        self._full = 0
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._last: Reply = {}
+
+    def use(self, quiet: Callable[[], Awaitable[object]], gist: Callable[[str, Sequence[int], int], Awaitable[Gist]] | None = None) -> None:
+        """Go after missions, and ask models.
+
+        :param quiet: returns when no mission is under way or waits.
+        :param gist: asks a model what sections say, given an id for the asking, their numbers and how many sentences; it answers a
+            blank one if that cannot be had.
+        """
+        self._quiet, self._gist = quiet, gist
+
+    def trigger(self, why: str) -> None:
+        """Have a round soon, for a reason; for the triggers and proposals of the loop."""
+        self._why = self._why or why
+        self._woken.set()
+
+    def facts(self) -> Reply:
+        """What `info` says of it: whether it is at work, and the figures of the last round."""
+        return {"state": self._settings.curate, "under_way": self._alone.locked(), "last": self._last or None}
+
+    async def run(self) -> None:
+        """Look after the memory until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.curate_check_s):
+                    await self._woken.wait()
+            self._woken.clear()
+            if time.monotonic() - self._flushed >= self._settings.curate_flush_s:
+                self.flush()
+            try:
+                if why := self._why or await in_helper(self._image.read, self._due):
+                    self._why = ""
+                    await self.round(why)
+            except (BatosError, OSError) as e:  # a full disk, an archive that is damaged: the next round will do
+                log.warning("curator_skipped", error=str(e))
+
+    def flush(self) -> None:
+        """Have what was read since the last time written down soon."""
+        self._flushed = time.monotonic()
+        if counts := self.reads.take():
+            self._image.later(standing.note, counts, self._now(), self._settings.curate_half_life_days * _DAY_S)
+
+    async def stop(self) -> None:
+        """Let the step under way end; what was read is written down."""
+        self.flush()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _due(self, root: Any) -> str:
+        """Why there should be a round now; "" if there should be none."""
+        last, settings = root["lobby"].memory.curator, self._settings
+        if settings.curate == "off" or not blobs.kept_by(self._image.db):
+            return ""
+        there = len(library_of(root).chunks)
+        size = self._image.db.getSize()
+        if there > max(settings.curate_chunks, self._full):
+            return f"there are {there} chunks (setting curate_chunks)"
+        if last.bytes and size >= max(_GROWN, settings.curate_growth * last.bytes):
+            return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
+        return "it is time (setting curate_s)" if self._now() - last.at >= settings.curate_s else ""
+
+    # --- a round
+
+    async def round(self, why: str, *, dry: bool = False) -> Reply:
+        """Look for what may leave, and put it away.
+
+        :param dry: only look.
+        :returns: `why`, `found`, `clusters` (those that were put away; dry: all that might be), and of them `chunks`, `bytes` of the
+            archives, how many `by_model`, its `tokens`; `took_s`.
+        :raises ImageError: for a storage that keeps no blobs.
+        """
+        if not blobs.kept_by(self._image.db):
+            raise ImageError(f"{self._image.uri} keeps no blobs, and archives are blobs; give the storage a folder for them")
+        async with self._alone:
+            begun, now = time.monotonic(), self._now()
+            self.flush()
+            while await self._image.system(standing.see, now, _SEEN, mission="curator"):
+                pass
+            view = self._hearer.collection.view()
+            found = await in_helper(self._image.read, clusters.planned, view, self._limits(), now)
+            told: Reply = {"why": why, "found": len(found), "clusters": [], "chunks": 0, "bytes": 0, "by_model": 0, "tokens": 0}
+            if dry:
+                told["clusters"] = await in_helper(self._image.read, curating.described, found)
+            else:
+                await self._summaries_again()
+                for cluster in found[: self._settings.curate_clusters]:
+                    await self._quiet()
+                    await self._one(cluster, told, now)
+                await self._image.system(curating.rounded, now, self._image.db.getSize(), mission="curator")
+                self._note(told)
+            return {**told, "took_s": round(time.monotonic() - begun, 3)}
+
+    def _note(self, told: Reply) -> None:
+        """Remember the round; where it did all it could, there need be no other until there is more."""
+        there = self._hearer.collection.size - self._hearer.collection.dropped
+        more = told["found"] > len(told["clusters"]) > 0
+        self._full = 0 if more else there + self._settings.curate_cluster
+        self._last = {"at": round(self._now(), 3), **told, "clusters": len(told["clusters"])}
+        if told["clusters"]:
+            log.info("curated", **self._last)
+        if more:
+            self.trigger(told["why"])
+
+    def _limits(self) -> clusters.Limits:
+        settings = self._settings
+        return clusters.Limits(
+            age_s=settings.curate_age_days * _DAY_S,
+            fresh_s=settings.curate_fresh_days * _DAY_S,
+            reads=settings.curate_reads,
+            half_life_s=settings.curate_half_life_days * _DAY_S,
+            chunks=settings.curate_chunks,
+            alike=settings.curate_alike,
+            cluster=settings.curate_cluster,
+            archive=settings.curate_archive,
+            least=settings.curate_least,
+            looked=settings.curate_sections,
+        )
+
+    # --- a cluster
+
+    async def _one(self, cluster: clusters.Cluster, told: Reply, now: float) -> None:
+        held, facts = await in_helper(self._image.read, curating.read, cluster.sections)
+        await self._image.system(curating.nothing)  # what was committed before this was told to the collection before this returned
+        material = await in_helper(self._material, held, facts.embedder)
+        if material is None or len(held) < len(cluster.sections):
+            return  # it changed meanwhile
+        inner = await in_helper(self._image.read, curating.inner, cluster.documents) if cluster.level > 1 else None
+        if cluster.level > 1 and inner is None:
+            return
+        said, vectors = curating.said_in(material, facts)
+        text = await self._extract(said, vectors, curating.sentences_for(cluster.chunks, self._settings.curate_sentences))
+        gist = await self._told_by_model(material, told["tokens"])
+        told["tokens"] += gist.tokens
+        by_model = curating.fits(gist.text, said)
+        if by_model:
+            text = f"{gist.text.strip()}\n{text}"
+        documents = cluster.documents if inner is None else inner.documents
+        facts = facts if inner is None else facts._replace(titles=inner.titles)
+        summary = await in_helper(self._summary, text, facts, documents, cluster.lived, gist.mission)
+        made = archiving.Made(*summary, documents, now, cluster.level, by_model)
+        data = await in_helper(archives.packed, material if inner is None else inner.material)
+        step = (curating.put_away, material) if inner is None else (curating.put_together, inner)
+        if await self._shielded(self._changed(*step, data, made, gist.mission)):
+            told["clusters"].append({"archive": made.number, "why": cluster.why, "chunks": cluster.chunks, "bytes": len(data)})
+            told["chunks"] += cluster.chunks
+            told["bytes"] += len(data)
+            told["by_model"] += by_model
+
+    def _material(self, held: list[archives.Held], embedder: str) -> archives.Material | None:
+        """What the collection knows of sections, with them; None if it does not know all of them."""
+        ids = [number for one in held for number in one.section.numbers]
+        segment, vectors, has = self._hearer.collection.excerpt(ids)
+        if len(segment) != len(ids) or self._hearer.collection.maker.identity != embedder:
+            return None
+        found, at = [], 0
+        for one in held:
+            end = at + one.section.size
+            found.append(one._replace(vectors=vectors[at:end] if has[at:end].all() else None))
+            at = end
+        return archives.Material(tuple(found), segment, embedder)
+
+    async def _extract(self, said: list[extracting.Source], vectors: Array | None, most: int) -> str:
+        found = await in_helper(extracting.chosen, said, vectors, most)
+        rows = None
+        with contextlib.suppress(BatosError):  # without an embedder, by their words
+            rows = await self._embedder().embed([sentence for own in found.sentences for sentence in own])
+        return await in_helper(extracting.extract, said, found, rows)
+
+    async def _told_by_model(self, material: archives.Material, spent: int) -> Gist:
+        """What a model makes of it; blank without one, and when the round's tokens are spent."""
+        if self._gist is None or spent >= self._settings.curate_tokens:
+            return Gist()
+        named = ",".join(f"{one.section.number}:{one.section.digest.hex()}:{one.section.size}" for one in material.held)
+        id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
+        return await self._gist(id, [one.section.number for one in material.held], self._settings.curate_sentences)
+
+    def _summary(
+        self, text: str, facts: curating.Facts, documents: tuple[int, ...], lived: bool, mission: str, number: int = 0
+    ) -> tuple[int, Prepared, Segment]:
+        """A summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
+        number = number or self._shelver.numbers.take()
+        more = f" and {len(facts.titles) - _TITLES} more" if len(facts.titles) > _TITLES else ""
+        title = f"Summary of {', '.join(facts.titles[:_TITLES])}{more}"
+        draft = Draft(DIGEST if lived else SUMMARY, title, [DraftPart(text, title, facts.day)], facts.day)
+        longest = self._settings.ingest_section_chars
+        prepared = prepare(draft, self._shelver, source=f"archive:{number}", mission=mission, section_chars=longest, about=documents)
+        return number, prepared, build(prepared.entries)
+
+    async def _changed(self, *step: Any) -> bool:
+        """A system transaction, and what is told of it; whether it changed anything."""
+        change: archiving.Change | None = await self._image.system(*step, mission="curator")
+        if change is not None:
+            self._hearer.brought_back(change)
+        return change is not None
+
+    async def _summaries_again(self) -> None:
+        """Give archives another summary that lost theirs, because something in them was forgotten."""
+        for number in await in_helper(self._image.read, curating.unsummarised):
+            found = await in_helper(self._image.read, curating.unpacked, number)
+            if found is None:
+                continue
+            material, facts, level, lived = found
+            said, vectors = curating.said_in(material, facts)
+            text = await self._extract(said, vectors, curating.sentences_for(len(material.ids), self._settings.curate_sentences))
+            documents = tuple(dict.fromkeys(one.section.document for one in material.held))
+            summary = await in_helper(self._summary, text, facts, documents, lived, "", number)
+            made = archiving.Made(*summary, documents, self._now(), level)
+            await self._shielded(self._changed(archiving.summarise, made))
+
+    # --- what is asked of it
+
+    async def restore(self, what: str) -> Reply:
+        """Bring back an archive, by its number, or all that is archived of a document, by its source.
+
+        :returns: `archives` that were brought back, and their `chunks`.
+        :raises UnknownSource: if there is none.
+        """
+        parts = await in_helper(self._image.read, curating.archives_of, what)
+        chunks = sum([await self._shielded(self._brought_back(*part)) for part in parts])
+        return {"archives": [number for number, _ in parts], "chunks": chunks}
+
+    async def _brought_back(self, number: int, only: int | None) -> int:
+        """Bring back what is in an archive; how many chunks."""
+        step = (curating.bring_back, number, only, self._now(), self._settings.curate_reads + 1)
+        change: archiving.Change | None = await self._image.system(*step, mission="curator")
+        if change is None or change.segment is None:
+            return 0
+        self._hearer.brought_back(change)
+        return len(change.segment)
+
+    async def pin(self, source: str, *, stays: bool) -> Reply:
+        """Let what is from a source, or from below that folder, stay, or leave; what was archived of it comes back first.
+
+        :returns: `source`, `stays`, `new` (whether that was not so before), `documents` that are pinned now, `restored` chunks.
+        :raises UnknownSource: if nothing is from there.
+        """
+        new = await self._image.system(curating.pin, source, stays, mission="pin")
+        parts = await in_helper(self._image.read, curating.archived_below, source) if stays else []
+        chunks = sum([await self._shielded(self._brought_back(*part)) for part in parts])
+        documents = self._image.read(lambda root: len(standing.pinned(library_of(root))))
+        return {"source": source, "stays": stays, "new": new, "documents": documents, "restored": chunks}
+
+    async def _shielded(self, work: Any) -> Any:
+        """A transaction and what is told of it: both, also if whoever asked goes away."""
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+
+async def _at_once() -> None:
+    """Without missions it is always quiet."""

@@ -1,0 +1,106 @@
+"""How chunks stand: how much they are read, and which are to stay. By that the curator decides what may leave.
+
+Reads are counted in memory, by chunk, and written now and then, by section: a score that halves every `half_life_s`, and the time of the
+last one. A kill costs what was not written yet. A section that is not known is taken as read, by nobody, when the curator sees it first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from batos.memory.library import Library, library_of
+
+
+class Standing(NamedTuple):
+    """Of a section. Stored as a plain tuple."""
+
+    score: float
+    """Reads, as they counted at `at`."""
+    at: float
+    """When it was read last, or first seen; seconds since the epoch."""
+
+    def now(self, now: float, half_life_s: float) -> float:
+        """What its reads count now."""
+        return float(self.score * 0.5 ** (max(0.0, now - self.at) / half_life_s))
+
+
+class Reads:
+    """Counts what is read. Any thread may."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, chunks: Iterable[int]) -> None:
+        """These were read once more."""
+        with self._lock:
+            self._counts.update(chunks)
+
+    def take(self) -> dict[int, int]:
+        """What was counted since the last time."""
+        with self._lock:
+            found, self._counts = self._counts, Counter()
+        return dict(found)
+
+
+def note(root: Any, counts: Mapping[int, int], now: float, half_life_s: float) -> None:
+    """System transaction: these chunks were read so often."""
+    library = library_of(root)
+    found: Counter[int] = Counter()
+    for chunk, count in counts.items():
+        if chunk in library.chunks:
+            found[library.starts[library.starts.maxKey(chunk)]] += count
+    for section, count in found.items():
+        score = of(library, section).now(now, half_life_s) + count
+        library.reads[section] = tuple(Standing(score, now))
+
+
+def see(root: Any, now: float, most: int) -> bool:
+    """System transaction: notice sections that are new, and forget those that are gone, some at a time; whether there may be more."""
+    library = library_of(root)
+    known, there = set(library.reads), set(library.sections)
+    new, gone = sorted(there - known)[:most], sorted(known - there)[:most]
+    library.reads.update({section: tuple(Standing(0.0, now)) for section in new})
+    for section in gone:
+        del library.reads[section]
+    return max(len(new), len(gone)) == most
+
+
+def of(library: Library, section: int) -> Standing:
+    """How a section stands; one that is not known has not been read."""
+    return Standing(*library.reads.get(section, (0.0, 0.0)))
+
+
+# --- what stays
+
+
+def pin(root: Any, source: str, *, stays: bool) -> bool:
+    """System transaction: what is from a source, or below that folder, stays from now on, or may leave; whether that is new.
+
+    :raises UnknownSource: to pin what there is nothing of.
+    """
+    library = library_of(root)
+    if stays is (source in library.pinned):
+        return False
+    if stays:
+        if not below(library, source):
+            library.document(source)
+        library.pinned.add(source)
+    else:
+        library.pinned.remove(source)
+    return True
+
+
+def pinned(library: Library) -> set[int]:
+    """Numbers of the documents that stay."""
+    return {number for source in library.pinned for number in below(library, source)}
+
+
+def below(library: Library, source: str) -> set[int]:
+    """Numbers of the documents from a source, or from below that folder."""
+    folder = source.rstrip("/") + "/"
+    found = set(library.by_source.values(folder, folder + chr(0x10FFFF)))
+    return found | {library.by_source[source]} if source in library.by_source else found

@@ -1,0 +1,392 @@
+"""Archives: what leaves the memory comes back bit for bit, and what is forgotten is forgotten there, too."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batos.errors import ImageDamaged, InvalidInput, UnknownSource
+from batos.image import LivingImage, blobs
+from batos.memory import archives, archiving, curating, standing
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.library import SUMMARY, Library, library_of
+from batos.memory.remembering import prepare
+from batos.memory.segments import build
+from tests.unit.memory_support import Memory, consistent, memory
+
+NOTES = {
+    "garden.md": "# Garden\n\nThe tomatoes stand on the balcony and want water every day.\n\n"
+    "# Cats\n\nThe cat sleeps on the piano all day.\n",
+    "boats.md": "# Boats\n\nThe ferry to Malta leaves at dawn from the old pier. See Garden for the lettuce.\n",
+    "talk.txt": "Ada: I met Charles on Tuesday.\nMary: Did he bring the engine?\nAda: He did, on 3 May 1842.\nMary: So I see.\n",
+}
+
+
+async def filled(held: Memory, folder: Path, notes: dict[str, str] = NOTES) -> None:
+    """The memory with these files, each chunk with its vector."""
+    for name, text in notes.items():
+        (folder / name).write_text(text)
+        assert (await held.read(folder / name))["refused"] == []
+    await held.embedded()
+
+
+def everything(root: Any) -> dict[str, Any]:
+    """All that the memory holds, as plain values: two that are equal hold the same, bit for bit."""
+    library = library_of(root)
+    storage = root._p_jar.db().storage
+    vectors = {}
+    for ids, rows in library.vectors[library.embedder].blocks() if library.embedder else ():
+        vectors |= {int(id): row.tobytes() for id, row in zip(ids, rows, strict=True)}
+    entries: dict[int, Any] = {}
+    for segment in library.text.segments():
+        term = np.repeat(np.arange(len(segment.terms)), np.diff(segment.starts))
+        for row, facts in enumerate(segment.facts):
+            said = segment.rows == row
+            words = sorted((segment.terms[t], float(n)) for t, n in zip(term[said], segment.counts[said], strict=True))
+            links = segment.links[segment.links[:, 0] == facts["id"], 1]
+            entries[int(facts["id"])] = (facts.tobytes(), words, links.tolist())
+    return {
+        "sections": {number: tuple(library.section(number)) for number in library.sections},
+        "chunks": {n: (chunk._p_oid, storage.load(chunk._p_oid)[0]) for n, chunk in library.chunks.items()},
+        "documents": {
+            n: (d._p_oid, {k: v for k, v in d._slots.items() if k != "parent*" and not hasattr(v, "_p_oid")})
+            for n, d in library.documents.items()
+        },
+        "sources": dict(library.by_source),
+        "kinds": {kind: sorted(library.catalogue.find(kind=kind) or ()) for kind in ("markdown", "conversation")},
+        "entities": {key: (e._p_oid, e.name, e.kind, list(e.chunks)) for key, e in library.entities.items()},
+        "vectors": vectors,
+        "entries": entries,
+        "waiting": list(library.without_vectors()),
+    }
+
+
+async def put_away(
+    held: Memory, *sources: Path | str, sections: list[int] | None = None, text: str = "Gardens and pianos of all kinds."
+) -> int:
+    """Archive all sections of some documents, or these; the number of the archive."""
+    recollection = held.recollection
+    wanted = sections or held.look(lambda library: [n for source in sources for n in library.document(str(source)).sections])
+    material = material_of(held, wanted)
+    number = recollection.numbers.take()
+    data = archives.packed(material)
+    change = await held.image.system(archiving.archive, material, data, made_of(held, material, number, text))
+    assert change is not None
+    recollection.stored(change.segment, change.dropped)
+    return number
+
+
+def material_of(held: Memory, sections: list[int]) -> archives.Material:
+    found = held.image.read(archiving.held, sections)
+    segment, vectors, has = held.recollection.collection.excerpt([n for one in found for n in one.section.numbers])
+    assert has.all()
+    parted = np.split(vectors, np.cumsum([one.section.size for one in found])[:-1])
+    embedder = held.look(lambda library: library.embedder)
+    return archives.Material(tuple(one._replace(vectors=rows) for one, rows in zip(found, parted, strict=True)), segment, embedder)
+
+
+def made_of(held: Memory, material: archives.Material, number: int, text: str, level: int = 1) -> archiving.Made:
+    shelver = held.recollection.shelver
+    documents = tuple(dict.fromkeys(one.section.document for one in material.held))
+    draft = Draft(SUMMARY, "Summary", [DraftPart(text, "Summary")])
+    prepared = prepare(draft, shelver, source=f"archive:{number}", mission="", section_chars=8000, about=documents)
+    return archiving.Made(number, prepared, build(prepared.entries), documents, 1.0, level)
+
+
+async def bring_back(held: Memory, number: int, only: int | None = None) -> archiving.Change:
+    change: archiving.Change = await held.image.system(archiving.restore, number, only)
+    held.recollection.brought_back(change)
+    return change
+
+
+async def pack(image: LivingImage, folder: Path) -> None:
+    from batos.image.upkeep import Upkeep
+
+    await Upkeep(image, None, history_days=0, journal_days=1, backups=folder, interval_s=1, first_s=1).pack(0)  # type: ignore[arg-type]
+
+
+def archived(library: Library) -> list[int]:
+    return list(library.archives)
+
+
+async def test_what_is_put_away_is_gone_and_its_summary_leads_to_it(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        number = await put_away(held, tmp_path / "garden.md", tmp_path / "talk.txt", text="Balconies, and a visit from Charles.")
+        await held.whole()
+        assert held.found("tomatoes") == []
+        assert held.found("balconies") == ["Balconies, and a visit from Charles."]
+        assert held.texts(tmp_path / "garden.md") == []
+
+        def told(library: Library) -> Any:
+            node = library.archives[number]
+            summary = library.document(f"archive:{number}")
+            (chunk,) = library.chunks_of(summary)
+            assert chunk.source_(chunk) is summary is node.summary
+            assert summary.archive is node
+            assert node.source_(node) == summary.of
+            return [document.source for document in summary.of], node.chunks, library.document(str(tmp_path / "boats.md")).archives
+
+        sources, chunks, of_boats = held.look(told)
+        assert sources == [str(tmp_path / "garden.md"), str(tmp_path / "talk.txt")]
+        assert chunks == 6
+        assert of_boats == ()
+        assert held.look(lambda library: sorted(library.entities)) == ["garden"]  # which Boats names
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_it_comes_back_bit_for_bit(tmp_path: Path, packed: bool) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        before = held.image.read(everything)
+        number = await put_away(held, tmp_path / "garden.md", tmp_path / "talk.txt")
+        await held.embedded()
+        if packed:
+            await held.recollection.vectors.purge()
+            await pack(held.image, tmp_path)
+            oid = next(iter(before["chunks"].values()))[0]
+            with pytest.raises(KeyError):
+                held.image.db.storage.load(oid)
+        await bring_back(held, number)
+        assert held.image.read(everything) == before
+        await held.whole()
+        assert "tomatoes" in held.found("tomatoes")[0]
+        assert held.look(archived) == []
+        with pytest.raises(UnknownSource, match="there is no archive"):
+            await bring_back(held, number)
+
+
+async def test_one_section_of_a_document_goes_and_comes_back_to_its_place(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        garden, cats = held.look(lambda library: library.document(str(tmp_path / "garden.md")).sections)
+        before = held.image.read(everything)
+        first = await put_away(held, sections=[garden])
+        assert [text.strip()[:6] for text in held.texts(tmp_path / "garden.md")] == ["# Cats"]
+        second = await put_away(held, sections=[cats])
+        await held.embedded()
+        await bring_back(held, first)
+        assert held.look(lambda library: library.document(str(tmp_path / "garden.md")).sections) == (garden,)
+        await bring_back(held, second)
+        assert held.image.read(everything) == before
+
+
+async def put_together(held: Memory, *archives_: int, text: str = "Much is away.") -> archiving.Change | None:
+    """Put archives together under the number 99."""
+    summaries = held.look(lambda library: [library.archives[number].summary.number for number in archives_])
+    inner = held.image.read(curating.inner, summaries)
+    assert inner is not None
+    made = made_of(held, inner.material, 99, text, level=2)
+    change: archiving.Change | None = await held.image.system(curating.put_together, inner, archives.packed(inner.material), made, "")
+    if change is not None:
+        held.recollection.brought_back(change)
+    return change
+
+
+async def test_archives_are_put_together_and_what_was_in_them_comes_back(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        before = held.image.read(everything)
+        first, second = await put_away(held, tmp_path / "garden.md"), await put_away(held, tmp_path / "boats.md")
+        await held.embedded()
+        assert await put_together(held, first, second) is not None
+        await held.whole()
+        assert held.look(archived) == [99]
+        assert held.found("pianos") == []
+        assert held.look(lambda library: [d.source for d in library.documents.values() if d.of]) == ["archive:99"]
+        assert held.look(lambda library: {node.number for d in library.documents.values() for node in d.archives}) == {99}
+        await pack(held.image, tmp_path)
+        assert len(list(tmp_path.rglob("*.blob"))) == 1
+        await bring_back(held, 99)
+        assert held.image.read(everything) == before
+        await held.whole()
+
+
+async def test_one_document_comes_back_out_of_many(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        before = held.image.read(everything)
+        number = await put_away(held, *(tmp_path / name for name in NOTES), text="All of it.")
+        boats = before["sources"][str(tmp_path / "boats.md")]
+        await bring_back(held, number, boats)
+        await held.whole()
+        assert held.look(archived) == [number]
+        assert held.texts(tmp_path / "boats.md") != []
+        assert held.texts(tmp_path / "garden.md") == []
+        assert held.texts(f"archive:{number}") == ["All of it."]
+        assert str(tmp_path / "boats.md") not in held.look(lambda library: [d.source for d in library.archives[number].of])
+        await bring_back(held, number)
+        assert held.image.read(everything) == before
+
+
+async def test_archives_that_changed_meanwhile_are_not_put_together(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        first, second = await put_away(held, tmp_path / "garden.md", tmp_path / "talk.txt"), await put_away(held, tmp_path / "boats.md")
+        summaries = held.look(lambda library: [library.archives[number].summary.number for number in (first, second)])
+        inner = held.image.read(curating.inner, summaries)
+        made = made_of(held, inner.material, 99, "Stale.", level=2)
+        await bring_back(held, first, held.look(lambda library: library.document(str(tmp_path / "talk.txt")).number))
+        assert await held.image.system(curating.put_together, inner, archives.packed(inner.material), made, "") is None
+        await held.recollection.tell(forget=str(tmp_path / "boats.md"))
+        assert await held.image.system(curating.put_together, inner, archives.packed(inner.material), made, "") is None
+        assert held.image.read(curating.inner, summaries) is None
+        await held.whole()
+
+
+async def test_a_summary_itself_is_not_put_away(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        number = await put_away(held, tmp_path / "garden.md")
+        await held.embedded()
+        sections = list(held.look(lambda library: library.document(f"archive:{number}").sections))
+        material = material_of(held, sections)
+        assert await held.image.system(archiving.archive, material, archives.packed(material), made_of(held, material, 98, "No.")) is None
+
+
+async def test_what_changed_meanwhile_or_is_to_stay_is_left_alone(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        source = str(tmp_path / "garden.md")
+        sections = list(held.look(lambda library: library.document(source).sections))
+        material = material_of(held, sections)
+        made = made_of(held, material, 77, "Never.")
+
+        async def refused() -> bool:
+            before = held.image.read(everything)
+            answer = await held.image.system(archiving.archive, material, archives.packed(material), made)
+            assert held.image.read(everything) == before
+            return answer is None
+
+        await held.image.system(lambda root: standing.pin(root, str(tmp_path), stays=True))
+        assert await refused()
+        await held.image.system(lambda root: standing.pin(root, str(tmp_path), stays=False))
+        await held.image.system(lambda root: setattr(next(iter(library_of(root).chunks.values())), "note", "of mine"))
+        assert await refused()
+        assert [one.section.number for one in held.image.read(archiving.held, sections)] == sections[1:]  # it has a slot of its own
+        await held.recollection.tell(forget=source)
+        assert await refused()
+
+
+async def test_a_document_that_is_forgotten_is_forgotten_in_its_archive(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        before = held.image.read(everything)
+        number = await put_away(held, tmp_path / "garden.md", tmp_path / "boats.md", text="Tomatoes and a ferry.")
+        await held.embedded()
+        assert (await held.recollection.tell(forget=str(tmp_path / "garden.md")))["forgotten"]["chunks"] == 1  # of the summary
+        assert held.found("ferry") == []
+        assert held.look(lambda library: list(library.unsummarised)) == [0, number]
+        await pack(held.image, tmp_path)
+        for file in [tmp_path / "image.fs", *tmp_path.rglob("*.blob")]:
+            data = file.read_bytes()
+            assert b"tomatoes" not in data
+            if file.suffix == ".blob":
+                assert b"tomatoes" not in archives.zstd.decompress(data[46:])
+        await bring_back(held, number)
+        await held.whole()
+        after = held.image.read(everything)
+        assert set(after["sources"]) == {str(tmp_path / "boats.md"), str(tmp_path / "talk.txt")}
+        boats = before["sources"][str(tmp_path / "boats.md")]
+        ids = [n for section in before["sections"].values() if section[1] == boats for n in range(section[2], section[2] + section[3])]
+        for part in ("chunks", "vectors", "entries"):
+            assert [after[part][n] for n in ids] == [before[part][n] for n in ids]
+        assert held.look(lambda library: list(library.unsummarised)) == [0]
+
+
+async def test_forgetting_the_last_of_an_archive_leaves_nothing(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        await put_away(held, tmp_path / "garden.md")
+        await held.recollection.tell(forget=str(tmp_path / "garden.md"))
+        assert held.look(archived) == []
+        await held.whole()
+        await pack(held.image, tmp_path)
+        assert not list(tmp_path.rglob("*.blob"))
+
+
+async def test_a_summary_that_stands_for_something_is_not_forgotten_alone(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        number = await put_away(held, tmp_path / "garden.md")
+        with pytest.raises(InvalidInput, match=f"batos memory restore {number}"):
+            await held.recollection.tell(forget=f"archive:{number}")
+        await held.whole()
+
+
+async def test_a_file_that_changed_is_read_anew_and_its_archive_goes(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        await put_away(held, tmp_path / "garden.md")
+        await held.embedded()
+        assert (await held.read(tmp_path / "garden.md"))["unchanged"] == 1
+        assert held.look(archived) != []
+        (tmp_path / "garden.md").write_text(NOTES["garden.md"].replace("cat", "dog"))
+        assert (await held.read(tmp_path / "garden.md"))["chunks"] == 2
+        await held.whole()
+        assert held.look(archived) == []
+        assert "dog" in held.found("piano")[0]
+
+
+async def test_vectors_of_another_embedder_are_made_anew(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        number = await put_away(held, tmp_path / "garden.md")
+        held.embedder.digest_now = "d2"
+        held.recollection.vectors.wake()
+        await held.until(
+            lambda: held.look(lambda library: library.embedder).endswith("d2") or "d2" in held.look(lambda library: library.embedder)
+        )
+        await bring_back(held, number)
+        await held.whole()
+        assert "".join(held.texts(tmp_path / "garden.md")) == NOTES["garden.md"]
+
+
+async def test_another_summary_takes_the_place_of_one_that_was_lost(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        number = await put_away(held, tmp_path / "garden.md", tmp_path / "boats.md")
+        material = archives.unpacked(held.image.read(lambda root: blobs.read(library_of(root).archives[number].blob)))
+        stale = made_of(held, material, number, "It tells of tomatoes.")
+        await held.recollection.tell(forget=str(tmp_path / "garden.md"))
+        assert await held.image.system(archiving.summarise, stale) is None  # it was made of more than is left
+        rest = material.without([material.held[0].section.document])
+        change = await held.image.system(archiving.summarise, made_of(held, rest, number, "It is about a ferry."))
+        held.recollection.stored(change.segment, change.dropped)
+        await held.whole()
+        assert held.found("ferry") == ["It is about a ferry."]
+        assert held.look(lambda library: list(library.unsummarised)) == [0]
+
+
+async def test_a_damaged_archive_is_named_and_nothing_else_suffers(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        number = await put_away(held, tmp_path / "garden.md")
+        (blob,) = tmp_path.rglob("*.blob")
+        blob.chmod(0o600)
+        blob.write_bytes(blob.read_bytes()[:-3])
+        with pytest.raises(ImageDamaged, match="not what was written"):
+            await bring_back(held, number)
+        await held.whole()
+        assert held.found("pianos") == ["Gardens and pianos of all kinds."]
+
+
+def test_what_is_no_archive_is_refused() -> None:
+    for data in (b"", b"junk", archives.zstd.compress(b"no json\n"), archives.zstd.compress(b'{"format": 1}\n')):
+        with pytest.raises(ImageDamaged, match="cannot be read"):
+            archives.unpacked(data)
+    with pytest.raises(ImageDamaged, match="upgrade BAT OS"):
+        archives.unpacked(archives.zstd.compress(b'{"format": 99}\n'))
+
+
+async def test_packed_and_unpacked_it_is_the_same(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path, {**NOTES, "odd.txt": "A lone \ud800 surrogate is no UTF-8.".encode("utf-8", "replace").decode()})
+        material = material_of(held, held.look(lambda library: list(library.sections)))
+        again = archives.unpacked(archives.packed(material))
+        assert hashlib.sha256(archives.packed(again)).digest() == hashlib.sha256(archives.packed(material)).digest()
+        assert held.look(lambda library: consistent(library)[0]) == set(again.ids)

@@ -1,0 +1,448 @@
+"""The Memory Curator: what leaves, in which company, what tells of it then, and what stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batos.errors import ImageError, UnknownSource
+from batos.image import blobs
+from batos.memory import archives, extracting, standing
+from batos.memory.curator import Gist
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.library import DIGEST, MISSION, SUMMARY, library_of
+from batos.memory.remembering import remember
+from batos.memory.traits import LIVED
+from tests.unit.memory_support import Memory, memory
+from tests.unit.test_archiving import everything, pack
+
+DAY = 86400.0
+THEMES = {
+    "boats": ("harbour ferry sails keel", ("leaves at dawn", "was mended", "takes sailors home")),
+    "bread": ("dough oven flour crust", ("rises slowly", "is baked by noon", "smells of rye")),
+    "stars": ("comet telescope nebula moons", ("has a tail", "was seen twice", "counts for nothing")),
+}
+"""What each text on a theme names, and what it says of that."""
+PLACES = ("Malta", "Genoa", "Lisbon", "Bergen")
+
+
+def text_of(theme: str, n: int, place: str) -> str:
+    """What a file on a theme says in one of its sections."""
+    named, said = THEMES[theme]
+    return f"The {named} of {place} {said[n]}."
+
+
+class Clock:
+    """Seconds since the epoch, as a test says."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Curated:
+    """A memory with its curator, at a time of its own."""
+
+    def __init__(self, held: Memory, folder: Path) -> None:
+        self.held, self.folder, self.clock = held, folder, Clock()
+        self.curator = held.recollection.curator
+        self.curator._now = self.clock
+
+    async def fill(self, themes: Sequence[str] = tuple(THEMES), places: Sequence[str] = PLACES) -> None:
+        for theme in themes:
+            for place in places:
+                path = self.folder / theme / f"{theme} of {place}.md"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text("".join(f"# Of {theme} {n}\n\n{text_of(theme, n, place)}\n\n" for n in range(3)))
+        assert (await self.held.read(self.folder / themes[0], *(self.folder / theme for theme in themes[1:])))["refused"] == []
+        await self.held.embedded()
+        await self.curator.round("to see what is there")
+
+    def chunks(self) -> int:
+        return self.held.look(lambda library: len(library.chunks))  # type: ignore[no-any-return]
+
+    def sources(self, archive: int) -> list[str]:
+        return self.held.look(lambda library: [Path(d.source).parent.name for d in library.archives[archive].of])  # type: ignore[no-any-return]
+
+
+@contextlib.asynccontextmanager
+async def curated(folder: Path, **settings: Any) -> AsyncIterator[Curated]:
+    settings = {"chunk_smallest": 20, "curate_least": 4, "curate_cluster": 12, "curate_alike": 0.999, **settings}
+    async with memory(folder, **settings) as held:
+        yield Curated(held, folder)
+
+
+async def test_what_is_old_and_was_not_read_leaves_and_a_summary_leads_back(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill()
+        before = kept.held.image.read(everything)
+        assert len(before["chunks"]) == 36
+        kept.clock.now += 29 * DAY
+        assert (await kept.curator.round("too early"))["clusters"] == []
+        kept.clock.now += 2 * DAY
+        told = await kept.curator.round("time went by")
+        assert told["found"] == len(told["clusters"]) == 3
+        assert {cluster["why"] for cluster in told["clusters"]} == {"old"}
+        assert told["chunks"] == 36
+        await kept.held.whole()
+        assert kept.chunks() < 12
+        for cluster in told["clusters"]:
+            assert len(set(kept.sources(cluster["archive"]))) == 1  # of one theme each
+        hit = (await kept.curator._hearer.search(Asked("the ferry and the harbour")))["hits"][0]  # type: ignore[attr-defined]
+        assert (hit["kind"], hit["archive"]) in [("summary", cluster["archive"]) for cluster in told["clusters"]]
+        assert len(hit["of"]) == 4
+        assert all("boats of" in source for source in hit["of"])
+        for cluster in told["clusters"]:
+            assert (await kept.curator.restore(str(cluster["archive"])))["chunks"] == 12
+        assert kept.held.image.read(everything) == before
+        assert (await kept.curator.round("just read"))["clusters"] == []  # who asked for it wants it
+
+
+class Asked:
+    """A request to search, as the wire has it."""
+
+    def __init__(self, question: str, k: int = 3) -> None:
+        self.question, self.k, self.explain = question, k, True
+        self.kind = self.source = self.speaker = self.since = self.until = None
+
+
+async def test_what_is_read_stays_until_its_reads_have_decayed(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats", "bread"))
+        kept.clock.now += 30 * DAY
+        for _ in range(3):
+            await kept.held.recollection.search(Asked("dough flour oven crust", 12))  # type: ignore[arg-type]
+        read = kept.held.recollection.curator.reads._counts
+        assert set(read.values()) == {3}
+        assert set(read) <= set(kept.held.look(lambda library: list(library.chunks)))
+        kept.clock.now += 1
+        told = await kept.curator.round("time went by")
+        assert [set(kept.sources(cluster["archive"])) for cluster in told["clusters"]] == [{"boats"}]
+        kept.clock.now += 40 * DAY  # three reads, halved three times
+        assert (await kept.curator.round("more went by"))["chunks"] > 0
+        assert "bread" in {source for number in kept.held.look(lambda library: list(library.archives)) for source in kept.sources(number)}
+
+
+async def test_reads_are_written_in_one_go_and_survive_a_restart(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("bread",))
+        chunk = kept.held.look(lambda library: library.chunks.minKey())
+        kept.curator.reads.add([chunk, chunk])
+        assert kept.held.look(lambda library: standing.of(library, library.starts[chunk]).score) == 0
+    async with memory(tmp_path) as held:
+        found = held.look(lambda library: standing.of(library, library.starts[chunk]))
+        assert found == standing.Standing(2.0, 1_000_000_000.0)
+        assert found.now(1_000_000_000 + 14 * DAY, 14 * DAY) == 1.0
+
+
+async def test_pinned_things_stay_and_come_back(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill()
+        recollection = kept.held.recollection
+        pinned = await recollection.tell(pin=str(tmp_path / "boats"))
+        assert pinned["pin"] == {"source": str(tmp_path / "boats"), "stays": True, "new": True, "documents": 4, "restored": 0}
+        kept.clock.now += 31 * DAY
+        await kept.curator.round("time went by")
+        archived = kept.held.look(lambda library: list(library.archives))
+        assert {source for number in archived for source in kept.sources(number)} == {"bread", "stars"}
+        again = await recollection.tell(pin=str(tmp_path / "stars"))
+        assert again["pin"]["restored"] == 12
+        assert (await recollection.tell(unpin=str(tmp_path / "boats")))["pin"]["documents"] == 4
+        kept.clock.now += 90 * DAY
+        await kept.curator.round("more went by")
+        archived = kept.held.look(lambda library: list(library.archives))
+        assert {source for number in archived for source in kept.sources(number)} <= {"bread", "boats", tmp_path.name, ""}
+        with pytest.raises(UnknownSource):
+            await recollection.tell(pin=str(tmp_path / "nothing"))
+        await kept.held.whole()
+
+
+async def test_under_pressure_those_go_that_count_least(tmp_path: Path) -> None:
+    async with curated(tmp_path, curate_chunks=20, curate_fresh_days=1e-4) as kept:
+        await kept.fill(("boats", "bread"))
+        kept.curator.reads.add(kept.held.look(lambda library: [n for n, c in library.chunks.items() if "bread" in c.document.source]))
+        kept.clock.now += 60
+        told = await kept.curator.round("there is too much")
+        await kept.held.embedded()
+        assert {cluster["why"] for cluster in told["clusters"]} <= {"pressure"}
+        assert kept.chunks() <= 20
+        assert {source for cluster in told["clusters"] for source in kept.sources(cluster["archive"])} == {"boats"}
+        assert kept.held.image.read(kept.curator._due) == ""
+
+
+async def test_copies_leave_together_though_they_are_young(tmp_path: Path) -> None:
+    async with curated(tmp_path, curate_fresh_days=1e-4, curate_alike=0.96) as kept:
+        await kept.fill(("stars",), ("Malta",))
+        (tmp_path / "copies").mkdir()
+        notice = "The library of the town is closed on all public holidays, and its reading room stays shut in the week after Easter. "
+        for n in range(3):
+            more = f"Whoever wants to bring back a book on one of those days finds box {n} at the door."
+            (tmp_path / "copies" / f"{n}.txt").write_text(f"{notice}{more}\n")
+        await kept.held.read(tmp_path / "copies")
+        await kept.held.embedded()
+        await kept.curator.round("to see what is there")
+        kept.clock.now += 60
+        told = await kept.curator.round("copies")
+        assert [(cluster["why"], set(kept.sources(cluster["archive"]))) for cluster in told["clusters"]] == [("redundant", {"copies"})]
+
+
+async def test_summaries_grow_old_too_and_all_of_it_comes_back(tmp_path: Path) -> None:
+    async with curated(tmp_path, curate_least=2, curate_cluster=8) as kept:
+        await kept.fill()
+        before = kept.held.image.read(everything)
+        sizes = [kept.chunks()]
+        for _ in range(3):
+            kept.clock.now += 100 * DAY
+            await kept.curator.round("time went by")
+            await kept.held.whole()
+            sizes.append(kept.chunks())
+        assert sizes == sorted(sizes, reverse=True)
+        levels = kept.held.look(lambda library: {node.level for node in library.archives.values()})
+        assert max(levels) > 1  # archives were put together
+        for theme in THEMES:
+            for place in PLACES:
+                source = str(tmp_path / theme / f"{theme} of {place}.md")
+                if kept.held.look(lambda library, source=source: library.document(source).archives):
+                    await kept.curator.restore(source)
+        await kept.held.whole()
+        assert kept.held.image.read(everything) == before
+
+
+async def test_a_model_tells_of_it_once_and_the_budget_holds(tmp_path: Path) -> None:
+    asked: list[tuple[str, tuple[int, ...]]] = []
+
+    async def gist(id: str, sections: Sequence[int], sentences: int) -> Gist:
+        asked.append((id, tuple(sections)))
+        return Gist("Ferries, sails and sailors of Malta." if len(asked) == 1 else "", 60)
+
+    async with curated(tmp_path, curate_tokens=100) as kept:
+        await kept.fill()
+        kept.curator.use(kept.curator._quiet, gist)
+        kept.clock.now += 31 * DAY
+        told = await kept.curator.round("time went by")
+        assert len(asked) == 2  # 120 tokens are spent: of the third no model was asked
+        assert len(dict(asked)) == 2
+        assert (told["tokens"], told["by_model"]) == (120, 1)
+        assert kept.held.found("sailors")[0].startswith("Ferries, sails and sailors of Malta.\n")
+
+
+@pytest.mark.parametrize("said", ["", "I cannot help with that request, dear friend!", "word " * 5000])
+async def test_what_a_model_says_that_is_no_summary_is_not_taken(tmp_path: Path, said: str) -> None:
+    async def gist(id: str, sections: Sequence[int], sentences: int) -> Gist:
+        return Gist(said, 1)
+
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",))
+        kept.curator.use(kept.curator._quiet, gist)
+        kept.clock.now += 31 * DAY
+        assert (await kept.curator.round("time went by"))["by_model"] == 0
+        assert kept.held.found("ferry")
+
+
+async def test_without_an_embedder_it_goes_by_words(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",))
+        kept.clock.now += 31 * DAY
+        kept.held.embedder.away = True
+        assert (await kept.curator.round("time went by"))["chunks"] == 12
+        assert kept.held.found("ferry")
+        kept.held.embedder.away = False
+        await kept.held.whole()
+
+
+async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill()
+        kept.clock.now += 31 * DAY
+        before = kept.held.image.read(everything)
+        told = await kept.curator.round("only to see", dry=True)
+        assert [cluster["documents"] for cluster in told["clusters"]] == [4, 4, 4]
+        assert kept.held.image.read(everything) == before
+
+
+async def test_it_waits_for_missions_before_each_cluster_and_searches_do_not(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill()
+        busy = asyncio.Event()
+        waited = 0
+
+        async def quiet() -> None:
+            nonlocal waited
+            waited += 1
+            if waited == 2:
+                await busy.wait()
+
+        kept.curator.use(quiet)
+        kept.clock.now += 31 * DAY
+        going = asyncio.create_task(kept.curator.round("time went by"))
+        await kept.held.until(lambda: waited == 2)
+        assert len(kept.held.look(lambda library: list(library.archives))) == 1
+        assert (await kept.held.recollection.search(Asked("ferry")))["hits"]  # type: ignore[arg-type]
+        busy.set()
+        assert len((await going)["clusters"]) == 3
+
+
+async def test_what_changes_while_it_is_summarised_stays(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",))
+
+        async def gist(id: str, sections: Sequence[int], sentences: int) -> Gist:
+            await kept.held.recollection.tell(forget=str(tmp_path / "boats" / "boats of Malta.md"))
+            return Gist()
+
+        kept.curator.use(kept.curator._quiet, gist)
+        kept.clock.now += 31 * DAY
+        assert (await kept.curator.round("time went by"))["clusters"] == []
+        await kept.held.whole()
+        assert kept.chunks() == 9
+
+
+async def test_cancelled_in_the_middle_of_a_transaction_what_searches_see_is_what_there_is(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill()
+        kept.clock.now += 31 * DAY
+        real, system = kept.held.image.system, asyncio.Event()
+
+        async def slow(function: Any, *args: Any, mission: str = "") -> Any:
+            if getattr(function, "__name__", "") == "put_away":
+                system.set()
+            return await real(function, *args, mission=mission)
+
+        kept.held.image.system = slow  # type: ignore[method-assign]
+        going = asyncio.create_task(kept.curator.round("time went by"))
+        await system.wait()
+        going.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await going
+        await kept.curator.stop()
+        await kept.held.whole()
+        assert len(kept.held.look(lambda library: list(library.archives))) == 1
+
+
+async def test_an_archive_that_lost_its_summary_gets_another(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",))
+        kept.clock.now += 31 * DAY
+        (cluster,) = (await kept.curator.round("time went by"))["clusters"]
+        await kept.held.embedded()
+        await kept.held.recollection.tell(forget=str(tmp_path / "boats" / "boats of Malta.md"))
+        assert kept.held.found("ferry") == []
+        await kept.curator.round("a summary is missing")
+        await kept.held.whole()
+        (text,) = kept.held.found("ferry")
+        assert "Malta" not in text
+        await pack(kept.held.image, tmp_path)
+        data = kept.held.image.read(lambda root: blobs.read(library_of(root).archives[cluster["archive"]].blob))
+        assert b"Malta" not in archives.zstd.decompress(data)
+
+
+async def test_missions_become_digests_which_are_recalled_as_missions_are(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        shelver = kept.held.recollection.shelver
+        for n, place in enumerate(PLACES):
+            draft = Draft(MISSION, "A question", [DraftPart(f"When does the ferry to {place} leave?\n\nIt leaves at dawn.", "A question")])
+
+            def keep(root: Any, draft: Draft = draft, n: int = n) -> Any:
+                return remember(root, draft, shelver, source=f"mission:{n}", mission=f"m{n}", section_chars=8000)
+
+            kept.held.recollection.stored(await kept.held.image.system(keep), ())
+        await kept.fill(("boats",))
+        kept.clock.now += 31 * DAY
+        await kept.curator.round("time went by")
+        await kept.held.whole()
+        kinds = kept.held.look(lambda library: {d.kind: [one.kind for one in d.of] for d in library.documents.values() if d.of})
+        assert set(kinds) == {DIGEST, SUMMARY}
+        assert set(kinds[DIGEST]) == {MISSION}
+        view = kept.held.recollection.collection.view()
+        digest = kept.held.look(lambda library: next(d.number for d in library.documents.values() if d.kind == DIGEST))
+        assert all(flags & LIVED for flags in view.facts["flags"][(view.facts["document"] == digest) & ~view.gone])
+
+
+async def test_it_comes_of_its_own_accord_for_each_reason(tmp_path: Path) -> None:
+    async with curated(tmp_path, curate_chunks=40, curate_s=1000, curate_growth=3) as kept:
+        await kept.fill(("boats",))
+
+        def due() -> str:
+            return kept.held.image.read(kept.curator._due)  # type: ignore[no-any-return]
+
+        assert due() == ""
+        kept.clock.now += 1001
+        assert "curate_s" in due()
+        await kept.curator.round("it was time")
+        assert due() == ""
+        await kept.held.image.system(lambda root: setattr(root["lobby"].memory.curator, "bytes", 1))
+        size = kept.held.image.db.getSize
+        kept.held.image.db.getSize = lambda: 17 << 20
+        assert "curate_growth" in due()
+        kept.held.image.db.getSize = size
+        await kept.curator.round("it had grown")
+        assert due() == ""
+        kept.curator._settings = kept.curator._settings.model_copy(update={"curate_chunks": 10})
+        assert due() == ""  # it did all it could, and not much has come since
+        kept.curator._full = 0
+        assert "curate_chunks" in due()
+        kept.curator._settings = kept.curator._settings.model_copy(update={"curate": "off"})
+        assert due() == ""
+        begun = kept.held.look(lambda library: library._p_jar.root()["lobby"].memory.curator.rounds)
+        running = asyncio.create_task(kept.curator.run())
+        kept.curator.trigger("somebody proposed it")
+        await kept.held.until(lambda: kept.curator.facts()["last"]["why"] == "somebody proposed it")
+        running.cancel()
+        assert kept.held.look(lambda library: library._p_jar.root()["lobby"].memory.curator.rounds) == begun + 1
+
+
+async def test_a_storage_without_blobs_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with curated(tmp_path) as kept:
+        monkeypatch.setattr(blobs, "kept_by", lambda db: False)
+        with pytest.raises(ImageError, match="keeps no blobs"):
+            await kept.curator.round("in vain")
+        assert kept.held.image.read(kept.curator._due) == ""
+
+
+async def test_what_is_archived_is_listed(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",))
+        kept.clock.now += 31 * DAY
+        (cluster,) = (await kept.curator.round("time went by"))["clusters"]
+        told = (await kept.held.recollection.tell(archives=5))["archived"]
+        (listed,) = told["listed"]
+        assert (listed["archive"], listed["documents"], listed["chunks"], listed["level"]) == (cluster["archive"], 4, 12, 1)
+        assert listed["bytes"] == cluster["bytes"]
+        assert told["archives"] == 1
+
+
+# --- extracts and clusters, without an image
+
+
+def test_an_extract_tells_of_each_theme() -> None:
+    texts = [text_of("boats", n, place) for n in range(3) for place in PLACES] + [text_of("stars", 1, "Pisa")]
+    sources = [extracting.Source(text) for text in texts]
+    found = extracting.chosen(sources, None, 4)
+    said = extracting.extract(sources, found, None).split("\n")
+    assert len(said) == 4
+    assert any("telescope" in line for line in said)
+    assert set(said) <= set(texts)
+
+
+def test_an_extract_says_who_said_it_and_never_says_it_twice() -> None:
+    sources = [
+        extracting.Source("I sold the boat. Nobody asked.", speaker="Ada"),
+        extracting.Source("I sold the boat. Nobody asked.", speaker="Ada"),
+    ]
+    found = extracting.chosen(sources, None, 5)
+    assert extracting.extract(sources, found, None) == "Ada: I sold the boat."
+    vectors = np.eye(sum(map(len, found.sentences)), dtype=np.float32)
+    assert extracting.extract(sources, found, vectors) == "Ada: I sold the boat."
+
+
+def test_of_nothing_but_blanks_an_extract_is_what_there_is() -> None:
+    sources = [extracting.Source("—"), extracting.Source("  \n")]
+    assert extracting.extract(sources, extracting.chosen(sources, None, 3), None) == "—"
