@@ -1,0 +1,224 @@
+"""What a client may ask about the image, the memory and the models as a whole: see `batos.wire.schemas`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from batos.wire.fields import (
+    DAYS_LIMIT,
+    HITS_LIMIT,
+    NAME_CHARS,
+    PAGE_LIMIT,
+    QUESTION_CHARS,
+    WHY_CHARS,
+    ChangeState,
+    Day,
+    Folder,
+    Limit,
+    MissionId,
+    ModelName,
+    Moment,
+    Number,
+    Persona,
+)
+from batos.wire.request import Request
+
+
+class Pack(Request):
+    """History older than `days` goes; left out, the setting `history_days` says how much stays."""
+
+    op: Literal["pack"]
+    days: Annotated[float, Field(ge=0, le=DAYS_LIMIT, allow_inf_nan=False)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Undo(Request):
+    """What a mission did is taken back, or with `redo` done again; with `cascade` what depends on it, too. `dry`: it is only said."""
+
+    op: Literal["undo"]
+    id: MissionId
+    redo: bool = False
+    cascade: bool = False
+    dry: bool = False
+    expect: Annotated[list[MissionId], Field(max_length=PAGE_LIMIT)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @model_validator(mode="after")
+    def _one_by_one(self) -> Undo:
+        if self.redo and self.cascade:
+            raise ValueError("what was undone in a cascade is done again one by one, the oldest first: `redo` without `cascade`")
+        return self
+
+
+class Changes(Request):
+    """The changes that the loop proposed and made of its own accord, the newest first; or one of them, whole."""
+
+    op: Literal["changes"]
+    number: Number | None = None
+    state: ChangeState | None = None
+    limit: Limit = 50
+
+
+class UndoChange(Request):
+    """A change that the loop made of its own accord is taken back; `why` is kept with it. `dry`: it is only said."""
+
+    op: Literal["undo_change"]
+    number: Number
+    why: Annotated[str, StringConstraints(max_length=WHY_CHARS)] = ""
+    dry: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Fork(Request):
+    """The whole image as it was at a moment (left out: as it is) into a folder of the daemon's machine, by its absolute path."""
+
+    op: Literal["fork"]
+    folder: Folder
+    at: Moment | None = None
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Backup(Request):
+    """A backup into a folder of the daemon's machine, relative to `backups` in its data folder."""
+
+    op: Literal["backup"]
+    folder: Folder | None = None
+    full: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Experts(Request):
+    """The LoRA experts and the personas' voices: after a look into the staging folder, after a choice, or as they are."""
+
+    op: Literal["experts"]
+    scan: bool = False
+    persona: Persona | None = None
+    voice: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.scan
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Experts:
+        if (self.persona is None) != (self.voice is None):
+            raise ValueError("`persona` and `voice` come together")
+        return self
+
+
+class Ingest(Request):
+    """Files, and folders of them, of the daemon's machine are read into the memory; `follow` are folders that it watches from now on."""
+
+    op: Literal["ingest"]
+    paths: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
+    follow: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
+    watch: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.watch
+
+    @model_validator(mode="after")
+    def _something(self) -> Ingest:
+        if not (self.paths or self.follow):
+            raise ValueError("`paths` or `follow` names at least one file or folder")
+        return self
+
+
+class Memory(Request):
+    """What the memory holds: figures, with `documents` the newest of those, or after one was forgotten or a folder left alone."""
+
+    op: Literal["memory"]
+    documents: Limit | None = None
+    forget: Folder | None = None
+    unfollow: Folder | None = None
+    archives: Limit | None = None
+    restore: Folder | None = None
+    pin: Folder | None = None
+    unpin: Folder | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Memory:
+        if sum(one is not None for one in (self.forget, self.unfollow, self.restore, self.pin, self.unpin)) > 1:
+            raise ValueError("one of `forget`, `unfollow`, `restore`, `pin` and `unpin` at a time")
+        return self
+
+
+class Curate(Request):
+    """The memory's curator looks for what may be archived, and archives it; `dry`: it only looks."""
+
+    op: Literal["curate"]
+    dry: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+
+class Search(Request):
+    """The passages of the memory that answer a question best, of those that fit; `since` and `until` are days, both included."""
+
+    op: Literal["search"]
+    question: Annotated[str, StringConstraints(min_length=1, max_length=QUESTION_CHARS)]
+    k: Annotated[int, Field(ge=1, le=HITS_LIMIT)] = 10
+    explain: bool = False
+    kind: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+    source: Folder | None = None
+    speaker: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+    since: Day | None = None
+    until: Day | None = None
+
+
+class Info(Request):
+    op: Literal["info"]
+
+
+class Metrics(Request):
+    """The counts and states that Prometheus reads, as data."""
+
+    op: Literal["metrics"]
+
+
+class Models(Request):
+    """The models; with `ensure`, those that are missing are brought about first."""
+
+    op: Literal["models"]
+    ensure: bool = False
+    names: Annotated[list[ModelName], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
+    watch: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.ensure or self.watch
+
+
+class Accepting(BaseModel):
+    """Where the codex is to have its way: in one slot of a persona; without a slot in all that the image holds otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    persona: Persona
+    slot: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
+
+
+class Personas(Request):
+    """The personas, as they are, or after the codex's value was accepted."""
+
+    op: Literal["personas"]
+    accept: Accepting | None = None
