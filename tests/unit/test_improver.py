@@ -572,3 +572,13 @@ async def test_the_curator_is_run_when_that_is_promoted_and_says_what_it_did(tmp
         await recorded(kernel, "curate", "memory", "")
         change = (await stepped(kernel))[0]
         assert (change["state"], change["reason"]) == (changes.REFUSED, "the storage keeps no blobs")
+
+
+async def test_the_real_curator_is_run_for_an_image_that_grows(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        await thought(kernel, BRIEFS[0])
+        result = await fire(kernel, "image_grows", words="the image has grown from 20 to 40 MB.")
+        assert (result["proposal"]["kind"], result["proposal"]["source"]) == ("curate", changes.MEASUREMENT)
+        (change,) = await stepped(kernel)
+        assert (change["state"], change["comparison"]["curated"]["clusters"]) == (changes.KEPT, []), change
+        assert kernel.image.read(changes.watched) is None, "nothing else waits for it"
