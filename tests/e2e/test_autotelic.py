@@ -165,6 +165,8 @@ def test_an_unattended_run(tmp_path: Path, server: ScriptedOllama) -> None:
         assert (undone["number"], undone["state"]) == (good["number"], "undone"), "a later harm is undone"
         assert "FAILED; before, 0 of" in undone["reason"]
         assert undone["effect"]["client brief"]["failed"][0] == 0
+        assert peer.ask("undo_change", number=good["number"])["already"] is True
+        assert peer.ask("undo_change", number=harmful["number"])["code"] == "invalid", "nothing of it was ever there"
         for _ in range(QUICK["audit_missions"] + 1):
             assert user.asks()["state"] == "COMPLETE", "it goes on without the change"
         running.logged("proposal_makes_no_sense", why=f"it was proposed before and is undone ({undone['reason']})")
