@@ -16,6 +16,7 @@ from collections.abc import Callable
 import structlog
 
 from batos import logs
+from batos.allocator import one_arena
 from batos.config import Settings, supervision
 from batos.errors import BatosError, ImageFailed
 from batos.kernel import REPORT_WAIT_S, Kernel
@@ -50,6 +51,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     surroundings = supervision()
     logs.configure(settings.log_level, settings.log_format, journal=surroundings.journal)
     supervisor = Supervisor(surroundings)
+    one_arena()
     stopping = asyncio.Event()
     kernel: Kernel | None = None
 

@@ -75,6 +75,7 @@ class PartLog(Persistent):
         written = 0
         for key, size, part in self._entries():
             if key <= after or _mask(key, part, drops) is None:
+                part._p_deactivate()  # a cache counts objects, and a part is as large as a thousand others
                 continue
             self._merge([key])
             written += size
@@ -123,6 +124,8 @@ class PartLog(Persistent):
         parts = [self._parts[key][1] for key in keys]
         drops = self.drops()
         made = self._merged(parts, [_mask(key, part, drops) for key, part in zip(keys, parts, strict=True)])
+        for part in parts:
+            part._p_deactivate()
         for key in keys:
             del self._parts[key]
         if len(made):
