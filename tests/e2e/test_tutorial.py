@@ -1,0 +1,38 @@
+"""The tutorial is followed word for word, on a real Ollama: what it shows is what appears."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.daemon import ROOT
+from tools.follow import follow
+
+
+@pytest.mark.timeout(900)
+def test_everything_that_the_tutorial_shows_appears(tmp_path: Path, ollama_host: str) -> None:
+    folder = tmp_path / "checkout"
+    scripts = folder / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    script = scripts / "batos"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m batos "$@"\n')
+    script.chmod(0o755)
+    for name in ("examples", "lora_staging"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("node_modules"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}
+    environment |= {"PYTHONPATH": str(ROOT), "BATOS_OLLAMA_HOST": ollama_host, "COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    environment["BATOS_LISTEN"] = f"tcp://127.0.0.1:{_free_port()}"  # the usual one may be somebody's
+    run = ".venv/bin/batos run --data ./var"
+    followed = follow((ROOT / "docs" / "tutorial.md").read_text("utf-8"), folder, environment, instead={"make run": run})
+    assert [trouble for _, block in followed for trouble in block.trouble()] == []
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
