@@ -66,8 +66,7 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
     progress = progress or Progress()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(_VERIFY + "*"):  # of a daemon that was killed
-            shutil.rmtree(left)
+        _sweep(folder)
         old = set(folder.iterdir())
         progress.begin("writing")
         with _without_blanks(folder) as repository:
@@ -115,12 +114,30 @@ def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: Progress) ->
         file = pathlib.Path(scratch) / "image.fs"
         progress.begin("restoring", _newest_bytes(folder), growing(file))
         try:
-            repozo.do_recover(_Options(str(folder), output=str(file), date="9999"))  # else one of this very second counts as none
+            newest = max((name for name in _listed(folder) if (folder / name).exists()), default="9999")
+            repozo.do_recover(_Options(str(folder), output=str(file), date=newest.partition(".")[0]))
         except KeyError as e:
             raise repozo.VerificationFail(f"the list of sums does not name {e}") from None
         file.with_name(file.name + ".index").unlink(missing_ok=True)  # opened without it, every transaction is read
         progress.begin("reading it through")
         yield file
+
+
+def _listed(folder: pathlib.Path) -> set[str]:
+    """The files that the lists of sums name: repozo writes a file, then its line."""
+    lines = [line for sums in folder.glob("*.dat") for line in sums.read_text().splitlines()]
+    return {pathlib.Path(line.rsplit(maxsplit=3)[0]).name for line in lines if line.strip()}
+
+
+def _sweep(folder: pathlib.Path) -> None:
+    """Take away what a daemon that was killed left: scratch folders, and files that no list names: the next backup would fail of them."""
+    for left in folder.glob(_VERIFY + "*"):
+        shutil.rmtree(left)
+    listed = _listed(folder)
+    for file in list(folder.iterdir()):
+        if repozo.is_data_file(file.name) and file.name not in listed:
+            file.unlink()
+            file.with_suffix(".index").unlink(missing_ok=True)
 
 
 def _newest_bytes(folder: pathlib.Path) -> int:

@@ -64,7 +64,8 @@ def sets_of(folder: pathlib.Path) -> list[BackupSet]:
         found = sorted((match[1], match[2], path) for path in folder.iterdir() if (match := _FILE.match(path.name)))
     except FileNotFoundError:
         return []
-    begins = sorted({stamp for stamp, kind, _ in found if kind == "fs"})
+    listed = {stamp for stamp, kind, _ in found if kind == "dat"}  # the others were being made when their daemon was killed
+    begins = sorted({stamp for stamp, kind, _ in found if kind == "fs" and stamp in listed})
     lots: dict[str, list[tuple[str, pathlib.Path]]] = {}
     for stamp, _, path in found:
         lots.setdefault(max((begin for begin in begins if begin <= stamp), default=""), []).append((stamp, path))
@@ -142,7 +143,8 @@ class Backups:
         :raises ImageError, OSError: if there is no good backup now.
         """
         begun = time.time()
-        full = begun - max((one.begun for one in self._present()), default=0.0) >= self.plan.full_s
+        # after a failure too: what it failed of may be in what was to be added to
+        full = self._failures > 0 or begun - max((one.begun for one in self._present()), default=0.0) >= self.plan.full_s
         await asyncio.to_thread(self._check_room)
         found = await self._upkeep.backup(full=full)
         self._good, self._failures, self._error = begun, 0, ""

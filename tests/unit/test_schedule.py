@@ -71,7 +71,7 @@ async def change(image: LivingImage, number: int) -> None:
 
 
 def test_the_files_of_a_folder_are_sets(tmp_path: Path) -> None:
-    put(tmp_path, (0, "deltafs"), (100, "fs"), (100, "dat"), (100, "index"), (200, "deltafs"), (300, "fs"), (300, "dat"))
+    put(tmp_path, (0, "deltafs"), (100, "fs"), (100, "dat"), (100, "index"), (200, "deltafs"), (300, "fs"), (300, "dat"), (400, "fs"))
     (tmp_path / "notes.txt").touch()
     (tmp_path / "2026-01-01.fs").touch()
     lost, first, second = sets_of(tmp_path)
@@ -79,7 +79,7 @@ def test_the_files_of_a_folder_are_sets(tmp_path: Path) -> None:
     assert (first.begun, first.newest) == (100.0, 200.0)
     assert first.files[0].name == name(200, "deltafs"), "the newest goes first: what is half gone still is a set"
     assert len(first.files) == 4
-    assert (second.begun, second.newest, len(second.files)) == (300.0, 300.0, 2)
+    assert (second.begun, second.newest, len(second.files)) == (300.0, 400.0, 3), "one without its list of sums is none"
     assert sets_of(tmp_path / "none") == []
 
 
@@ -122,7 +122,7 @@ async def test_what_is_due_follows_from_the_folder_and_so_over_restarts(upkeep: 
     made, now = backups(upkeep, tmp_path), time.time()
     await made.look()
     assert made.due() <= now + 1, "there is none yet"
-    put(tmp_path / "b", (now - 600, "fs"), (now + 30 * DAY, "fs"))
+    put(tmp_path / "b", (now - 600, "fs"), (now - 600, "dat"), (now + 30 * DAY, "fs"), (now + 30 * DAY, "dat"))
     await made.look()
     assert made.due() == pytest.approx(now + HOUR - 600, abs=2), "and one of a clock that was wrong counts for nothing"
     assert backups(upkeep, tmp_path, first_s=900.0).due() == pytest.approx(now + 900, abs=2)
@@ -227,7 +227,8 @@ async def test_other_upkeep_is_no_failure(upkeep: Upkeep, tmp_path: Path, monkey
 
 
 async def test_good_old_backups_stay_while_the_newest_has_damage(upkeep: Upkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path / "b", (time.time() - 60 * DAY, "fs"), (time.time() - 50 * DAY, "fs"))
+    for days in (60, 50):
+        put(tmp_path / "b", (time.time() - days * DAY, "fs"), (time.time() - days * DAY, "dat"))
 
     async def found(*, full: bool) -> Any:
         assert full, "the last whole one is older than the plan wants"
@@ -238,7 +239,7 @@ async def test_good_old_backups_stay_while_the_newest_has_damage(upkeep: Upkeep,
     await made.look()
     with capture_logs() as logged:
         await made._make()
-    assert len([*(tmp_path / "b").iterdir()]) == 2
+    assert len([*(tmp_path / "b").iterdir()]) == 4
     assert [line["event"] for line in logged] == ["backups_kept"]
 
 

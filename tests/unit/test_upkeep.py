@@ -327,6 +327,29 @@ async def test_a_backup_that_cannot_be_written_or_proved_leaves_nothing(
     assert (await kept.backup())["kind"] == "incremental"
 
 
+@pytest.mark.parametrize("kind", ["fs", "deltafs"])
+async def test_a_kill_before_a_backup_is_listed_hurts_neither_restore_nor_the_next(
+    image: LivingImage, kept: Upkeep, tmp_path: Path, kind: str
+) -> None:
+    """Repozo writes a file, then the line with its sum: killed in between, a file is there that no list names."""
+    await revise(image, 3)
+    await kept.backup()
+    folder = tmp_path / "backups"
+    [whole] = folder.glob("*.fs")
+    seconds, rest = int(whole.name[17:19]), whole.name[:17]
+    left = folder / f"{rest}{seconds + 1:02}.{kind}"
+    left.write_bytes((tmp_path / "i.fs").read_bytes() if kind == "fs" else b"half")
+    left.with_suffix(".index").touch()
+    assert backup.restore(folder, tmp_path / "new.fs")["damaged"] == []
+    await revise(image, 5)
+    added = await kept.backup()
+    assert added["kind"] == "incremental"
+    assert not left.exists() or left.name == added["file"], "what was left made room"
+    again = await restored(folder, tmp_path / "newer.fs")
+    assert again.read(number_in) == 5
+    await again.close()
+
+
 async def test_a_backup_names_what_is_damaged_in_the_image_too(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
     """Its copy is as good as the image is, and better than none."""
     await image.system(lambda root: setattr(root["lobby"], "thing", UvmObject(text="the thing itself")))
