@@ -91,7 +91,8 @@ def archive(root: Any, material: Material, data: bytes, made: Made) -> Change | 
     library.archives[made.number] = node
     root._p_jar.add(node)
     _fill(node, root, material, data)
-    named = {key: library.entities[key] for one in material.held for chunk in one.chunks for key in chunk.mentioned}
+    keys = {key for one in material.held for chunk in one.chunks for key in chunk.mentioned}
+    named = {key: library.entities[key] for key in sorted(keys) if key in library.entities}
     gone = {one.section.number for one in material.held}
     for document in documents:
         document.whole = document.whole or document.sections
@@ -168,7 +169,7 @@ def _summarise(root: Any, node: UvmObject, made: Made) -> None:
 
 
 def restore(root: Any, number: int, only: int | None = None) -> Change:
-    """Bring back what an archive holds, as it was; when nothing is left in it, its summary goes.
+    """Bring back what an archive holds, as it was, in the place of its summary; what is left in it waits for another.
 
     :param only: the number of a document: bring back what is of that.
     :raises UnknownSource: if there is none of that number.
@@ -204,10 +205,13 @@ def _close(root: Any, node: UvmObject) -> list[int]:
 
 
 def _leave(root: Any, node: UvmObject, rest: Material, gone: Collection[str]) -> list[int]:
-    """Leave an archive with less. Its summary stays, and tells a little more than is in it."""
+    """Leave an archive with less. Its summary goes, and another is made: it may tell of what can be forgotten without it from now on."""
+    library, summary = library_of(root), node.summary
     _fill(node, root, rest, packed(rest))
     node.entities = tuple((key, entity) for key, entity in node.entities if key not in gone)
-    return []
+    node.summary = None
+    library.unsummarised.add(node.number)
+    return library.take_out(summary) if summary is not None else []
 
 
 def _known_again(library: Library, key: str, entity: UvmObject) -> None:

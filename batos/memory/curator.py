@@ -114,6 +114,10 @@ class Curator:
             if time.monotonic() - self._flushed >= self._settings.curate_flush_s:
                 self.flush()
             try:
+                if await in_helper(self._image.read, curating.unsummarised):
+                    async with self._alone:
+                        await self._quiet()
+                        await self._summaries_again()
                 if why := self._why or await in_helper(self._image.read, self._due):
                     self._why = ""
                     await self.round(why)

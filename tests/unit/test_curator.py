@@ -344,6 +344,24 @@ async def test_an_archive_that_lost_its_summary_gets_another(tmp_path: Path) -> 
         assert b"Malta" not in archives.zstd.decompress(data)
 
 
+async def test_what_is_left_of_an_archive_is_told_anew_also_where_nothing_else_is_curated(tmp_path: Path) -> None:
+    async with curated(tmp_path, curate_check_s=0.05) as kept:
+        await kept.fill(("boats",))
+        kept.clock.now += 31 * DAY
+        (cluster,) = (await kept.curator.round("time went by"))["clusters"]
+        await kept.held.embedded()
+        kept.curator._settings = kept.curator._settings.model_copy(update={"curate": "off"})
+        await kept.curator.restore(str(tmp_path / "boats" / "boats of Malta.md"))
+        running = asyncio.create_task(kept.curator.run())
+        await kept.held.until(lambda: kept.held.look(lambda library: list(library.unsummarised)) == [0])
+        running.cancel()
+        await kept.held.whole()
+        assert "Malta" not in "".join(kept.held.texts(f"archive:{cluster['archive']}"))
+        await kept.held.recollection.tell(forget=str(tmp_path / "boats" / "boats of Malta.md"))
+        await kept.held.whole()
+        assert not any("Malta" in text for text in kept.held.look(lambda library: [chunk.text for chunk in library.chunks.values()]))
+
+
 async def test_missions_become_digests_which_are_recalled_as_missions_are(tmp_path: Path) -> None:
     async with curated(tmp_path) as kept:
         shelver = kept.held.recollection.shelver
