@@ -137,6 +137,7 @@ async def made(settings: Settings, writer: str, tasks: Sequence[Task], prover: P
     try:
         if writer == "expert":
             assert kernel.substrate.factory is not None
+            await kernel.substrate.places[0].provisioner.ready("brick:embedded")  # what it is built on
             await kernel.substrate.factory.scan_settled()
             assert kernel.image.read(speaks_methods), kernel.image.read(report)
         for number, task in enumerate(tasks):

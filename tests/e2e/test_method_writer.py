@@ -87,6 +87,7 @@ async def test_plain_tasks_and_the_sages_koan_are_understood(tmp_path: Path, oll
     kernel = await Kernel.start(settings, listen=False)
     try:
         assert kernel.substrate.factory is not None
+        await kernel.substrate.places[0].provisioner.ready("brick:embedded")  # what it is built on
         await kernel.substrate.factory.scan_settled()
         expert = kernel.image.read(speaks_methods)
         assert expert.startswith("brick:writer-"), kernel.substrate.factory.report()

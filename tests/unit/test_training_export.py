@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from batos.bridge.experts import read_about
+from batos.cli import main
 from batos.config import Settings
 from batos.errors import ConfigError, InvalidInput
 from batos.training import curve, export, methods
@@ -67,6 +68,11 @@ def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
         methods._weights(Settings(data=tmp_path, profile="workstation"))
 
 
+def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "methods", "--data", str(tmp_path), "--profile", "workstation"]) == ConfigError("").exit_code
+    assert "train with --set profile=embedded" in capsys.readouterr().err
+
+
 def tiny(folder: Path) -> Path:
     """A folder with a model of two layers and a tokenizer of characters, as transformers reads them."""
     transformers, tokenizers = pytest.importorskip("transformers"), pytest.importorskip("tokenizers")
@@ -107,4 +113,11 @@ def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(tmp_path: Pa
         assert torch.equal(value, tensors[name])
     with pytest.raises(InvalidInput, match="other data"):
         again.resume("another")
+    save_file = pytest.importorskip("safetensors.torch").save_file
+    save_file(tensors, tmp_path / "adapter.safetensors")
+    begun = Trainer(folder, tmp_path / "new", plan)
+    begun.begin_with(tmp_path / "adapter.safetensors")
+    assert all(torch.equal(value, tensors[name]) for name, value in begun.tensors().items())
+    with pytest.raises(InvalidInput, match="--fresh"):
+        Trainer(folder, tmp_path / "new", Plan(0.05, rank=2, first_layer=1, threads=1)).begin_with(tmp_path / "adapter.safetensors")
     assert not Trainer(folder, tmp_path / "elsewhere", plan).resume("digest")
