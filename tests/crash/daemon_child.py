@@ -188,9 +188,9 @@ CHANGE_POINTS: dict[str, Callable[[], None]] = {
     "after the figures are kept": lambda: after(changes, "rehearsed"),
     "before it is made": lambda: before(changes, "promote"),
     "after it is made": lambda: after(changes, "promote"),
-    "before its commit": lambda: before(Committer, "_unit", _promotes),
-    "after its vote": lambda: after_its_own("tpc_vote", CHANGE),
-    "after its commit, before its sync": lambda: after_its_own("tpc_finish", CHANGE),
+    "before the commit of a change": lambda: before(Committer, "_unit", _promotes),
+    "after the vote on a change": lambda: after_its_own("tpc_vote", CHANGE),
+    "after the commit of a change, before its sync": lambda: after_its_own("tpc_finish", CHANGE),
     "before what was paid for is let go of": lambda: before(purse, "forget"),
     "before it is refused": lambda: before(changes, "refuse"),
     "after it is refused": lambda: after(changes, "refuse"),
@@ -210,5 +210,6 @@ EXPERT_POINTS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
-    {**POINTS, **STEPS, **UNDO_POINTS, **LEASH_POINTS, **CHANGE_POINTS, **EXPERT_POINTS}[point]()
+    (install,) = {*(table[point] for table in (POINTS, STEPS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS) if point in table)}
+    install()
     sys.exit(main(sys.argv[3:]))
