@@ -54,6 +54,7 @@ def export(trainer: Trainer, folder: Path, *, persona: str, version: int, base: 
     }  # fmt: skip
     partial = folder / f".{adapters.WEIGHTS}.partial"
     save_file(trainer.tensors(), partial, {"format": "pt"})
+    partial.chmod(0o644)  # as the files beside it: the daemon may be another user's
     os.replace(partial, folder / adapters.WEIGHTS)
     (folder / adapters.CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     (folder / "curve.txt").write_text(curve.as_text(trainer.curve))
