@@ -58,7 +58,7 @@ def test_a_note_is_undone_looked_back_at_and_done_again(tmp_path: Path) -> None:
             assert batos(running, "undo", "m1")[1]["already"]
             assert batos(running, "undo", "m1", "--redo")[0] == 0
             assert found(peer) == [NOTE]
-            assert [one["name"] for one in batos(running, "ls", "memory")[1]["entries"] if one["kind"] == "object"] == ["lived"]
+            assert [one["name"] for one in batos(running, "ls", "memory")[1]["entries"] if one["kind"] == "object"] == ["curator", "lived"]
             assert batos(running, "undo", "m-1")[1]["message"].startswith("no mission 'm-1' in this image (did you mean 'm1'?)")
             assert running.terminate() == 0
         code, told = batos(running, "show", "m1", "--at", tid, "--image", str(tmp_path / "live_image.fs"))
