@@ -80,6 +80,7 @@ class Shell:
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._folder, self._environment = folder, environment
         self._serving: list[subprocess.Popen[str]] = []
+        self._readers: list[threading.Thread] = []
         self._bash = subprocess.Popen(
             ["bash", "--noprofile", "--norc"], cwd=folder, env=environment, text=True, bufsize=1,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -117,16 +118,24 @@ class Shell:
         else:
             command.code = process.wait() or 1
         watchdog.cancel()
-        threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop it
+        self._readers.append(threading.Thread(target=process.stdout.read, daemon=True))  # a full pipe would stop it
+        self._readers[-1].start()
 
     def close(self) -> None:
         for process in self._serving:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait(60)
+        for reader in self._readers:
+            reader.join(60)
+        for process in self._serving:
+            assert process.stdout is not None
+            process.stdout.close()
         assert self._bash.stdin is not None
         self._bash.stdin.close()
         self._bash.wait(60)
+        assert self._bash.stdout is not None
+        self._bash.stdout.close()
 
 
 def follow(

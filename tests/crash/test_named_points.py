@@ -33,9 +33,9 @@ from tests.daemon import END_S, Daemon, Peer, daemon
 PASSES = {
     "before accept": (2, 5),
     "before commit": (1, 3),
-    "after vote": (14, 23),
-    "after commit, before sync": (13, 24),
-    "after sync": (11, 22),
+    "after vote": (22, 31),
+    "after commit, before sync": (21, 32),
+    "after sync": (19, 30),
     "before accepted is told": (1, 4),
     "before result is told": (1, 2),
     "after the answer": (3, 8),

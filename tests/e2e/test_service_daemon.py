@@ -53,7 +53,9 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager
     made = Manager(tmp_path / "notify")
     monkeypatch.setenv("NOTIFY_SOCKET", str(made.path))
     monkeypatch.setenv("WATCHDOG_USEC", "300000")
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and so would it be by the daemon
     yield made
+    signal.signal(signal.SIGHUP, before)
     made.close()
 
 

@@ -81,7 +81,9 @@ def answer(request: ChatRequest) -> str:
 
 def settings(folder: Path, **more: Any) -> Settings:
     """Settings of a quick, quiet daemon."""
-    return Settings(data=folder, **{"autotelic": "off", "retry_backoff_s": 0, "shutdown_s": 5, **more})
+    return Settings(
+        data=folder, **{"autotelic": "off", "lora_staging": str(folder / "lora_staging"), "retry_backoff_s": 0, "shutdown_s": 5, **more}
+    )
 
 
 @contextlib.asynccontextmanager
