@@ -73,8 +73,12 @@ ln -s "$malgo_dir" "$out/include/miniaudio"
 
 march=""
 case "$(uname -m)" in
-    # x86-64-v3 is AVX2; a machine without it gets the slow but safe baseline. -march=native fails to link on AMX machines.
-    x86_64|amd64) if grep -qw avx2 /proc/cpuinfo 2>/dev/null; then march="-march=x86-64-v3"; fi ;;
+    # What this processor has, as Ollama's own releases choose at run time: AVX-512 with VNNI, else AVX2 (x86-64-v3), else the slow but
+    # safe baseline. -march=native fails to link on AMX machines.
+    x86_64|amd64)
+        has() { for flag in "$@"; do grep -qw "$flag" /proc/cpuinfo 2>/dev/null || return 1; done; }
+        if has avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni avx512vbmi; then march="-march=x86-64-v4 -mavx512vnni -mavx512vbmi"
+        elif has avx2; then march="-march=x86-64-v3"; fi ;;
     aarch64|arm64) march="-march=armv8-a" ;;
     *) fail "no recipe for $(uname -m); install Ollama itself, then make ollama again" ;;
 esac

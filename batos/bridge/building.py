@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -15,6 +19,7 @@ from batos.bridge.client import CONNECT_S
 from batos.bridge.modelfile import Modelfile
 from batos.bridge.pulling import Step, follow
 from batos.bridge.recipes import Recipe
+from batos.bridge.requantize import Unreadable, requantize
 from batos.bridge.room import Room
 from batos.bridge.wants import AGAIN, Cannot, Progress, ServerErrors
 from batos.errors import ModelfileError
@@ -63,7 +68,7 @@ class Builder:
         fingerprint = recipe.fingerprint(digests, base_digest)
         if self._built.knows(model, digest):
             return self._built.fits(model, digest, fingerprint)
-        if recipe.adapters or recipe.converted or len(recipe.files) > 1:
+        if recipe.adapters or recipe.converted or recipe.requantize or len(recipe.files) > 1:
             return False
         shown = await self._shown(model)
         base = await self._shown(recipe.base) if recipe.base else None
@@ -80,16 +85,33 @@ class Builder:
 
         :raises Cannot: when it does not come about.
         """
-        try:
-            await self._make_room(model, recipe, digests)
-            with ServerErrors(f"cannot upload the files of {model}", ROOM_REMEDY):
-                for path, digest in digests.items():
-                    await self._upload(model, path, digest)
-            with ServerErrors(f"cannot build {model}", ROOM_REMEDY):
-                await follow(await self._create(model, recipe.request(digests)), lambda part: self._hear(model, part), ROOM_REMEDY)
-        finally:
-            self._room.release(model)
+        async with self._requantized(model, recipe, digests) as (made, known):
+            try:
+                await self._make_room(model, made, known)
+                with ServerErrors(f"cannot upload the files of {model}", ROOM_REMEDY):
+                    for path, digest in known.items():
+                        await self._upload(model, path, digest)
+                with ServerErrors(f"cannot build {model}", ROOM_REMEDY):
+                    await follow(await self._create(model, made.request(known)), lambda part: self._hear(model, part), ROOM_REMEDY)
+            finally:
+                self._room.release(model)
         self._built.note(model, (await self.listed()).get(model, ""), recipe.fingerprint(digests, base_digest))
+
+    @asynccontextmanager
+    async def _requantized(self, model: str, recipe: Recipe, digests: dict[Path, str]) -> AsyncIterator[tuple[Recipe, dict[Path, str]]]:
+        """The recipe as it goes to Ollama, with its files' digests; its weights, where it says so, written anew while the build lasts."""
+        if not recipe.requantize:
+            yield recipe, digests
+            return
+        ((name, source),) = recipe.files.items()
+        out, stop = self._built.beside(f"{recipe.requantize}.gguf"), Event()
+        self._step(Progress(model, f"writing {name} as {recipe.requantize}"))
+        try:
+            digest = await asyncio.to_thread(_written, source, recipe.requantize, out, stop)
+            yield replace(recipe, files={name: out}), {out: digest}
+        finally:
+            stop.set()
+            out.unlink(missing_ok=True)
 
     async def _make_room(self, model: str, recipe: Recipe, digests: dict[Path, str]) -> None:
         with ServerErrors("cannot ask for blobs", AGAIN):
@@ -128,6 +150,22 @@ class Builder:
                 if e.status_code == 404:
                     return None
                 raise
+
+
+def _written(source: Path, kind: str, out: Path, stop: Event) -> str:
+    """Write weights anew; answers the digest of what was written.
+
+    :raises Cannot: where they cannot be read, or what is written has no room.
+    """
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        requantize(source, kind, out, stop)
+        return blobs.digest_of(out)
+    except Unreadable as e:
+        raise Cannot(f"cannot read {source}: {e}", f"install the package anew; {AGAIN}") from None
+    except OSError as e:
+        cause = "disk_full" if e.errno == errno.ENOSPC else "recipe"
+        raise Cannot(f"cannot write {out}: {e.strerror or e}", f"see that it can be written, and has room; {AGAIN}", cause) from None
 
 
 def size_of(paths: list[Path]) -> int:

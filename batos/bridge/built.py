@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import structlog
@@ -45,6 +47,12 @@ class Built:
         if self._models.get(model) != noted:
             self._models[model] = noted
             self._save()
+
+    def beside(self, name: str) -> Path:
+        """Path of a working file of that name that nobody else writes."""
+        if self._path is None:
+            return Path(tempfile.gettempdir(), f"batos-{os.getpid()}-{id(self)}-{name}")
+        return self._path.with_name(f"{self._path.stem}-{name}")
 
     async def digest_of(self, path: Path) -> str:
         """The digest of a file's content; read again, in a thread, only where its size or its time changed.

@@ -148,8 +148,6 @@ class Builder:
         """How an expert will be built, as it stands in its recipe, and what is to be said beside it."""
         if not staged.about.fuse:
             return "adapter", ""
-        if not fuse.available():
-            return "adapter", "not fused: the package gguf is missing; `pip install gguf`, then start the daemon again"
         if not on.weights.is_file():
             return "adapter", f"not fused: the weights of {on.base_name} cannot be read at {on.weights}; is Ollama on another machine?"
         return f"fused {self._quantize}", ""

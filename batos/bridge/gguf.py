@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 MAGIC, VERSIONS = b"GGUF", (2, 3)
 ALIGNMENT = 32
-F32, F16, BF16 = 0, 1, 30
+F32, F16, BF16, Q8_0 = 0, 1, 30, 8
 SIZES = {F32: 4, F16: 2, BF16: 2}
 """Bytes of an element, of the types that are not made of blocks."""
+
+FILE_TYPE = "general.file_type"
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY, _U32, _FLOAT = 8, 9, 4, 6
@@ -113,13 +115,13 @@ def write(path: Path, metadata: dict[str, str | int | float], tensors: Iterable[
 def write_header(file: IO[bytes], keys: bytes, key_count: int, tensors: list[tuple[str, tuple[int, ...], int]]) -> None:
     """Write all that stands before the data.
 
-    :param tensors: name, dims (the fastest first) and type (F32 or F16) of each, in the order in which they are written.
+    :param tensors: name, dims (the fastest first) and type of each, in the order in which they are written.
     """
     file.write(MAGIC + struct.pack("<IQQ", 3, len(tensors), key_count) + keys)
     offset = 0
     for name, dims, kind in tensors:
         file.write(_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset))
-        offset += -(-math.prod(dims) * SIZES[kind] // ALIGNMENT) * ALIGNMENT
+        offset += -(-bytes_of(kind, math.prod(dims)) // ALIGNMENT) * ALIGNMENT
     _pad(file)
 
 
@@ -127,6 +129,50 @@ def write_tensor(file: IO[bytes], array: np.ndarray[Any, Any]) -> None:
     """Write the data of the next tensor."""
     file.write(array.tobytes())
     _pad(file)
+
+
+def bytes_of(kind: int, elements: int) -> int:
+    """Bytes of so many elements of a type.
+
+    :raises Malformed: for a type that nobody knows, or elements that fill no whole blocks of it.
+    """
+    if kind in SIZES:
+        return elements * SIZES[kind]
+    from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    try:
+        block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+    except (ValueError, KeyError):
+        raise Malformed(f"tensors of the unknown type {kind}") from None
+    if elements % block:
+        raise Malformed(f"{elements} elements are no whole blocks of {block}")
+    return elements // block * size
+
+
+def with_file_type(header: Header, kind: int) -> bytes:
+    """The keys of a file, saying that its tensors are mostly of another of llama.cpp's file types.
+
+    :raises Malformed: where it does not say so.
+    """
+    if FILE_TYPE not in header.places:
+        raise Malformed(f"it says nothing of its {FILE_TYPE}")
+    keys = bytearray(header.keys)
+    struct.pack_into("<I", keys, header.places[FILE_TYPE] - header.keys_at, kind)
+    return bytes(keys)
+
+
+def read_rows(path: Path, header: Header, info: TensorInfo) -> np.ndarray[Any, Any]:
+    """The bytes of a tensor, a row of it in each row.
+
+    :raises Malformed: for an unknown type, or a file that ends too soon.
+    """
+    import numpy as np
+
+    size = bytes_of(info.kind, info.elements)
+    raw = np.fromfile(path, np.uint8, size, offset=header.data_at + info.offset)
+    if raw.size != size:
+        raise Malformed(f"{path.name}: the file ends within the tensor {info.name}: it was not copied whole")
+    return raw.reshape(info.elements // info.dims[0], -1)
 
 
 def _pad(file: IO[bytes]) -> None:

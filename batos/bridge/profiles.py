@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -17,7 +17,8 @@ PROFILES_FILE = Path(__file__).with_name("profiles.toml")
 class BaseModelSource(BaseModel):
     """A base model: taken from the files of an installed package, else pulled from the registry under its own name.
 
-    `known_as`: names that adapters trained on it may give as their base; empty: any.
+    `known_as`: names that adapters trained on it may give as their base; empty: any. `requantize`: the package's one file is a GGUF, and
+    its matrices are written anew in such blocks before Ollama gets it (`batos.bridge.requantize`); empty: as it is.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,6 +27,7 @@ class BaseModelSource(BaseModel):
     package: str = ""
     root: str = ""
     files: tuple[str, ...] = ()
+    requantize: Literal["", "q8_0"] = ""
     template: str | None = None
     parameters: dict[str, Any] = {}
     known_as: tuple[str, ...] = ()

