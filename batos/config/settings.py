@@ -261,6 +261,9 @@ class Settings(BaseModel):
     curve_clients: str = Field(
         "", description="folder of the public keys of clients that are let in; empty: keys/clients in the data folder"
     )
+    curve_look_s: float = Field(
+        1.0, ge=0.05, le=3600, description="time after which a key that was taken out of that folder shuts out connections that are open"
+    )
     curve_client: str = Field("", description="file of a client's secret key, for the command line")
     curve_server: str = Field("", description="public key of the daemon that the command line talks to, or its file")
     linger_s: float = Field(1.0, ge=0, le=60, description="time for the last replies to leave at shutdown")

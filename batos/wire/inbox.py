@@ -6,6 +6,7 @@ too large are let go as they come.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,14 +25,19 @@ class Message(NamedTuple):
     enveloped: bool  # the sender is a REQ socket, or behaves like one
     payload: bytes
     problem: InvalidRequest | None = None
+    key: bytes = b""  # the public key under which it came, where the socket asks for keys
 
 
 class Inbox:
     """The messages that arrive at `socket`, at most `message_bytes` each."""
 
-    def __init__(self, socket: zmq.Socket[bytes], message_bytes: int) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], message_bytes: int, *, with_keys: bool = False) -> None:
+        """
+        :param with_keys: whether the socket asks for keys; then each message has the one of its sender.
+        """
         self._socket = socket
         self._limit = message_bytes
+        self._with_keys = with_keys
         self.drained = False  # whether the last `read` found the socket empty
         self._start()
 
@@ -39,11 +45,12 @@ class Inbox:
         self._kept: list[bytes] = []
         self._count = 0
         self._bytes = 0
+        self._key = b""
 
     def read(self, frames: int) -> Iterator[Message]:
         """The messages that are complete after at most `frames` more frames; never blocks."""
         self.drained = False
-        receive, option = self._socket.recv, self._socket.getsockopt
+        receive, option = self._receive if self._with_keys else self._socket.recv, self._socket.getsockopt
         for _ in range(frames):
             try:
                 frame = receive(_NOW)
@@ -56,6 +63,14 @@ class Inbox:
                 self._start()
                 yield message
 
+    def _receive(self, flags: int) -> bytes:
+        """A frame; of a routing id, the key of the connection is noted, too."""
+        frame = self._socket.recv(flags, copy=False)
+        if self._count == 0:
+            with contextlib.suppress(zmq.ZMQError):  # without one it is refused like any other that is not known
+                self._key = str(frame.get("User-Id")).encode()
+        return frame.bytes
+
     def _take(self, frame: bytes) -> None:
         self._count += 1
         if self._count > 1:
@@ -66,7 +81,7 @@ class Inbox:
     def _message(self) -> Message:
         routing_id, *frames = self._kept
         enveloped = self._count > 2 and self._kept[1] == b""
-        return Message(routing_id, enveloped, frames[-1] if frames else b"", self._problem(enveloped))
+        return Message(routing_id, enveloped, frames[-1] if frames else b"", self._problem(enveloped), self._key)
 
     def _problem(self, enveloped: bool) -> InvalidRequest | None:
         if self._bytes > self._limit:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import stat
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ import structlog
 import zmq
 
 from batos.config import Settings
-from batos.errors import ConfigError
+from batos.errors import ConfigError, KeyRefused
 
 if TYPE_CHECKING:
     from zmq.auth.asyncio import AsyncioAuthenticator
@@ -121,27 +122,40 @@ def load_public(named: str | os.PathLike[str]) -> bytes:
 
 
 class Clients:
-    """The public keys in a folder, as it is when somebody knocks: a file put in lets a client in, one taken out keeps it out from its
-    next connection on."""
+    """The public keys in a folder, as it was at the last look: when somebody knocked, or a moment ago."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._seen: _Signature | None = None
         self._known: dict[bytes, str] = {}
+        self._looking = asyncio.Lock()
+        self._readable = True
+
+    def __contains__(self, key: object) -> bool:
+        """Whether the client with this public key was let in at the last look."""
+        return key in self._known
 
     async def callback(self, domain: str, key: bytes) -> bool:
         """Whether the client with this public key may come in: what `zmq.auth` asks. Never raises: that would end the asking."""
-        before = self._seen
-        try:
-            known = await asyncio.to_thread(self.known)
-        except OSError as e:
-            log.error("clients_unreadable", folder=str(self.folder), error=str(e), hint="nobody is let in")
-            return False
-        if self._seen != before:
-            log.info("clients", folder=str(self.folder), names=sorted(known.values()))
-        if key not in known:
+        await self.look()
+        if key not in self:
             log.warning("client_refused", key=key.decode(), hint=f"put its public key into {self.folder}")
-        return key in known
+        return key in self
+
+    async def look(self) -> None:
+        """Know the keys that are there now; none while the folder cannot be read."""
+        async with self._looking:  # an older look never comes after a newer one
+            before, readable = self._seen, self._readable
+            try:
+                known = await asyncio.to_thread(self.known)
+                self._readable = True
+            except OSError as e:
+                self._known, self._seen, self._readable = {}, None, False
+                if readable:
+                    log.error("clients_unreadable", folder=str(self.folder), error=str(e), hint="nobody is let in")
+                return
+            if self._seen != before:
+                log.info("clients", folder=str(self.folder), names=sorted(known.values()))
 
     def known(self) -> dict[bytes, str]:
         """The public keys, and the name of each one's file; read again where a file has changed."""
@@ -174,10 +188,15 @@ class Gate:
         """
         self._own = load_pair(Path(settings.curve_secret).expanduser())
         self.clients = Clients(settings.clients)
+        self._look_s = settings.curve_look_s
         self._asked: AsyncioAuthenticator | None = None
+        self._watch: asyncio.Task[None] | None = None
 
-    def open(self, context: zmq.Context[Any], socket: zmq.Socket[Any]) -> None:
-        """Have a socket let in only clients that are known; before it binds, on the loop's thread."""
+    def open(self, context: zmq.Context[Any], socket: zmq.Socket[Any], looked: Callable[[Container[bytes]], object]) -> None:
+        """Have a socket let in only clients that are known; before it binds, on the loop's thread.
+
+        :param looked: called after each look at the folder, with the public keys that are in it.
+        """
         from zmq.auth.asyncio import AsyncioAuthenticator  # late: a daemon without keys needs none of it
 
         self._asked = AsyncioAuthenticator(context)
@@ -185,12 +204,30 @@ class Gate:
         self._asked.configure_curve_callback("*", self.clients)
         socket.setsockopt(zmq.CURVE_SERVER, 1)
         socket.setsockopt(zmq.CURVE_SECRETKEY, self._own.secret)
+        self._watch = asyncio.create_task(self._look(looked), name="folder of clients")
+
+    def check(self, key: bytes) -> None:
+        """What was let in may be shut out since: libzmq asks for a key once a connection, and knows no way to end one.
+
+        :raises KeyRefused: for a message that came under a key which is not in the folder any more.
+        """
+        if key not in self.clients:
+            raise KeyRefused("this client's key was taken out of the daemon's folder of clients (curve_clients)")
 
     def close(self) -> None:
         """Ask no more; nobody comes in then."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         if self._asked is not None:
             self._asked.stop()
             self._asked = None
+
+    async def _look(self, looked: Callable[[Container[bytes]], object]) -> None:
+        while True:
+            await asyncio.sleep(self._look_s)
+            await self.clients.look()
+            looked(self.clients)
 
 
 def _read(path: Path) -> tuple[bytes, bytes | None]:

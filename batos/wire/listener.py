@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Protocol
 
 import structlog
 import zmq
 
 from batos.config import Settings
-from batos.errors import BatosError, Busy
+from batos.errors import BatosError, Busy, KeyRefused
 from batos.wire import strict_json
 from batos.wire.endpoints import bind
 from batos.wire.inbox import Inbox, Message
@@ -70,7 +70,7 @@ class Listener:
         try:
             self._configure(socket)
             if self._gate is not None:
-                self._gate.open(context, socket)
+                self._gate.open(context, socket, self._looked)
             bound = [bind(socket, endpoint, guarded=self._gate is not None) for endpoint in self._endpoints]
         except BaseException:
             self._close_gate()
@@ -78,7 +78,7 @@ class Listener:
             raise
         self._context, self._socket, self.bound = context, socket, bound
         self._loop = asyncio.get_running_loop()
-        self._inbox = Inbox(socket, self._settings.message_bytes)
+        self._inbox = Inbox(socket, self._settings.message_bytes, with_keys=self._gate is not None)
         self._outbox = Outbox(socket, self._settings, self._schedule)
         self._fd = int(socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._pump)
@@ -122,6 +122,11 @@ class Listener:
         if self._gate is not None:
             self._gate.close()
 
+    def _looked(self, known: Container[bytes]) -> None:
+        """The folder of clients was looked at: who is not in it any more hears nothing more."""
+        if gone := self._outbox.shut_out(known):
+            log.warning("clients_shut_out", connections=gone, hint="their keys were taken out of curve_clients")
+
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
@@ -141,7 +146,7 @@ class Listener:
             self._schedule()
 
     def _take(self, message: Message) -> None:
-        peer = self._outbox.peer(message.routing_id)
+        peer = self._outbox.peer(message.routing_id, message.key)
         if peer is None:
             busy = {"type": "error", **Busy("too many clients at once; try again later").to_wire()}
             self._outbox.send_now(strict_json.encode(busy), message.routing_id, message.enveloped)
@@ -160,6 +165,12 @@ class Listener:
             client.refuse(e.error, e.mission)
             return
         client.ref = request.ref
+        try:
+            if self._gate is not None:
+                self._gate.check(message.key)
+        except KeyRefused as e:
+            client.refuse(e, request.mission)
+            return
         if request.waits and len(self._waiting) >= self._settings.waits_limit:
             client.refuse(Busy("too many clients wait for results; try again later, or use `watch`"), request.mission)
             return

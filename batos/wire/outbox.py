@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
@@ -110,10 +110,11 @@ class _Entry(NamedTuple):
 class Peer:
     """A connected client: its queue, and whether it reads. Alive as long as a request, a watch or a reply of its is."""
 
-    __slots__ = ("__weakref__", "blocked", "bytes", "closed", "losing", "queue", "ready", "routing_id")
+    __slots__ = ("__weakref__", "blocked", "bytes", "closed", "curve_key", "losing", "queue", "ready", "routing_id")
 
-    def __init__(self, routing_id: bytes) -> None:
+    def __init__(self, routing_id: bytes, curve_key: bytes = b"") -> None:
         self.routing_id = routing_id
+        self.curve_key = curve_key
         self.queue: deque[_Entry] = deque()
         self.bytes = 0
         self.ready = False  # in line for the next flush
@@ -143,14 +144,30 @@ class Outbox:
         self.bytes = 0  # in all queues together
         self.closed = False
 
-    def peer(self, routing_id: bytes) -> Peer | None:
-        """The client behind `routing_id`; None for a new one when there are as many as may be."""
+    def peer(self, routing_id: bytes, curve_key: bytes = b"") -> Peer | None:
+        """The client behind `routing_id`; None for a new one when there are as many as may be.
+
+        :param curve_key: its public key, where the socket asks for keys. An id that comes back under another is another client.
+        """
         peer = self._peers.get(routing_id)
+        if peer is not None and peer.curve_key != curve_key:
+            self._forget(peer)
         if peer is None or peer.closed:
             if len(self._peers) >= self._clients_limit:
                 return None
-            peer = self._peers[routing_id] = Peer(routing_id)
+            peer = self._peers[routing_id] = Peer(routing_id, curve_key)
         return peer
+
+    def shut_out(self, known: Container[bytes]) -> int:
+        """Let nothing more out to clients whose public keys are not among these, but what waits for them and they take now.
+
+        :returns: how many they are.
+        """
+        gone = [peer for peer in self._peers.values() if peer.curve_key not in known]
+        for peer in gone:
+            self._drain(peer)  # a refusal may be in it
+            self._forget(peer)
+        return len(gone)
 
     def stuck(self, peer: Peer) -> bool:
         """Whether another reply to this client could not be kept: it does not read, and its queue is full."""

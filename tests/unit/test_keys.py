@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import zmq
 from structlog.testing import capture_logs
-from wire_support import Scripted
+from wire_support import Scripted, ask, raw
 
 from batos.cli import main
 from batos.config import Settings
@@ -32,7 +33,7 @@ class Ring:
         self.secret, self.server = keys.create(folder / "d", "server")
         self.clients = folder / "clients"
         self.anna = self.client("anna")
-        self.settings = Settings(curve_secret=str(self.secret), curve_clients=str(self.clients), data=folder)
+        self.settings = Settings(curve_secret=str(self.secret), curve_clients=str(self.clients), data=folder, curve_look_s=0.05)
 
     def client(self, name: str) -> ClientKeys:
         """A new client that is let in."""
@@ -46,9 +47,9 @@ def ring(tmp_path: Path) -> Ring:
 
 
 @asynccontextmanager
-async def guarded(settings: Settings, *endpoints: str) -> AsyncIterator[str]:
+async def guarded(settings: Settings, *endpoints: str, handler: Scripted | None = None) -> AsyncIterator[str]:
     """A listener with keys; its endpoint."""
-    listener = Listener(endpoints or ["tcp://127.0.0.1:*"], settings, Scripted())
+    listener = Listener(endpoints or ["tcp://127.0.0.1:*"], settings, handler or Scripted())
     await listener.start()
     try:
         yield listener.bound[0]
@@ -162,6 +163,81 @@ async def test_a_folder_that_cannot_be_read_lets_nobody_in_until_it_can(ring: Ri
         odd.unlink()
         odd.symlink_to(ring.clients)
         assert await asked(bound, ring.anna)
+
+
+async def until_refused(client: Client) -> KeyRefused:
+    """Ask until it is refused, as it is after the daemon's next look at its folder."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await client.status("m")
+            except KeyRefused as e:
+                return e
+
+
+async def test_a_key_that_is_taken_out_shuts_out_a_connection_that_is_open(ring: Ring) -> None:
+    bert, handler = ring.client("bert"), Scripted()
+    kept = (ring.clients / "anna.key").read_bytes()
+    async with (
+        guarded(ring.settings, handler=handler) as bound,
+        Client(bound, keys=ring.anna) as anna,
+        Client(bound, keys=bert) as other,
+    ):
+        await other.status("m")
+        await anna.status("m")
+        os.unlink(ring.clients / "anna.key")
+        assert "curve_clients" in (await until_refused(anna)).message
+        served = len(handler.requests)
+        with pytest.raises(KeyRefused):
+            await anna.submit("do it all the same")
+        assert len(handler.requests) == served, "nothing of hers is begun"
+        await other.status("m")
+        (ring.clients / "anna.key").write_bytes(kept)
+        async with asyncio.timeout(10):
+            while True:
+                with contextlib.suppress(KeyRefused):
+                    await anna.status("m")
+                    break
+
+
+async def test_who_is_shut_out_hears_nothing_more_of_what_was_asked_before(ring: Ring) -> None:
+    handler = Scripted()
+    async with guarded(ring.settings, handler=handler) as bound, Client(bound, keys=ring.anna) as anna:
+        await anna.status("m")
+        (heard,) = handler.clients  # what a watch would keep
+        assert not heard.closed
+        with capture_logs() as logged:
+            os.unlink(ring.clients / "anna.key")
+            await until_refused(anna)
+            async with asyncio.timeout(10):
+                while not heard.closed:
+                    with contextlib.suppress(KeyRefused):
+                        await anna.status("m")
+        assert "clients_shut_out" in [line["event"] for line in logged]
+
+
+async def test_a_folder_that_cannot_be_read_any_more_shuts_out_all(ring: Ring) -> None:
+    async with guarded(ring.settings) as bound, Client(bound, keys=ring.anna) as anna:
+        await anna.status("m")
+        aside = ring.clients.rename(ring.clients.with_name("aside"))
+        ring.clients.write_text("a file")
+        await until_refused(anna)
+        ring.clients.unlink()
+        aside.rename(ring.clients)
+        assert await asked(bound, ring.anna)
+
+
+async def test_a_routing_id_that_comes_back_under_another_key_is_another_client(ring: Ring) -> None:
+    bert, handler = ring.client("bert"), Scripted()
+    async with guarded(ring.settings, handler=handler) as bound:
+        for own in (ring.anna, bert):
+            keys_of = {"CURVE_PUBLICKEY": own.own.public, "CURVE_SECRETKEY": own.own.secret, "CURVE_SERVERKEY": own.server}
+            async with raw(zmq.DEALER, bound, ROUTING_ID=b"same", **keys_of) as socket:
+                async with asyncio.timeout(10):
+                    while not handler.clients or handler.clients[-1].peer.curve_key != own.own.public:
+                        await ask(socket, {"op": "status", "id": "m"})
+        first, last = handler.clients[0], handler.clients[-1]
+    assert first.peer is not last.peer, "what the first watches does not come to the second"
 
 
 # --- what is refused before anything listens
