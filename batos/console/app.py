@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, entrance, memory, missions, models, objects, steering
+from batos.console import changes, entrance, memory, missions, models, objects, reverting, steering
 from batos.console.access import Access
 from batos.console.asking import Asker
 from batos.console.feed import Feed
@@ -47,6 +47,7 @@ GET: dict[str, Page] = {
     "/undo": changes.preview,
     "/object": objects.browse,
     "/method": objects.method,
+    "/revert": reverting.preview,
     "/search": memory.search,
     "/models": models.overview,
     "/changes": changes.overview,
@@ -61,6 +62,7 @@ POST: dict[str, Page] = {
     "/answer": steering.answer,
     "/rate": steering.rate,
     "/undo": changes.undo,
+    "/revert": reverting.revert,
     "/change": changes.undo_change,
     "/login": entrance.enter,
     "/logout": entrance.leave,

@@ -52,8 +52,9 @@ async def browse(seat: Seat, request: Request) -> Response:
 async def method(seat: Seat, request: Request) -> Response:
     """What an object holds under a selector: source, versions, where each came from."""
     target, selector = needed(request.query_params, "target"), needed(request.query_params, "selector")
-    told = await seat.asker.ask("method", target=target, selector=selector, at=request.query_params.get("at") or None)
-    return await seat.show("method.html", "objects", selector, target=target, method=told)
+    at = request.query_params.get("at") or None
+    told = await seat.asker.ask("method", target=target, selector=selector, at=at)
+    return await seat.show("method.html", "objects", selector, target=target, method=told, at=at)
 
 
 async def _revisions(seat: Seat, oid: str) -> tuple[list[Reply], str]:

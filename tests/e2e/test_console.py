@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from selenium.webdriver.common.keys import Keys
@@ -166,6 +167,23 @@ def test_a_method_is_shown_with_its_source_and_origin(window: Browser) -> None:
     window.picture("method")
 
 
+def test_a_method_is_taken_back_by_the_keyboard_and_without_scripts(house: House, window: Browser) -> None:
+    for n, person in enumerate(("brick", "babs")):
+        sent(house.peer, f"other-{n}", person, "set_mood_", "calm")
+        window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": bool(n)})
+        try:
+            window.open(f"/method?target={person}&selector=set_mood_")
+            window.tab_to("a[href*='version=0']").send_keys(Keys.ENTER)
+            window.until_text("Take the method away?")
+            window.picture("revert")
+            window.tab_to("form[action='/revert'] button").send_keys(Keys.ENTER)
+            window.until_text("The mission is accepted")
+        finally:
+            window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        house.peer.result(parse_qs(urlsplit(window.driver.current_url).query)["id"][0])
+        assert "set_mood_" not in house.peer.ask("show", target=person)["slots"]
+
+
 def test_memory_is_searched(window: Browser) -> None:
     window.open("/")
     window.press("/")
@@ -199,6 +217,7 @@ def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Brow
 
 
 PAGES = ("/", "/mission?id=mood-1", "/object", "/object?target=robin", "/method?target=robin&selector=set_mood_",
+         "/revert?target=robin&selector=set_mood_&version=0",
          "/search?q=key", "/search", "/models", "/changes", "/undo?id=note", "/mission?id=nobody")  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from batos.console.missions import _answer
 from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.kernel import Kernel
+from batos.objects import Intent, Method, find
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import WAIT_S, FakeInference
 from tests.unit.test_changes import EVIDENCE, Proposal
@@ -71,6 +72,14 @@ async def changed(kernel: Kernel, mission: str, **slots: Any) -> None:
         for name, value in slots.items():
             lobby.thing._slots[name] = value
         unit.note(mission, f"COMPLETE by {mission}")
+
+
+async def second_version(kernel: Kernel) -> None:
+    """A second version of what `thing` holds as `add_`."""
+    async with kernel.image.unit() as unit:
+        thing = unit.root["lobby"].thing
+        thing.add_ = Method("add_", ADD.replace("number + number2", "0"), previous=find(thing, "add_")[1])
+        unit.note("m2", "COMPLETE by m2")
 
 
 # --- missions
@@ -235,13 +244,66 @@ async def test_a_method_with_versions_source_and_where_it_is_from(seat: Seat, ke
     assert "Methods 1" in seen(await seat.see("/object", target="thing"))
 
 
+async def test_an_earlier_version_of_a_method_is_looked_at_and_brought_back(seat: Seat, kernel: Kernel, inference: FakeInference) -> None:
+    writing(inference, ADD, ADD.replace("number + number2", "number2 + number"))
+    await changed(kernel, "m0", n=1)
+    await sent(kernel, "m1", "thing", "add_", 2, 3)
+    page = await seat.see("/method", target="thing", selector="add_")
+    assert "version=0" in page
+    assert "version=1" not in page, "it is in force"
+    await second_version(kernel)
+    page = await seat.see("/method", target="thing", selector="add_")
+    assert html.escape("/revert?target=thing&selector=add_&version=1") in page
+    assert "/revert" not in await seat.see("/method", target="thing", selector="add_", at=kernel.image.db.lastTransaction().hex())
+    shown = await seat.see("/revert", target="thing", selector="add_", version=1)
+    for words in ("Bring version 1 back?", "becomes version 3", "return number + number2", "return 0"):
+        assert words in seen(shown), words
+    form = dict(re.findall(r'name="(id|target|selector|version)" value="([^"]*)"', shown))
+    for _ in range(2):
+        answer = await seat.post("/revert", **form)
+        assert answer.headers["location"] == f"/mission?id={form['id']}&said=accepted"
+    assert "complete" in seen(await done(seat, form["id"]))
+    told = seen(await seat.see("/method", target="thing", selector="add_"))
+    assert "Version 3 in force" in told
+    assert "Version 4" not in told, "sent twice it is done once"
+
+
+async def test_a_method_goes_back_to_before_its_first_version(seat: Seat, kernel: Kernel) -> None:
+    await changed(kernel, "m0", n=1, add_=Method("add_", ADD, provenance={"intent": "add two <numbers>"}), sub_=Method("sub_", ADD))
+    shown = await seat.see("/revert", target="thing", selector="add_", version=0)
+    assert "Back to its intent?" in shown
+    assert "add two &lt;numbers&gt;" in shown
+    assert "Take the method away?" in await seat.see("/revert", target="thing", selector="sub_", version=0)
+    for id, selector in (("r1", "add_"), ("r2", "sub_")):
+        assert (await seat.post("/revert", id=id, target="thing", selector=selector, version="0")).status_code == 303
+        assert "complete" in seen(await done(seat, id))
+    slots = kernel.image.read(lambda root: dict(root["lobby"].thing._slots))
+    assert slots["add_"] == Intent("add two <numbers>")
+    assert "sub_" not in slots
+
+
+async def test_what_cannot_be_brought_back_is_said(seat: Seat, kernel: Kernel) -> None:
+    await changed(kernel, "m0", n=1, add_=Method("add_", ADD))
+    for version in ("1", "7"):
+        assert "no version" in seen(await seat.see("/revert", 400, target="thing", selector="add_", version=version))
+    assert "no version" in seen(await seat.see("/revert", 400, target="thing", selector="n", version=0))
+    assert "whole number" in seen(await seat.see("/revert", 400, target="thing", selector="add_", version="x"))
+    assert "did you mean" in seen(await seat.see("/revert", 404, target="thingy", selector="add_", version=0))
+    for fields in ({"target": "thing", "selector": "add_", "version": "0"}, {"id": "r", "target": "thing", "selector": "add_"}):
+        assert (await seat.post("/revert", **fields)).status_code == 400
+    elsewhere = {"Origin": "http://elsewhere.example"}
+    answer = await seat.client.post("/revert", data={"id": "r", "target": "thing", "selector": "add_", "version": "0"}, headers=elsewhere)
+    assert answer.status_code == 403
+    assert kernel.image.facts()["accepted"] == 0
+
+
 async def test_what_is_not_there_is_said_with_the_nearest_name(seat: Seat) -> None:
     assert "did you mean 'robin'" in seen(await seat.see("/object", 404, target="robbin"))
     assert "no mission" in seen(await seat.see("/mission", 404, id="nobody"))
     assert "is missing" in seen(await seat.see("/mission", 400))
     assert "no such page" in seen(await seat.see("/nowhere", 404))
     assert "`at`" in seen(await seat.see("/object", 400, target="robin", at="yesterday"))
-    for path in ("/mission/events", "/method", "/undo"):
+    for path in ("/mission/events", "/method", "/undo", "/revert"):
         await seat.see(path, 400)
 
 
