@@ -5,11 +5,11 @@
 # check    style, types, layers                         crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB
 # bench    what missions and inferences cost            docs     the generated tables in docs/
-# package  wheel and sdist in dist/, tried in fresh environments outside the checkout
+# package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
 # clean    remove what was built; var/ and its image stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
-# N (how often `make crash` kills), PYTHONS (which Pythons `make package` tries).
+# N (how often `make crash` kills), PYTHONS (which Pythons `make package` tries), BATOS_PYTHONS (where it keeps those it fetched).
 
 PYTHON ?=
 VENV   ?= .venv

@@ -211,6 +211,51 @@ def test_find_python_says_what_there_is_when_none_is_new_enough(tmp_path: Path) 
     assert "PYTHON=" in done.stderr
 
 
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_a_python_of_a_version_is_taken_from_path_from_pyenv_or_from_what_was_unpacked(tmp_path: Path) -> None:
+    shims, pyenv, store = tmp_path / "shims", tmp_path / "pyenv", tmp_path / "store"
+    base = Path(sys.base_prefix) / "bin" / f"python{HERE}"  # that of an environment would be the environment's
+    for name in (HERE, "3.99"):
+        command(shims, f"python{name}", "exit 127")
+    where = {"PYENV_ROOT": str(pyenv), "BATOS_PYTHONS": str(store), "path": f"{shims}:/usr/bin:/bin"}
+    for place, name in ((store / HERE / "usr", "unpacked"), (pyenv / "versions" / f"{HERE}.0", "pyenv"), (tmp_path / "path", "path")):
+        (place / "bin").mkdir(parents=True)
+        command(place / "bin", f"python{HERE}", f'exec {base} "$@"')
+        if name == "path":
+            where["path"] = f"{place / 'bin'}:{where['path']}"
+        done = sh("provide_python.sh", HERE, **where)
+        assert done.stdout.strip() == str(place / "bin" / f"python{HERE}"), (name, done.stderr)
+
+
+def test_a_python_that_cannot_be_had_is_named_with_the_reason(tmp_path: Path) -> None:
+    for name in ("dirname", "ls", "sort", "tail"):
+        command(tmp_path / "bin", name, f'exec /usr/bin/{name} "$@"')
+    nowhere = {"PYENV_ROOT": str(tmp_path), "BATOS_PYTHONS": str(tmp_path)}
+    done = sh("provide_python.sh", "3.99", path=str(tmp_path / "bin"), **nowhere)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no Python 3.99 on PATH or in pyenv, and no apt-get" in done.stderr
+    for name in ("apt-get", "dpkg-deb"):
+        command(tmp_path / "bin", name, "exit 0")
+    command(tmp_path / "bin", "grep", 'exec /bin/grep "$@"')
+    command(tmp_path / "bin", "head", 'exec /usr/bin/head "$@"')
+    done = sh("provide_python.sh", "3.99", path=str(tmp_path / "bin"), **nowhere)
+    assert done.returncode == 1
+    assert "keyring is missing" in done.stderr or "no archive of Debian's" in done.stderr
+
+
+def test_every_python_that_is_promised_is_tried(tmp_path: Path) -> None:
+    listed = re.findall(r'"Programming Language :: Python :: (\d+\.\d+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    assert listed == ["3.11", "3.12", "3.13", "3.14"]
+    words = re.search(
+        r"\$\((sed -n 's/.*Programming Language.*/p') pyproject.toml\)", (ROOT / "tools" / "check_package.sh").read_text("utf-8")
+    )
+    assert words is not None
+    done = subprocess.run(["/bin/sh", "-c", f"{words[1]} pyproject.toml"], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.split() == listed
+
+
 def test_a_machine_without_chromium_is_spared_its_tests_but_not_where_they_are_needed(tmp_path: Path) -> None:
     done = sh("find_chromium.sh", path=str(tmp_path))
     assert (done.returncode, "will be skipped" in done.stdout) == (0, True)
