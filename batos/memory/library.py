@@ -20,6 +20,7 @@ from persistent import Persistent
 from batos.errors import ImageDamaged, UnknownSource
 from batos.memory import mentions
 from batos.memory.catalogue import Catalogue
+from batos.memory.growing import GrowingTree
 from batos.memory.numbers import EPOCH, Epoch
 from batos.objects import UvmObject
 
@@ -95,10 +96,11 @@ class Library(Persistent):
         from batos.memory.textindex import SegmentedText  # late: these two need numpy
 
         self.epoch = Epoch()
-        self.chunks = LOBTree()
-        self.sections, self.starts = LOBTree(), LLBTree()
+        self.chunks: LOBTree = GrowingTree()
+        self.sections: LOBTree = GrowingTree()
+        self.starts = LLBTree()
         """Sections by their number; their numbers by that of their first chunk."""
-        self.documents = LOBTree()
+        self.documents: LOBTree = GrowingTree()
         self.by_source, self.by_content, self.by_title = OOBTree(), OOBTree(), OOBTree()
         self.entities = OOBTree()
         self.catalogue = Catalogue()
@@ -127,6 +129,8 @@ class Library(Persistent):
             """Those that lost their summary and wait for another. The first entry stays, as below."""
             self.reads, self.pinned = LOBTree(), OOTreeSet()
             """How much sections are read, and sources that stay: see `batos.memory.standing`."""
+        for log in (self.text, *self.vectors.values()):
+            log.complete()
         if 0 not in self.waiting:
             self.waiting.add(0)  # no section's number, and stays: two missions that add to an empty tree would meet
 
