@@ -14,10 +14,12 @@ _HOME = {
     "Catalogue": "catalogue",
     "Change": "changing",
     "Epoch": "numbers",
+    "GrowingTree": "growing",
     "Library": "library",
     "OkapiText": "textindex",
     "SegmentedText": "textindex",
     "StoredSegment": "segments",
+    "Tail": "tail",
     "VectorLog": "vectorlog",
     "Words": "words",
 }

@@ -15,7 +15,7 @@ from ZODB.POSException import POSKeyError
 
 from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.image import blobs
-from batos.memory import remembering
+from batos.memory import mentions, remembering
 from batos.memory.archives import Chunk, Held, Material, packed, unpacked
 from batos.memory.library import Library, library_of
 from batos.memory.segments import Array, Segment
@@ -184,7 +184,7 @@ def restore(root: Any, number: int, only: int | None = None) -> Change:
     named = {key for one in back.held for chunk in one.chunks for key in chunk.mentioned}
     for key, entity in node.entities:
         if key in named:
-            _known_again(library, key, entity)
+            mentions.back(library, key, entity)
     documents = [document for document in node.of if document.number not in others]
     dropped = _close(root, node) if rest is None else _leave(root, node, rest, named)
     for one in back.held:
@@ -212,16 +212,6 @@ def _leave(root: Any, node: UvmObject, rest: Material, gone: Collection[str]) ->
     node.summary = None
     library.unsummarised.add(node.number)
     return library.take_out(summary) if summary is not None else []
-
-
-def _known_again(library: Library, key: str, entity: UvmObject) -> None:
-    """The entity that it was, which others may refer to; one that was made anew meanwhile hands over what names it."""
-    now = library.entities.get(key)
-    if now is None:
-        library.entities[key] = entity
-    elif now._p_oid is None or entity._p_oid < now._p_oid:  # ids ascend in time
-        entity.chunks.update(now.chunks)
-        library.entities[key] = entity
 
 
 def objects_of(root: Any, document: UvmObject, one: Held) -> list[UvmObject]:

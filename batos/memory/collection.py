@@ -72,7 +72,7 @@ class Collection:
         """All that these hold, in a helper thread if need be: nothing of the collection belongs to their connection."""
         made = cls(room=room)
         segments = text.segments()
-        facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)])
+        facts = np.concatenate([np.zeros(0, FACTS), *(segment.facts for segment in segments)], dtype=FACTS)
         rows = made._begin(facts)
         base = 0
         for segment in segments:

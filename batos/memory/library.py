@@ -18,7 +18,9 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.errors import ImageDamaged, UnknownSource
+from batos.memory import mentions
 from batos.memory.catalogue import Catalogue
+from batos.memory.growing import GrowingTree
 from batos.memory.numbers import EPOCH, Epoch
 from batos.objects import UvmObject
 
@@ -94,10 +96,11 @@ class Library(Persistent):
         from batos.memory.textindex import SegmentedText  # late: these two need numpy
 
         self.epoch = Epoch()
-        self.chunks = LOBTree()
-        self.sections, self.starts = LOBTree(), LLBTree()
+        self.chunks: LOBTree = GrowingTree()
+        self.sections: LOBTree = GrowingTree()
+        self.starts = LLBTree()
         """Sections by their number; their numbers by that of their first chunk."""
-        self.documents = LOBTree()
+        self.documents: LOBTree = GrowingTree()
         self.by_source, self.by_content, self.by_title = OOBTree(), OOBTree(), OOBTree()
         self.entities = OOBTree()
         self.catalogue = Catalogue()
@@ -126,6 +129,8 @@ class Library(Persistent):
             """Those that lost their summary and wait for another. The first entry stays, as below."""
             self.reads, self.pinned = LOBTree(), OOTreeSet()
             """How much sections are read, and sources that stay: see `batos.memory.standing`."""
+        for log in (self.text, *self.vectors.values()):
+            log.complete()
         if 0 not in self.waiting:
             self.waiting.add(0)  # no section's number, and stays: two missions that add to an empty tree would meet
 
@@ -285,7 +290,7 @@ class Library(Persistent):
         self._enter(section)
         for chunk in chunks:
             self.chunks[chunk.number] = chunk
-            self._mention(root, chunk)
+            mentions.add(self, root, chunk)
 
     def _list(self, document: UvmObject) -> None:
         """Make a document be found by its source, its content, its title and its facts."""
@@ -325,16 +330,7 @@ class Library(Persistent):
             if passage.mentioned:
                 slots["mentioned"] = passage.mentioned
             self.chunks[number] = UvmObject(**slots)
-            self._mention(root, self.chunks[number])
-
-    def mention(self, root: Any, shelf: Shelf) -> None:
-        """Let a section's chunks, which stay as they are, mention what these passages do."""
-        for number, passage in zip(shelf.section.numbers, shelf.passages, strict=True):
-            chunk = self.chunks[number]
-            if chunk.mentioned != passage.mentioned:
-                self._mentions_no(number, set(chunk.mentioned) - set(passage.mentioned))
-                chunk.mentioned = passage.mentioned
-                self._mention(root, chunk)
+            mentions.add(self, root, self.chunks[number])
 
     def _enter(self, section: Section) -> None:
         self.sections[section.number] = tuple(section[1:])
@@ -352,32 +348,11 @@ class Library(Persistent):
             self._p_jar.readCurrent(self)
         return [self.waiting] if self.change is None else [self.waiting, self.change.waiting]
 
-    def _mention(self, root: Any, chunk: UvmObject) -> None:
-        for key in chunk.mentioned:
-            self._entity(root, key, chunk.speaker if chunk.speaker.casefold() == key else key).chunks[chunk.number] = None
-
-    def _mentions_no(self, number: int, keys: Iterable[str]) -> None:
-        for key in keys:
-            entity = self.entities.get(key)
-            if entity is not None:
-                entity.chunks.pop(number, None)
-                if not entity.chunks:
-                    del self.entities[key]
-
     def _claim(self, number: int) -> None:
         """Nobody else shall hand out numbers of this one's epoch."""
         epoch = number // EPOCH
         if self.epoch.value <= epoch:
             self.epoch.value = epoch + 1
-
-    def _entity(self, root: Any, key: str, written: str) -> UvmObject:
-        found = self.entities.get(key)
-        if found is None:
-            named = self.by_title.get(key)
-            name, kind = (self.documents[named].title, "title") if named is not None else (written, "person")
-            found = UvmObject(**{"parent*": root["lobby"].traits.entity, "name": name, "kind": kind, "chunks": LOBTree()})
-            self.entities[key] = found
-        return found  # type: ignore[no-any-return]
 
     def drop_sections(self, sections: Iterable[int]) -> list[int]:
         """Take sections out of everything; the numbers of their chunks."""
@@ -393,7 +368,7 @@ class Library(Persistent):
     def _clear(self, section: Section) -> list[int]:
         """Take a section's chunks away; their numbers."""
         for number in section.numbers:
-            self._mentions_no(number, self.chunks[number].mentioned)
+            mentions.remove(self, number, self.chunks[number].mentioned)
             del self.chunks[number]
         del self.starts[section.first]
         return list(section.numbers)

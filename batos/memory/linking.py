@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from batos.memory import meaning
+from batos.memory import meaning, mentions
 from batos.memory.library import Library, library_of
 from batos.memory.links import Gazetteer
 from batos.memory.naming import Name
@@ -80,7 +80,7 @@ def keep(root: Any, names: Iterable[Name], made: Sequence[Relinked]) -> Segment 
     for one in made:
         number = one.was.section.number
         if number in library.sections and meaning.work_of(library, number) == one.was:  # else it is another by now, cut with all names
-            library.mention(root, one.shelved.shelf)
+            mentions.change(library, root, one.shelved.shelf)
             entries += one.shelved.entries
     for name in names:
         library.unlinked.discard(name.text.casefold())

@@ -17,8 +17,8 @@ def pack(numbers: Numbers) -> bytes:
     """An array of whole numbers (one dimension, within 64 bits, signed) as bytes: the least, and by how much each exceeds it."""
     import numpy as np
 
-    if not len(numbers):
-        return _HEAD.pack(0, 0, 0)
+    if len(numbers) < 2:  # what is added alone is made of these
+        return _HEAD.pack(0, len(numbers), *(numbers.astype(np.int64).tolist() or [0]))
     least, most = int(numbers.min()), int(numbers.max())
     if least == most:
         return _HEAD.pack(0, len(numbers), least)
@@ -42,9 +42,7 @@ def unpack(data: bytes, dtype: Any = "i8") -> Numbers:
 
 def pack_sorted(numbers: Numbers) -> bytes:
     """As `pack`, for numbers of which each is a little above the one before; `unpack_sorted` reads it."""
-    import numpy as np
-
-    return struct.pack("<q", int(numbers[0])) + pack(np.diff(numbers)) if len(numbers) else b""
+    return struct.pack("<q", int(numbers[0])) + pack(numbers[1:] - numbers[:-1]) if len(numbers) else b""
 
 
 def unpack_sorted(data: bytes) -> Numbers:

@@ -18,6 +18,7 @@ from BTrees.LOBTree import LOBTree
 from persistent import Persistent
 
 from batos.memory.segments import Array
+from batos.memory.tail import Tail
 
 Drops = tuple[Array, Array]
 """Ids that were dropped, ascending, and the age up to which each was."""
@@ -30,6 +31,7 @@ class PartLog(Persistent):
     """So many parts of about one size become one; the next size is as many times larger."""
     MOST: ClassVar[int]
     """Rows of the largest part: what a merge holds up the image for is bounded by it."""
+    _tail: Tail | None = None  # an image of an earlier version has none until `complete`
 
     def __init__(self) -> None:
         self.clear()
@@ -40,10 +42,16 @@ class PartLog(Persistent):
         """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time, and in its last bits the turn."""
         self._gone = LLBTree({_FIRST: _FIRST})
         """Id -> age: in parts of this age or older, the id's rows count no more."""
+        self._tail = Tail()
+
+    def complete(self) -> None:
+        """Make what an earlier BAT OS did not have."""
+        if self._tail is None:
+            self._tail = Tail()
 
     def drop(self, ids: Iterable[int]) -> None:
         """What is held of these ids is held no more; it can be added again. Ids that are not held do not matter."""
-        last = self._parts.maxKey() >> _TURNS
+        last = self._newest() >> _TURNS
         self._gone.update({int(id): last for id in ids})
 
     def tidy(self) -> bool:
@@ -92,7 +100,7 @@ class PartLog(Persistent):
 
     def parts(self) -> int:
         """How many parts there are."""
-        return len(self._parts) - 1
+        return len(self._parts) - 1 + len(self._tail or ())
 
     # --- for the logs themselves
 
@@ -101,7 +109,16 @@ class PartLog(Persistent):
         raise NotImplementedError
 
     def _add(self, part: Any) -> None:
-        self._parts[self._next_key()] = (len(part), part)
+        self.complete()
+        tail, key = self._tail, self._next_key()
+        if tail is None or _level(len(part), self.FAN):  # few of those come, and none of them goes soon
+            self._parts[key] = (len(part), part)
+            return
+        if len(tail) >= _TAIL:  # nobody tidied for long
+            for old in list(tail)[: _TAIL // 2]:
+                self._parts[old] = tail[old]
+                del tail[old]
+        tail[key] = (len(part), part)
 
     def _each(self) -> Iterator[tuple[Any, Array | None]]:
         """Each part, with the mask of its rows that were dropped, or None. Its memory is let go afterwards."""
@@ -112,22 +129,31 @@ class PartLog(Persistent):
 
     def _state(self) -> Any:
         """What is another as soon as anything was added, dropped or merged."""
-        return list(self._parts), list(self._gone.items())
+        return list(self._parts), list(self._tail or ()), list(self._gone.items())
 
     # --- inside
 
     def _entries(self) -> list[tuple[int, int, Any]]:
         """(key, rows, part), oldest first."""
-        return [(key, size, part) for key, (size, part) in self._parts.items() if part is not None]
+        entries = [(key, *self._home(key)[key]) for key in (*self._parts, *(self._tail or ()))]
+        return sorted((entry for entry in entries if entry[2] is not None), key=lambda entry: entry[0])
+
+    def _home(self, key: int) -> Any:
+        """Where the entry of a key is."""
+        return self._tail if key in (self._tail or ()) else self._parts
+
+    def _newest(self) -> int:
+        """The greatest key."""
+        return max((self._parts.maxKey(), *(self._tail or ())))  # type: ignore[no-any-return]
 
     def _merge(self, keys: Sequence[int]) -> None:
-        parts = [self._parts[key][1] for key in keys]
+        parts = [self._home(key)[key][1] for key in keys]
         drops = self.drops()
         made = self._merged(parts, [_mask(key, part, drops) for key, part in zip(keys, parts, strict=True)])
         for part in parts:
             part._p_deactivate()
         for key in keys:
-            del self._parts[key]
+            del self._home(key)[key]
         if len(made):
             # Of the same age, so that a drop that is committed meanwhile holds. Not under the same key: a changed entry
             # conflicts with entries that are added meanwhile, a new one does not.
@@ -147,7 +173,7 @@ class PartLog(Persistent):
         found: list[int] = []
         rows = 0
         for key in keys:
-            rows += self._parts[key][0]
+            rows += self._home(key)[key][0]
             if rows > self.MOST:
                 break
             found.append(key)
@@ -157,13 +183,15 @@ class PartLog(Persistent):
         """Later than all before, here and in transactions that are not committed yet; no counter that all would write."""
         global _last
         with _lock:
-            last: int = self._parts.maxKey() >> _TURNS
+            last: int = self._newest() >> _TURNS
             _last = max(time.time_ns() // 1000, _last + 1, last + 1)
             return _last << _TURNS
 
 
 _FIRST = BEGIN = -(2**63)
 """The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
+_TAIL = 64
+"""Small parts, the newest, that are in a record of their own."""
 _TURNS = 10
 """Bits of a key that change when a part is written anew. The others are microseconds: that fits 64 bits for 280 years."""
 _lock = threading.Lock()

@@ -152,7 +152,7 @@ def merge(segments: Sequence[Segment], gone: Sequence[Array | None] | None = Non
         linked = np.isin(segment.links[:, 0], segment.ids[keep])
         parts.append((segment.facts[keep], term, row[segment.rows[left]], segment.counts[left], segment.links[linked]))
         base += int(keep.sum())
-    facts, term, row, counts, links = (np.concatenate(column) for column in zip(*parts, strict=True))
+    facts, term, row, counts, links = (np.concatenate(column, dtype=column[0].dtype) for column in zip(*parts, strict=True))
     order = np.argsort(term, kind="stable")
     present, term = np.unique(term[order], return_inverse=True)  # words that only rows left out had are gone with them
     return Segment(

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from BTrees.LOBTree import LOBTree
 
+from batos.memory.growing import GrowingTree
 from batos.memory.partlog import PartLog
 from batos.memory.segments import Entry, Facts, Segment, build
 from batos.memory.textindex import SegmentedText
@@ -78,7 +78,7 @@ def entries(first: int, said: Sequence[str]) -> list[Entry]:
 def begin(root: Any) -> None:
     """System transaction: an image's memory."""
     lobby = root["lobby"]
-    root["bench"] = LOBTree()
+    root["bench"] = GrowingTree()
     root["text"], root["vectors"] = SegmentedText(), VectorLog("bench", DIMENSIONS)
     lobby.traits.chunk = lobby.genesis.derive(name="chunk")
 

@@ -130,6 +130,43 @@ async def test_two_that_merge_at_once_conflict_and_lose_nothing(image: LivingIma
     assert image.read(held) == (set(range(8)),) * 2
 
 
+async def test_two_that_make_room_in_the_tail_conflict_and_lose_nothing(image: LivingImage) -> None:
+    for id in range(partlog._TAIL):
+        await image.system(add, id)
+    assert image.read(lambda root: len(root["text"]._parts)) == 1  # the entry that stays: all others are in the tail
+
+    async def both() -> None:
+        async with image.unit() as unit:
+            add(unit.root, 100)  # the same parts would leave twice
+            await image.system(add, 101)
+
+    with pytest.raises(TransientError):
+        await both()
+    assert image.read(held) == ({*range(partlog._TAIL), 101},) * 2
+    assert image.read(lambda root: len(root["text"]._parts)) == 1 + partlog._TAIL // 2
+
+
+async def test_a_log_of_an_earlier_version_goes_on(image: LivingImage) -> None:
+    def as_it_was(root: Any) -> None:
+        for name in ("text", "vectors"):
+            log = root[name]
+            log._parts.update({key: log._tail[key] for key in log._tail})
+            del log._tail
+
+    await image.system(add, 1, 2)
+    await image.system(add, 3)
+    await image.system(as_it_was)
+    assert image.read(held) == ({1, 2, 3},) * 2
+    await image.system(lambda root: [root[name].drop([2]) for name in ("text", "vectors")])
+    await image.system(add, 2)
+    await image.system(lambda root: [root[name].drop([1]) for name in ("text", "vectors")])
+    assert image.read(held) == ({2, 3},) * 2
+    for id in range(10, 50):
+        await image.system(add, id)
+        await image.system(tidy)
+    assert image.read(held) == ({2, 3, *range(10, 50)},) * 2
+
+
 async def test_parts_stay_few_and_bounded(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SegmentedText, "MOST", 64)
     monkeypatch.setattr(VectorLog, "MOST", 64)
