@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
-from batos.autotelic.improver import Improver, Leash
+from batos.autotelic.budget import Budget
+from batos.autotelic.improver import Improver
 from batos.autotelic.kinds import Ground
+from batos.autotelic.preparing import Fetching
 from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
 from batos.bridge.types import Inference
 from batos.config import Settings
@@ -22,6 +24,7 @@ from batos.mind.methods import Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
+from batos.substrate import Substrate
 
 Host = Callable[[LivingImage, Methods, Router], dict[str, Any]]
 """What every attempt is given (see `Thinking`), for one that is thought in that image."""
@@ -41,23 +44,23 @@ class Improving:
         *,
         host: Host,
         audit: Callable[[str, str], Any],
-        models: Callable[[], Collection[str]],
+        substrate: Substrate,
         curate: Curate | None = None,
     ) -> None:
         """
         :param embedder: the model by which briefs are routed.
         :param audit: the guardian's verdict of a source and its selector.
-        :param models: the names of the models that are there.
+        :param substrate: knows the models.
         :param curate: runs the memory's curator.
         """
         self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
-        self._host, self._curate = host, curate
-        self._ground = Ground(settings, audit, models, curates=curate is not None)
+        self._host, self._curate, self._substrate = host, curate, substrate
+        self._ground = Ground(settings, audit, lambda: substrate.models.there(), curates=curate is not None)
         self._audits = Audits(self._ground)
         self.propose: Propose = nothing_proposed if settings.autotelic == "off" else self._audits.propose
         self.improver: Improver | None = None
 
-    def begin(self, scheduler: Scheduler, events: Events, leash: Leash, background: Callable[[Any, str], None]) -> None:
+    def begin(self, scheduler: Scheduler, events: Events, leash: Budget, background: Callable[[Any, str], None]) -> None:
         """Look after proposals until the daemon ends.
 
         :param background: runs something until then.
@@ -66,8 +69,9 @@ class Improving:
             return
         rehearsals = Rehearsals(self._image, self._inference, self._settings, self._stage, self._ground)
         improver = self.improver = Improver(
-            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate
-        )
+            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate,
+            preparations={"model": Fetching(self._image, self._substrate.models, leash)},
+        )  # fmt: skip
 
         def hear(event: Event) -> None:
             if event["id"].startswith((AUDIT, IMPROVEMENT)):

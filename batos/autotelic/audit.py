@@ -105,11 +105,11 @@ class Audits:
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
 
     def _measured(self, root: Any, cause: Cause) -> Proposal | None:
-        return next((one for one in remedies(root, cause.trigger, cause.key) if not self._fault(root, one)), None)
+        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self._fault(root, one)), None)
 
     async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
-        asked = _prompt(root, str(mission.brief) if cause is IN_PASSING else cause.words, str(cycle._slots.get("answer", "")))
+        asked = self._prompt(root, str(mission.brief) if cause is IN_PASSING else cause.words, str(cycle._slots.get("answer", "")))
         prompt = asked
         for left in range(REPAIRS, -1, -1):
             try:
@@ -126,6 +126,13 @@ class Audits:
             log.info("proposal_makes_no_sense", kind=proposal.kind, target=proposal.target, why=fault, left=left)
             prompt = asked + weaving.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
         return None
+
+    def _prompt(self, root: Any, measured: str, thought: str) -> str:
+        told = "\n".join(f"- {name}: {kind.says}" for name, kind in kinds.KINDS.items())
+        there = _there(root)
+        if models := self._ground.settings.autotelic_models:
+            there.append(f"- models that a persona may be given: {', '.join(models)}")
+        return weaving.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
     def _fault(self, root: Any, proposal: Proposal) -> str:
         """Why a proposal is not to be made; empty where nothing speaks against it."""
@@ -191,11 +198,6 @@ def _accepted_since(root: Any, at: float) -> int:
 
 def _is_of(change: dict[str, Any], cause: Cause) -> bool:
     return (change["evidence"].get("trigger"), change["evidence"].get("key")) == (cause.trigger, cause.key)
-
-
-def _prompt(root: Any, measured: str, thought: str) -> str:
-    told = "\n".join(f"- {name}: {kind.says}" for name, kind in kinds.KINDS.items())
-    return weaving.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(_there(root)))
 
 
 def _there(root: Any) -> list[str]:

@@ -5,11 +5,13 @@ Only pairs count of which both sides are known. A change is good if nothing gets
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from batos.autotelic import entropy
 from batos.autotelic.entropy import Kinds, Parts, Thought
+from batos.autotelic.triggers import LEAST_SECONDS
 from batos.autotelic.window import Window
 from batos.mind.trial import same
 
@@ -25,6 +27,8 @@ class Run(NamedTuple):
     failed: str = ""
     """The code of the error with which it ended; empty where it came to a good end."""
     tokens: int = 0
+    seconds: float = 0.0
+    """Of model time, loads left out."""
     gate: int = 0
     """Answers that the gate refused, facets that had nothing to say, plans that were none."""
     misrouted: bool = False
@@ -63,11 +67,13 @@ class Side(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Settings `rehearsal_least`, `rehearsal_costlier`, `rehearsal_better`."""
+    """Settings `rehearsal_least`, `rehearsal_costlier`, `rehearsal_better`, `rehearsal_slower`."""
 
     least: int
     costlier: float
     better: float
+    slower: float | None = None
+    """None where both sides ask the same models: then tokens say what a mission costs."""
 
 
 class Figures(NamedTuple):
@@ -80,6 +86,7 @@ class Figures(NamedTuple):
     differing: int
     """Messages that are answered otherwise than without the change."""
     tokens: float
+    seconds: float
     cem: float
     held: int
 
@@ -133,7 +140,8 @@ def _figures(runs: Sequence[Run], complete: Sequence[Run], side: Side, differing
         misrouted=sum(run.misrouted for run in runs),
         trials=side.trials,
         differing=differing,
-        tokens=round(sum(run.tokens for run in complete) / len(complete), 1) if complete else 0.0,
+        tokens=round(statistics.fmean(run.tokens for run in complete), 1) if complete else 0.0,
+        seconds=round(statistics.fmean(run.seconds for run in complete), 3) if complete else 0.0,
         cem=round(_cem([run.thought for run in complete if run.thought is not None], side.kinds, weights), 4),
         held=side.held,
     )
@@ -164,6 +172,8 @@ def _judged(before: Figures, after: Figures, limits: Limits) -> tuple[tuple[str,
         worse.append(cost)
     elif after.tokens < before.tokens * (1 - CHEAPER):
         better.append(cost)
+    if limits.slower is not None and after.seconds > max(before.seconds * limits.slower, LEAST_SECONDS):
+        worse.append(f"a mission takes {after.seconds:.1f} s of model time, {before.seconds:.1f} s before")
     moved = after.cem - before.cem
     if abs(moved) > limits.better:
         (better if moved > 0 else worse).append(f"entropy is {after.cem:.3f}, {before.cem:.3f} before")

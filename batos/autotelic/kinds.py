@@ -14,6 +14,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from batos.autotelic.proposals import Proposal
+from batos.bridge.client import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
 from batos.guardian import Verdict
@@ -39,6 +40,10 @@ class Ground(NamedTuple):
     """Names of the models that are there."""
     curates: bool = False
     """Whether there is a curator to be run."""
+
+    def known(self) -> set[str]:
+        """Names of the models that a persona may be given: those that are there, and those that may be pulled."""
+        return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
 
 
 class Kind(NamedTuple):
@@ -235,8 +240,13 @@ def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
     persona, model = _persona(root, proposal.target), _text(proposal, 1)
     if model == persona.model:
         raise InvalidInput(f"{persona.name} speaks with {model} already")
-    if model not in (there := ground.models()):
-        raise InvalidInput(f"the model {model!r} is not there, and none is pulled unasked; there are: {', '.join(sorted(there)) or 'none'}")
+    if voice := getattr(persona, "voice", ""):
+        raise InvalidInput(
+            f"{persona.name} speaks with the expert {voice}, whatever its model is; `batos experts` says how that is changed"
+        )
+    if tagged(model) not in (known := ground.known()):
+        allowed = "and may not be pulled (setting autotelic_models)"
+        raise InvalidInput(f"the model {model!r} is not there, {allowed}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
 def _apply_model(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -324,7 +334,7 @@ KINDS: dict[str, Kind] = {
     ),
     "curate": Kind("a run of the memory's curator; target: memory, content: empty", _check_curate, _nothing, lambda *_: None, False),
     "model": Kind(
-        "another model that is there for a persona; target: PERSONA, content: the model's name",
+        "another model for a persona, one that is there or may be pulled; target: PERSONA, content: the model's name",
         _check_model, _apply_model, lambda root, proposal: _persona(root, proposal.target).model,
     ),
 }  # fmt: skip

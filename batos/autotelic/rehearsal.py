@@ -135,7 +135,8 @@ class Rehearsals:
             before, made = await self._side(without, proposal, mission, purse)
             after, _ = await self._side(changed, proposal, mission, purse)
             weights = self._image.read(assessments.weights_of)
-        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better)
+        slower = settings.rehearsal_slower if proposal.kind == "model" else None
+        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, slower)
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
@@ -216,14 +217,17 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
     """What there is to compare of a mission that came to a good end."""
     usage = attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
+    seconds = sum(one.total_ms - one.load_ms for one in attempt.used) / 1000
     if record["message"]:
-        return Run(known=True, tokens=tokens, answer=json.loads(json.dumps({"value": result.get("value")}, default=str)))
+        value = json.loads(json.dumps({"value": result.get("value")}, default=str))
+        return Run(known=True, tokens=tokens, seconds=seconds, answer=value)
     assert cycle is not None
     personas, facets, described = material.shape_of(cycle)
     brief, answer = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"]))
     return Run(
         known=True,
         tokens=tokens,
+        seconds=seconds,
         gate=len(result.get("silent", ())) + (result["plan"] == "fallback") + bool(result.get("quoted")) + _revised(attempt),
         misrouted=_misrouted(attempt),
         thought=Thought(personas, facets, brief, answer, described),

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from batos.autotelic import ring
-from batos.autotelic.kinds import EXEMPLAR_CHARS, prompted
+from batos.autotelic.kinds import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.proposals import Proposal
 from batos.autotelic.tallies import Tallies
 from batos.errors import BatosError
@@ -31,13 +32,15 @@ BRIEFLY = "Use as few words as the request allows."
 _KEYS = 1000
 
 
-def remedies(root: Any, trigger: str, key: str) -> Iterator[Proposal]:
+def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Proposal]:
     """What may help against what a trigger measured, the likeliest first; nothing where no rule knows anything.
 
     :param key: what it was measured on, as `triggers.Measurement` has it.
     """
     if trigger in RULES:
         yield from RULES[trigger](root, key)
+    if trigger in SPOKEN:
+        yield from _other_models(root, trigger, key, ground.settings.autotelic_models)
 
 
 # --- methods
@@ -127,6 +130,30 @@ def _woven(root: Any) -> dict[str, Counter[str]]:
     return {name: heard for name, heard in found.items() if isinstance(root["lobby"]._slots.get(name), UvmObject)}
 
 
+# --- models
+
+
+def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> Iterator[Proposal]:
+    """A model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
+    failing = _failed(root, key.split(" ")[0]) if trigger == "failure_repeats" else _chosen(root)
+    persona, times = next(iter(failing.most_common(1)), ("", 0))
+    for model in models if times else ():
+        yield Proposal(
+            "model", persona, model, f"{persona.upper()} thought {times} of the missions in question; another model may do better"
+        )
+
+
+def _failed(root: Any, code: str) -> Counter[str]:
+    """Of the last missions that were asked in words and FAILED with a code: how many each persona thought."""
+    found: Counter[str] = Counter()
+    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        if mission.origin != "system" and not mission.message and mission.error and json.loads(mission.error)["code"] == code:
+            record = journal.route_of(root, mission.id)
+            if record is not None:
+                found[Route.from_record(record).persona] += 1
+    return found
+
+
 # --- variety
 
 
@@ -196,3 +223,5 @@ RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "persona_unchosen": _unchosen,
 }
 """By trigger."""
+SPOKEN = ("failure_repeats", "entropy_falls", "entropy_still", "state_slow", "missions_costly")
+"""Triggers against which another model may help, where nothing smaller is left to be tried."""

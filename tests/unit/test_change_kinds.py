@@ -156,7 +156,7 @@ FAULTS: list[tuple[str, str, Any, str]] = [
     ("retire", "robin.core_mission", "", "is no method"),
     ("retire", "psm.IDLE", "", "is no method"),
     ("curate", "memory", "", "no curator"),
-    ("model", "robin", "gpt-99", "is not there, and none is pulled unasked"),
+    ("model", "robin", "gpt-99", "is not there, and may not be pulled"),
     ("model", "robin", "robin", "already"),
 ]
 

@@ -107,3 +107,15 @@ def test_it_is_told_as_json() -> None:
     told = judged(run(), run()).to_json()
     assert told["without"]["tokens"] == 100
     assert (told["better"], told["worse"]) == ([], [])
+
+
+def test_time_counts_where_the_model_is_another() -> None:
+    timed = LIMITS._replace(slower=2.0)
+    for seconds, worse in ((3.0, 0), (5.0, 1)):
+        pairs = [Pair(id, run(seconds=2.0), run(seconds=seconds)) for id in "ab"]
+        found = compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=timed)
+        assert len(found.worse) == worse
+        assert compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS).worse == ()
+    assert "takes 5.0 s of model time, 2.0 s before" in found.reason
+    quick = [Pair(id, run(seconds=0.01), run(seconds=0.5)) for id in "ab"]
+    assert compared(quick, SIDE, SIDE, trials=0, weights=EVEN, limits=timed).worse == (), "nobody minds half a second"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from batos.autotelic import remedies
+from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal
 from batos.image import history, ledger
 from batos.kernel import Kernel
@@ -20,7 +21,8 @@ SHIPPED = states.STATES["SYNTHESIZING"]["meta_prompt"]
 
 
 def of(kernel: Kernel, trigger: str, key: str = "") -> list[Proposal]:
-    return kernel.image.read(lambda root: list(remedies.remedies(root, trigger, key)))  # type: ignore[no-any-return]
+    ground = Ground(kernel.settings, kernel.methods.audit)
+    return kernel.image.read(lambda root: list(remedies.remedies(root, trigger, key, ground)))  # type: ignore[no-any-return]
 
 
 async def rewrite(kernel: Kernel, state: str, prompt: str) -> None:
@@ -138,3 +140,20 @@ async def test_an_image_that_grows_is_curated_and_what_no_rule_knows_has_no_reme
         assert [p.kind for p in of(kernel, "image_grows")] == ["curate"]
         assert of(kernel, "guardian_refuses") == of(kernel, "no such trigger") == []
         assert of(kernel, "failure_repeats", "inference_failed unreachable") == []
+
+
+async def test_models_that_their_operator_allows_come_last_and_for_whom_it_concerns(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference, autotelic_models=("a:1b", "b:2b"), mission_attempts=1) as kernel:
+        assert of(kernel, "missions_costly")[-1].kind == "meta_prompt", "nobody thought anything yet"
+        await thought(kernel, *BRIEFS)
+        found = of(kernel, "missions_costly")
+        assert [(p.kind, p.target, p.content) for p in found[-2:]] == [("model", "robin", "a:1b"), ("model", "robin", "b:2b")]
+        assert "ROBIN thought 4 of the missions" in found[-1].why
+        assert {p.kind for p in found[:-2]} == {"meta_prompt"}
+        inference.say = lambda request: "-"
+        end = await (await submit(kernel, "bad", "How do I build a shelf of oak?", persona="brick")).end()
+        assert end["state"] == "FAILED"
+        code = end["error"]["code"]
+        assert [p.target for p in of(kernel, "failure_repeats", code)] == ["brick", "brick"]
+        assert of(kernel, "failure_repeats", "no_such_code") == of(kernel, "guardian_refuses") == []
