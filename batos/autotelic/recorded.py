@@ -1,4 +1,4 @@
-"""Which recorded missions a change is tried on: those that it concerns first, then the newest."""
+"""Which recorded missions a change is tried on: those that it concerns first, of these what users rated, then the newest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
     found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
-    found.sort(key=lambda mission: (-_concern(mission, proposal, key), -mission.number))
+    found.sort(key=lambda mission: (-_concern(mission, proposal, key), mission.rating is None, -mission.number))
     return [str(mission.id) for mission in sorted(found[:count], key=lambda mission: mission.number)]
 
 

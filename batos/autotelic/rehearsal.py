@@ -35,6 +35,7 @@ from batos.mind.events import TextBatch
 from batos.mind.methods import Methods
 from batos.mind.replay import Replaying
 from batos.mind.thinking import Place, thinking
+from batos.mind.trial import same
 from batos.objects import Method, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
@@ -131,12 +132,12 @@ class Rehearsals:
             async with changed.image.unit() as unit:
                 kinds.apply(unit.root, proposal, self._ground, "rehearsal")
             ids = await in_helper(without.image.read, recorded.chosen, proposal, key, settings.rehearsal_missions)
-            pairs = [Pair(id, await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)) for id in ids]
+            pairs = [await self._pair(without, changed, id, proposal, purse) for id in ids]
             before, made = await self._side(without, proposal, mission, purse)
             after, _ = await self._side(changed, proposal, mission, purse)
             weights = self._image.read(assessments.weights_of)
         slower = settings.rehearsal_slower if proposal.kind == "model" else None
-        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, slower)
+        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, settings.rehearsal_alike, slower)
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
@@ -149,6 +150,11 @@ class Rehearsals:
             self._staging(other, names) as changed,
         ):
             yield without, changed
+
+    async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> Pair:
+        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id))["rating"])
+        runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
+        return Pair(id, *runs, rating=rating["rating"] if rating else 0)
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
@@ -220,10 +226,12 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
     seconds = sum(one.total_ms - one.load_ms for one in attempt.used) / 1000
     if record["message"]:
         value = json.loads(json.dumps({"value": result.get("value")}, default=str))
-        return Run(known=True, tokens=tokens, seconds=seconds, answer=value)
+        was = (record["result"] or {}).get("value")
+        return Run(known=True, tokens=tokens, seconds=seconds, answer=value, like=float(same(value["value"], was)))
     assert cycle is not None
     personas, facets, described = material.shape_of(cycle)
-    brief, answer = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"]))
+    was = str((record["result"] or {}).get("text", ""))
+    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"], was))
     return Run(
         known=True,
         tokens=tokens,
@@ -231,6 +239,7 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
         gate=len(result.get("silent", ())) + (result["plan"] == "fallback") + bool(result.get("quoted")) + _revised(attempt),
         misrouted=_misrouted(attempt),
         thought=Thought(personas, facets, brief, answer, described),
+        like=1.0 if result["text"] == was else entropy.alike(answer, rated, entropy.WORDS),
     )
 
 

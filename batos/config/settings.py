@@ -323,6 +323,9 @@ class Settings(BaseModel):
     rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, with its waiting for users' missions")
     rehearsal_tries: int = Field(3, ge=1, le=100, description="times that a rehearsal is begun, restarts of the daemon counted")
     rehearsal_costlier: float = Field(0.5, ge=0, le=100, description="share by which a mission may cost more tokens before that is worse")
+    rehearsal_alike: float = Field(
+        0.5, gt=0, le=1, description="likeness by words, from 0 to 1, at which an answer counts as the one that a user has rated"
+    )
     rehearsal_slower: float = Field(
         2.0, ge=1, le=1000, description="times that a mission may take longer with another model before that is worse"
     )

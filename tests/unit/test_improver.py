@@ -11,6 +11,7 @@ import pytest
 from transaction import TransactionManager
 
 from batos.autotelic import alarms, changes, home, kinds, purse
+from batos.autotelic import recorded as recorded_missions
 from batos.autotelic.proposals import Proposal
 from batos.bridge.types import ChatRequest
 from batos.errors import ImageError, ImageFailed, InferenceFailed
@@ -423,6 +424,44 @@ async def test_where_the_model_cannot_think_its_own_mission_through_the_measurem
         await kernel.image.system(changes.keep, 1, "", {})
         await overlooked(kernel, inference, "state_slow", "DELEGATING")
         assert len(await stepped(kernel)) == 1, "who cancels it wants nothing of it"
+
+
+# --- ratings
+
+
+async def test_what_a_user_liked_keeps_a_change_out_that_would_answer_otherwise(tmp_path: Path) -> None:
+    inference = FakeInference()
+    lively(inference)
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        await kernel.loop.rate("m2", 1, "just right")
+        await fire(kernel, "entropy_falls")
+        (change,) = await stepped(kernel)
+        assert change["state"] == changes.REFUSED
+        assert "answers that users liked and that are not given any more: 0 before, 1 with it" in change["reason"]
+
+
+async def test_what_a_user_did_not_like_and_stays_is_no_reason_for_a_change(tmp_path: Path) -> None:
+    inference = FakeInference()
+    lively(inference, **{**FACET, "target": "brick.gardener_facet_"})
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        for n in range(1, 4):
+            await kernel.loop.rate(f"m{n}", -1, "the same again")
+        await fire(kernel, "entropy_falls")
+        (change,) = await stepped(kernel)
+        told = change["comparison"]
+        assert (told["missions"], told["unliked"], told["changed"]["disliked"]) == (1, 3, 3), "it is BRICK's facet, and they are ROBIN's"
+        assert "3 more were rated -1" in change["reason"]
+
+
+async def test_rated_missions_are_tried_first(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        await kernel.loop.rate("m1", 1, "")
+        proposal = Proposal("facet", FACET["target"], FACET["content"], "w")
+        assert kernel.image.read(recorded_missions.chosen, proposal, "", 2) == ["m1", "m4"]
 
 
 # --- kills: another kernel goes on with what the image has
