@@ -18,11 +18,11 @@ from batos.bridge.client import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
 from batos.guardian import Verdict
-from batos.image import history
+from batos.image import examples, history
 from batos.mind import learning, states
 from batos.mind.forge import parameters_in
 from batos.mind.incarnation import facets
-from batos.objects import Intent, Method, UvmObject
+from batos.objects import Intent, Method, UvmObject, find
 
 _FACET = re.compile(r"[a-z][a-z0-9_]{0,60}_facet_")
 LEAST_CHARS = 10  # of a facet's intent: less guides nobody
@@ -204,6 +204,23 @@ def _apply_method(root: Any, proposal: Proposal, ground: Ground, name: str) -> N
     )
 
 
+def _check_intent(root: Any, proposal: Proposal, ground: Ground) -> None:
+    holder, selector = _parted(root, proposal.target)
+    text = _text(proposal, LEAST_CHARS)
+    found = find(holder, selector)
+    if selector.endswith("_facet_") or (found is not None and not isinstance(found[1], Intent)):
+        raise InvalidInput(f"{proposal.target!r} is understood already: an intent is for a message that no method answers")
+    if found is not None and found[1].text == text:
+        raise InvalidInput(f"the intent of {proposal.target!r} is just that already")
+    if examples.of(root, holder, selector)[1]:
+        raise InvalidInput(f"a user has said what {proposal.target!r} is for, and that goes first")
+
+
+def _apply_intent(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    holder, selector = _parted(root, proposal.target)
+    holder._slots[selector] = Intent(_text(proposal, LEAST_CHARS))
+
+
 def _check_retire(root: Any, proposal: Proposal, ground: Ground) -> None:
     holder, selector = _parted(root, proposal.target)
     held = holder._slots.get(selector)
@@ -327,6 +344,10 @@ KINDS: dict[str, Kind] = {
     "method": Kind(
         "a generated method rewritten; target: OBJECT.SELECTOR, content: the whole Python source",
         _check_method, _apply_method, _slot,
+    ),
+    "intent": Kind(
+        "what a message is for that nobody could write a method for; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
+        _check_intent, _apply_intent, _slot,
     ),
     "retire": Kind(
         "a generated method or a facet taken away; target: OBJECT.SELECTOR, content: empty",

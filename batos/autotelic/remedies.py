@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from batos.autotelic import ring
+from batos.autotelic import refusals, ring
 from batos.autotelic.kinds import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.proposals import Proposal
 from batos.autotelic.tallies import Tallies
-from batos.errors import BatosError
+from batos.errors import BatosError, CovenantViolationError, MethodRefused
 from batos.image import history, journal, ledger
 from batos.mind import states
 from batos.mind.incarnation import facets
@@ -28,6 +28,8 @@ NEAREST = 3  # briefs that become exemplars at a time
 RUT = 0.6  # share of the missions from which one persona's is a rut
 HARDLY = 0.1  # share of the sentences below which a facet is hardly ever heard
 SENTENCES = 20  # fewer say nothing of that
+REFUSED = (MethodRefused.code, CovenantViolationError.code)
+"""How missions fail for which no method could be kept."""
 BRIEFLY = "Use as few words as the request allows."
 _KEYS = 1000
 
@@ -51,7 +53,7 @@ def _failing(root: Any, key: str) -> Iterator[Proposal]:
     target, _, selector = key.rpartition(" ")
     found = _method(root, target.rpartition(" ")[2], selector)
     if found is None:
-        yield from _as_shipped(root, f"missions fail ({key})")
+        yield from refusals.intents(root) if key.split(" ")[0] in REFUSED else _as_shipped(root, f"missions fail ({key})")
         return
     holder, method = found
     where = f"{history.oid_of(holder)}.{selector}"
@@ -215,6 +217,7 @@ RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "failure_repeats": _failing,
     "method_fails": _failing,
     "method_unused": _unused,
+    "guardian_refuses": lambda root, key: refusals.intents(root),
     "entropy_falls": _rut,
     "entropy_still": _rut,
     "state_slow": _slow,

@@ -426,6 +426,37 @@ async def test_where_the_model_cannot_think_its_own_mission_through_the_measurem
         assert len(await stepped(kernel)) == 1, "who cancels it wants nothing of it"
 
 
+async def test_a_message_that_the_guardian_refuses_gets_the_rule_told_and_is_written(tmp_path: Path) -> None:
+    inference = FakeInference()
+    bad = "def add_(self, number, number2):\n    import os\n    return number + number2\n"
+    writing(inference, lambda request: ADD if "Mind: the module os" in request.user else bad)
+    async with improving(tmp_path, inference, mission_attempts=1, synthesis_tries=1) as kernel:
+        await give(kernel)
+        for n in range(3):
+            assert (await sent(kernel, f"m{n}", "thing", "add_", n, 3))["state"] == "FAILED"
+        result = await fire(kernel, "guardian_refuses", words="the guardian refused 8 of 8 sources of methods.")
+        assert (result["proposal"]["kind"], result["proposal"]["source"]) == ("intent", changes.MEASUREMENT)
+        (change,) = await stepped(kernel)
+        assert change["state"] == changes.PROMOTED, change["reason"]
+        assert change["comparison"]["better"] == ["missions that fail: 3 before, 0 with it"]
+        assert (await sent(kernel, "n1", "thing", "add_", 2, 3))["result"]["value"] == 5
+
+
+async def test_a_rule_that_is_told_in_vain_is_not_told_again(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def add_(self, number, number2):\n    import os\n    return number + number2\n")
+    async with improving(tmp_path, inference, mission_attempts=1, synthesis_tries=1) as kernel:
+        await give(kernel)
+        for n in range(3):
+            assert (await sent(kernel, f"m{n}", "thing", "add_", n, 3))["state"] == "FAILED"
+        await fire(kernel, "guardian_refuses")
+        (change,) = await stepped(kernel)
+        assert (change["state"], change["reason"]) == (changes.REFUSED, "nothing gets better")
+        assert kernel.image.read(lambda root: "add_" in root["lobby"].thing._slots) is False
+        assert (await fire(kernel, "guardian_refuses"))["proposal"] is None
+        assert len(await stepped(kernel)) == 1
+
+
 # --- ratings
 
 
