@@ -14,9 +14,10 @@ import structlog
 
 from batos.autotelic import changes, home, kinds
 from batos.autotelic.alarms import Fired
+from batos.autotelic.expertise import KIND
 from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal, Proposed
-from batos.autotelic.remedies import remedies
+from batos.autotelic.remedies import TRAINED, remedies
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
 from batos.mind import weaving
@@ -80,7 +81,7 @@ class Audits:
             found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, mission, cycle)
             if found is not None:
                 log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
-                return {"proposal": _told(found, source, cause)}
+                return {"proposal": self._told(found, source, cause)}
         return {"proposal": None} if asked else {}
 
     def by_rule(self, root: Any, mission: str) -> dict[str, Any] | None:
@@ -88,8 +89,14 @@ class Audits:
         it through shall not keep the loop from its work. None where nothing does."""
         for cause in _causes(root, mission):
             if (found := self._measured(root, cause)) is not None:
-                return _told(found, changes.MEASUREMENT, cause)
+                return self._told(found, changes.MEASUREMENT, cause)
         return None
+
+    def _told(self, proposal: Proposal, source: str, cause: Cause) -> dict[str, Any]:
+        evidence = cause._asdict()
+        if cause.trigger in TRAINED and proposal.kind != KIND and (why := self._ground.trains()):
+            evidence["training"] = f"not proposed: {why}"
+        return {**proposal.to_json(), "source": source, "evidence": evidence}
 
     def _ways(self, root: Any, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
         """What may be done, in order: of the first trouble all, of the others what follows from the measurement."""
@@ -152,10 +159,6 @@ class Audits:
         tried = found.get("missions", 0) + found.get("trials", 0)
         few = before["state"] == changes.REFUSED and "missions" in found and tried < found["least"]
         return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
-
-
-def _told(proposal: Proposal, source: str, cause: Cause) -> dict[str, Any]:
-    return {**proposal.to_json(), "source": source, "evidence": cause._asdict()}
 
 
 def _causes(root: Any, mission: str) -> list[Cause]:

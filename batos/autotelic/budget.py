@@ -1,4 +1,4 @@
-"""What the loop may spend in a day, and what it has spent: tokens, minutes of model time, bytes of the image, changes, bytes of models.
+"""What the loop may spend in a day, and what it has spent: tokens, minutes of model time, bytes of the image, changes, pulls, trainings.
 
 Nothing is counted that could be lost: what its missions cost is in their journals, what they wrote is in the transactions that name
 them, and changes have their records. Only what is paid for outside of missions, in rehearsals, has rows of its own in the image, one
@@ -38,6 +38,7 @@ class Spent(NamedTuple):
     bytes: float
     changes: float
     pull_bytes: float = 0
+    training_minutes: float = 0
 
 
 THOUGHT = ("tokens", "minutes", "bytes")
@@ -53,6 +54,7 @@ class Row(NamedTuple):
     seconds: float
     bytes: int
     pulled: int = 0
+    trained: float = 0.0
 
 
 class _Mission(NamedTuple):
@@ -92,8 +94,8 @@ class Budget:
             self._missions, self._looked_at = await in_helper(self._image.read, _missions, since, self._missions, self._looked_at)
             rows, made = self._image.read(_rows, since), self._image.read(changes.promoted_since, since)
         own = [Row(0, one.tokens, one.seconds, 0) for one in self._missions.values()] + rows
-        _, tokens, seconds, size, pulled = (sum(column) for column in zip(*own, strict=True)) if own else (0, 0, 0.0, 0, 0)
-        self._last = Spent(tokens, round(seconds / 60, 3), size, made, pulled)
+        sums = Row(*(sum(column) for column in zip(*own, strict=True))) if own else Row(0, 0, 0.0, 0)
+        self._last = Spent(sums.tokens, round(sums.seconds / 60, 3), sums.bytes, made, sums.pulled, round(sums.trained / 60, 3))
         return self._last
 
     async def why_not(self) -> str:
@@ -120,6 +122,14 @@ class Budget:
     async def pulled(self, size: int) -> None:
         """Count bytes of a model that was pulled; returns when that is durable."""
         await self._image.system(_note, Row(self._hour(), 0, 0.0, 0, size))
+
+    async def may_train(self) -> float:
+        """Minutes for which an expert may be trained now."""
+        return max(0.0, self._limits.training_minutes - (await self.spent()).training_minutes)
+
+    async def trains(self, minutes: float) -> None:
+        """Count minutes of a training that is about to begin; returns when that is durable."""
+        await self._image.system(_note, Row(self._hour(), 0, 0.0, 0, 0, minutes * 60))
 
     async def ready(self) -> None:
         """Return when the loop may think; at once, if it may now."""
@@ -236,6 +246,7 @@ def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> 
     rows = [Row(*row) for row in held.rows if more.hour - row[0] <= DAY_S // HOUR_S]
     same = next((row for row in rows if row.hour == more.hour), Row(more.hour, 0, 0.0, 0))
     new = Row(
-        more.hour, same.tokens + more.tokens, round(same.seconds + more.seconds, 3), same.bytes + more.bytes, same.pulled + more.pulled
-    )
+        more.hour, same.tokens + more.tokens, round(same.seconds + more.seconds, 3), same.bytes + more.bytes,
+        same.pulled + more.pulled, round(same.trained + more.trained, 3),
+    )  # fmt: skip
     held.rows = tuple(tuple(row) for row in sorted([*(row for row in rows if row.hour != more.hour), new]))

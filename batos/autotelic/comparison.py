@@ -79,6 +79,8 @@ class Side(NamedTuple):
     """Trials of a method that failed."""
     held: int = 0
     """Bytes of the source that the image holds for a method."""
+    tasks: int = 0
+    """Tasks that are of no image, and that an expert for methods does not write right."""
 
 
 class Limits(NamedTuple):
@@ -109,6 +111,7 @@ class Figures(NamedTuple):
     seconds: float
     cem: float
     held: int
+    tasks: int
 
 
 class Comparison(NamedTuple):
@@ -180,6 +183,7 @@ def _figures(
         seconds=round(statistics.fmean(run.seconds for run in complete), 3) if complete else 0.0,
         cem=round(_cem([run.thought for run in complete if run.thought is not None], side.kinds, weights), 4),
         held=side.held,
+        tasks=side.tasks,
     )
 
 
@@ -228,6 +232,7 @@ _COUNTED = {
     "gate": "answers that the gate has something against",
     "misrouted": "briefs for which users chose another persona than the router would",
     "trials": "trials that fail",
+    "tasks": "methods of no image that are not written right",
     "differing": "messages that are answered otherwise",
     "lost": "answers that users liked and that are not given any more",
 }

@@ -154,6 +154,7 @@ class Improver:
         try:
             standing, made = self._image.read(self._stands, proposal)
             prepared = await self._prepared(number, proposal)
+            proposal = self._made(proposal, prepared)
             found = await self._compared(change, proposal) if kinds.KINDS[proposal.kind].rehearsed else {"reason": ""}
         except asyncio.CancelledError:
             self._image.later(purse.take_back, number)
@@ -170,6 +171,11 @@ class Improver:
             await self._image.system(changes.rehearsed, number, {**prepared, **found, STANDING: standing, AFTER: made})
             log.info("rehearsed", change=number, why=found["reason"] or "good")
         return True
+
+    def _made(self, proposal: Proposal, comparison: Mapping[str, Any]) -> Proposal:
+        """The proposal with what was brought about for it."""
+        preparation = self._preparations.get(proposal.kind)
+        return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
 
     async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
         """What there has to be before the change can be tried, for its record."""
@@ -200,6 +206,7 @@ class Improver:
     async def _promote(self, change: dict[str, Any], proposal: Proposal) -> bool:
         """Make a change that its rehearsal found good, in one transaction; whether it is decided now."""
         number, comparison = change["number"], change["comparison"]
+        proposal = self._made(proposal, comparison)
         if self._image.read(changes.watched) is not None:
             return False
         if why := await self._leash.why_no_change():
@@ -253,6 +260,8 @@ class Improver:
                 await preparation.clear(held)
             except BatosError as e:
                 log.warning("not_cleared", change=change["number"], what=held, error=e.message)
+        if self._image.read(changes.of, change["number"])["state"] != changes.PROPOSED:
+            return  # its user has refused it just now
         await self._image.system(_refused, change["number"], why, {**({PREPARED: held} if held else {}), **comparison})
         log.info("refused", change=change["number"], kind=change["kind"], target=change["target"], why=why)
 

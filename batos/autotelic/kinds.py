@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Mapping
 from string import Template
 from typing import Any, NamedTuple
 
+from batos.autotelic import expertise
 from batos.autotelic.proposals import Proposal
 from batos.bridge.client import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
 from batos.guardian import Verdict
-from batos.image import examples, history
+from batos.image import examples, experts, history
 from batos.mind import learning, states
 from batos.mind.forge import parameters_in
 from batos.mind.incarnation import facets
@@ -40,6 +41,8 @@ class Ground(NamedTuple):
     """Names of the models that are there."""
     curates: bool = False
     """Whether there is a curator to be run."""
+    trains: Callable[[], str] = lambda: "there is nothing here that trains"
+    """Why no expert can be trained now, in words; empty where one can."""
 
     def known(self) -> set[str]:
         """Names of the models that a persona may be given: those that are there, and those that may be pulled."""
@@ -357,6 +360,12 @@ KINDS: dict[str, Kind] = {
     "model": Kind(
         "another model for a persona, one that is there or may be pulled; target: PERSONA, content: the model's name",
         _check_model, _apply_model, lambda root, proposal: _persona(root, proposal.target).model,
+    ),
+    expertise.KIND: Kind(
+        "a training of the expert that writes methods; target: methods, content: the minutes that it may take",
+        lambda root, proposal, ground: expertise.check(root, proposal, ground.trains()),
+        lambda root, proposal, ground, name: expertise.apply(root, proposal),
+        lambda root, proposal: experts.speaks_methods(root),
     ),
 }  # fmt: skip
 """All of them, by name."""

@@ -40,6 +40,9 @@ class Preparation(Protocol):
         :raises BatosError: where it cannot be had; the change is refused then.
         """
 
+    def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
+        """The proposal as it is to be tried and made, with what was brought about."""
+
     async def clear(self, held: Mapping[str, Any]) -> None:
         """Do away with what was brought about for a change that was refused; may be repeated.
 
@@ -103,6 +106,10 @@ class Fetching:
             f"the model {name} could not be had: {status.detail}",
             cause=status.cause, model=name, detail=status.detail, remedy=status.remedy,
         )  # fmt: skip
+
+    def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
+        """See `Preparation`."""
+        return proposal
 
     async def clear(self, held: Mapping[str, Any]) -> None:
         """See `Preparation`."""

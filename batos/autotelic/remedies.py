@@ -12,12 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from batos.autotelic import refusals, ring
+from batos.autotelic import changes, refusals, ring, usage
+from batos.autotelic.expertise import KIND, TARGET
 from batos.autotelic.kinds import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.proposals import Proposal
+from batos.autotelic.recorded import REFUSED
 from batos.autotelic.tallies import Tallies
-from batos.errors import BatosError, CovenantViolationError, MethodRefused
-from batos.image import history, journal, ledger
+from batos.errors import BatosError
+from batos.image import experts, history, journal, ledger
 from batos.mind import states
 from batos.mind.incarnation import facets
 from batos.mind.router import CHOSEN, OWN, Route
@@ -28,8 +30,6 @@ NEAREST = 3  # briefs that become exemplars at a time
 RUT = 0.6  # share of the missions from which one persona's is a rut
 HARDLY = 0.1  # share of the sentences below which a facet is hardly ever heard
 SENTENCES = 20  # fewer say nothing of that
-REFUSED = (MethodRefused.code, CovenantViolationError.code)
-"""How missions fail for which no method could be kept."""
 BRIEFLY = "Use as few words as the request allows."
 _KEYS = 1000
 
@@ -41,6 +41,8 @@ def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Prop
     """
     if trigger in RULES:
         yield from RULES[trigger](root, key)
+    if trigger in TRAINED or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED):
+        yield from _training(root, ground)
     if trigger in SPOKEN:
         yield from _other_models(root, trigger, key, ground.settings.autotelic_models)
 
@@ -130,6 +132,31 @@ def _woven(root: Any) -> dict[str, Counter[str]]:
         if cycle is not None and cycle._slots.get("woven"):
             found.get(str(cycle.persona.name).lower(), Counter()).update(name or "" for name in cycle.woven)
     return {name: heard for name, heard in found.items() if isinstance(root["lobby"]._slots.get(name), UvmObject)}
+
+
+# --- experts
+
+
+def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
+    """A training of the expert for methods, where enough has come since it was made, or was trained in vain."""
+    if ground.trains():
+        return
+    written, refused = learned(root)
+    if written + refused >= ground.settings.trigger_syntheses:
+        why = f"{written} methods were written since it was made or trained last, and {refused} could not be"
+        last = next((one.number for one in changes.newest_first(root) if one.kind == KIND), 0)  # another training, with other data
+        content = {"minutes": ground.settings.loop_training_minutes, "methods": written, "refused": refused, "after": last}
+        yield Proposal(KIND, TARGET, content, why)
+
+
+def learned(root: Any) -> tuple[int, int]:
+    """Since the expert for methods was made, or a training of it was decided: how many methods were written, and how many missions failed
+    because none could be."""
+    since = max((one["built"] or 0.0 for one in experts.describe(root) if one["model"] == experts.speaks_methods(root)), default=0.0)
+    since = max([since, *(one.decided or 0.0 for one in changes.newest_first(root) if one.kind == KIND)])
+    written = sum(one.written > since for one in usage.present(root))
+    refused = sum(row["final"] and row["at"] > since and row["error"]["code"] in REFUSED for row in ledger.failures(root, limit=LOOKED_AT))
+    return written, refused
 
 
 # --- models
@@ -226,5 +253,7 @@ RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "persona_unchosen": _unchosen,
 }
 """By trigger."""
+TRAINED = ("guardian_refuses", "expert_behind")
+"""Triggers against which an expert that has learned more may help."""
 SPOKEN = ("failure_repeats", "entropy_falls", "entropy_still", "state_slow", "missions_costly")
 """Triggers against which another model may help, where nothing smaller is left to be tried."""
