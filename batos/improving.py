@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from batos.autotelic import expertise, training
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
-from batos.autotelic.improver import Improver, Leash
+from batos.autotelic.budget import Budget
+from batos.autotelic.improver import Improver
 from batos.autotelic.kinds import Ground
+from batos.autotelic.preparing import Fetching, Preparation
 from batos.autotelic.rehearsal import Rehearsals, Rehearsing, Stage
+from batos.bridge.experts import staging_folder
 from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.image.living import LivingImage
@@ -22,7 +27,9 @@ from batos.mind.methods import Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
+from batos.substrate import Substrate
 
+TASKS_SEED = 1
 Host = Callable[[LivingImage, Methods, Router], dict[str, Any]]
 """What every attempt is given (see `Thinking`), for one that is thought in that image."""
 Curate = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -41,33 +48,42 @@ class Improving:
         *,
         host: Host,
         audit: Callable[[str, str], Any],
-        models: Callable[[], Collection[str]],
+        substrate: Substrate,
         curate: Curate | None = None,
     ) -> None:
         """
         :param embedder: the model by which briefs are routed.
         :param audit: the guardian's verdict of a source and its selector.
-        :param models: the names of the models that are there.
+        :param substrate: knows the models.
         :param curate: runs the memory's curator.
         """
         self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
-        self._host, self._curate = host, curate
-        self._ground = Ground(settings, audit, models, curates=curate is not None)
+        self._host, self._curate, self._substrate = host, curate, substrate
+        self._ground = Ground(
+            settings, audit, lambda: substrate.models.there(), curates=curate is not None, trains=lambda: training.why_not(settings)
+        )
         self._audits = Audits(self._ground)
         self.propose: Propose = nothing_proposed if settings.autotelic == "off" else self._audits.propose
         self.improver: Improver | None = None
 
-    def begin(self, scheduler: Scheduler, events: Events, leash: Leash, background: Callable[[Any, str], None]) -> None:
+    def begin(self, scheduler: Scheduler, events: Events, leash: Budget, background: Callable[[Any, str], None]) -> None:
         """Look after proposals until the daemon ends.
 
         :param background: runs something until then.
         """
         if self._settings.autotelic == "off":
             return
-        rehearsals = Rehearsals(self._image, self._inference, self._settings, self._stage, self._ground)
+        settings, image = self._settings, self._image
+        rehearsals = Rehearsals(image, self._inference, settings, self._stage, self._ground, self._tasks)
+        staging = staging_folder(settings.lora_staging, settings.data)
+        preparations: dict[str, Preparation] = {
+            "model": Fetching(image, self._substrate.models, leash),
+            expertise.KIND: training.Training(image, settings, leash, lambda: self._substrate.factory, staging),
+        }
         improver = self.improver = Improver(
-            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate
-        )
+            self._image, self._inference, self._ground, self._audits, rehearsals, leash, quiet=scheduler.quiet, curate=self._curate,
+            preparations=preparations,
+        )  # fmt: skip
 
         def hear(event: Event) -> None:
             if event["id"].startswith((AUDIT, IMPROVEMENT)):
@@ -75,6 +91,24 @@ class Improving:
 
         events.listen("result", hear)
         background(improver.run(), "improver")
+
+    @contextlib.asynccontextmanager
+    async def _tasks(self, count: int) -> AsyncIterator[Sequence[expertise.Task]]:
+        """Tasks of families that no training sees, spread over them."""
+        from batos.training.dataset import generate  # late: they are many, and only who trains needs them
+        from batos.training.proof import Prover
+
+        found = await asyncio.to_thread(generate, "validation", TASKS_SEED, each=1)
+        async with Prover(self._settings) as prover:
+
+            def right(task: Any) -> Callable[[str], Awaitable[bool]]:
+                async def is_right(source: str) -> bool:
+                    return (await prover.judge(task, source)).right
+
+                return is_right
+
+            chosen = found[:: max(1, len(found) // count)][:count]
+            yield [expertise.Task(task.selector, task.prompt(example=True), right(task)) for task in chosen]
 
     @contextlib.asynccontextmanager
     async def _stage(self, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:

@@ -144,8 +144,8 @@ class Kernel:
         self._stack.push_async_callback(self.methods.close)
         parts = (self.image, inference, self.profile.embedder, self.codex)
         curate = (lambda: self.memory.curator.round("it was proposed")) if settings.curate == "on" else None
-        audit, there = self.methods.audit, self.substrate.models.there
-        self.improving = Improving(settings, *parts, host=self._host, audit=audit, models=there, curate=curate)
+        audit = self.methods.audit
+        self.improving = Improving(settings, *parts, host=self._host, audit=audit, substrate=self.substrate, curate=curate)
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
         await self.loop.hold(self.undoing.undo_change)
         resumed = await self.scheduler.recover()

@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from batos.autotelic import assessments, effect, ring, triggers, usage, weights
+from batos.autotelic import assessments, effect, ring, training, triggers, usage, weights
 from batos.autotelic.alarms import Alarms, Spans
 from batos.autotelic.assessor import Assessor, Limits
 from batos.autotelic.budget import Budget, Spent
@@ -233,7 +233,8 @@ def _limits(settings: Settings) -> Limits:
 
 
 def _trigger_limits(settings: Settings) -> triggers.Limits:
-    return triggers.Limits(*(getattr(settings, f"trigger_{name}") for name in triggers.Limits._fields))
+    limits = triggers.Limits(*(getattr(settings, f"trigger_{name}") for name in triggers.Limits._fields))
+    return limits._replace(syntheses=0) if training.why_not(settings) else limits
 
 
 def _standing(assessor: Assessor) -> triggers.Entropy:

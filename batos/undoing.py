@@ -173,6 +173,9 @@ class Undoing:
         name = changes.name_of(number)
         if record.state in (changes.UNDONE, changes.DISABLED):
             return _Done([], [], {"objects": [], "already": True})
+        if record.state == changes.PROPOSED:  # whoever tries it finds out
+            changes.refuse(root, number, why, changes.described(record)["comparison"])
+            return _Done([name], [], {"objects": []})
         changes.take_back(root, number, state, why, effect)
         tid = reversal.annotated(self._image.db, record._p_oid, name, changes.NOTE)
         change = reversal.change_in(self._image.db, root, name, tid, lambda obj: changes.is_record(root, obj) or is_of_memory(obj))

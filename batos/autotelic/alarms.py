@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.autotelic import home, ring, triggers, usage
+from batos.autotelic.remedies import learned
 from batos.autotelic.ring import Bucket
 from batos.autotelic.triggers import Entropy, Limits, Measurement, Seen
 from batos.image.living import LivingImage
@@ -122,6 +123,7 @@ class Alarms:
             entropy=entropy,
             personas=tuple(root["lobby"].personas),
             methods=usage.present(root),
+            learned=sum(learned(root)) if self._limits.syntheses else 0,
         )
 
 

@@ -14,9 +14,10 @@ import structlog
 
 from batos.autotelic import changes, home, kinds
 from batos.autotelic.alarms import Fired
+from batos.autotelic.expertise import KIND
 from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal, Proposed
-from batos.autotelic.remedies import remedies
+from batos.autotelic.remedies import TRAINED, remedies
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
 from batos.mind import weaving
@@ -80,7 +81,7 @@ class Audits:
             found = self._measured(root, cause) if source == changes.MEASUREMENT else await self._asked(root, cause, mission, cycle)
             if found is not None:
                 log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
-                return {"proposal": _told(found, source, cause)}
+                return {"proposal": self._told(found, source, cause)}
         return {"proposal": None} if asked else {}
 
     def by_rule(self, root: Any, mission: str) -> dict[str, Any] | None:
@@ -88,8 +89,14 @@ class Audits:
         it through shall not keep the loop from its work. None where nothing does."""
         for cause in _causes(root, mission):
             if (found := self._measured(root, cause)) is not None:
-                return _told(found, changes.MEASUREMENT, cause)
+                return self._told(found, changes.MEASUREMENT, cause)
         return None
+
+    def _told(self, proposal: Proposal, source: str, cause: Cause) -> dict[str, Any]:
+        evidence = cause._asdict()
+        if cause.trigger in TRAINED and proposal.kind != KIND and (why := self._ground.trains()):
+            evidence["training"] = f"not proposed: {why}"
+        return {**proposal.to_json(), "source": source, "evidence": evidence}
 
     def _ways(self, root: Any, causes: Sequence[Cause]) -> Iterator[tuple[Cause, str]]:
         """What may be done, in order: of the first trouble all, of the others what follows from the measurement."""
@@ -105,11 +112,11 @@ class Audits:
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
 
     def _measured(self, root: Any, cause: Cause) -> Proposal | None:
-        return next((one for one in remedies(root, cause.trigger, cause.key) if not self._fault(root, one)), None)
+        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self._fault(root, one)), None)
 
     async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
-        asked = _prompt(root, str(mission.brief) if cause is IN_PASSING else cause.words, str(cycle._slots.get("answer", "")))
+        asked = self._prompt(root, str(mission.brief) if cause is IN_PASSING else cause.words, str(cycle._slots.get("answer", "")))
         prompt = asked
         for left in range(REPAIRS, -1, -1):
             try:
@@ -126,6 +133,13 @@ class Audits:
             log.info("proposal_makes_no_sense", kind=proposal.kind, target=proposal.target, why=fault, left=left)
             prompt = asked + weaving.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
         return None
+
+    def _prompt(self, root: Any, measured: str, thought: str) -> str:
+        told = "\n".join(f"- {name}: {kind.says}" for name, kind in kinds.KINDS.items())
+        there = _there(root)
+        if models := self._ground.settings.autotelic_models:
+            there.append(f"- models that a persona may be given: {', '.join(models)}")
+        return weaving.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
     def _fault(self, root: Any, proposal: Proposal) -> str:
         """Why a proposal is not to be made; empty where nothing speaks against it."""
@@ -145,10 +159,6 @@ class Audits:
         tried = found.get("missions", 0) + found.get("trials", 0)
         few = before["state"] == changes.REFUSED and "missions" in found and tried < found["least"]
         return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
-
-
-def _told(proposal: Proposal, source: str, cause: Cause) -> dict[str, Any]:
-    return {**proposal.to_json(), "source": source, "evidence": cause._asdict()}
 
 
 def _causes(root: Any, mission: str) -> list[Cause]:
@@ -191,11 +201,6 @@ def _accepted_since(root: Any, at: float) -> int:
 
 def _is_of(change: dict[str, Any], cause: Cause) -> bool:
     return (change["evidence"].get("trigger"), change["evidence"].get("key")) == (cause.trigger, cause.key)
-
-
-def _prompt(root: Any, measured: str, thought: str) -> str:
-    told = "\n".join(f"- {name}: {kind.says}" for name, kind in kinds.KINDS.items())
-    return weaving.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(_there(root)))
 
 
 def _there(root: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the loop may spend in a day, and what it has spent: tokens, minutes of model time, bytes of the image, changes.
+"""What the loop may spend in a day, and what it has spent: tokens, minutes of model time, bytes of the image, changes, pulls, trainings.
 
 Nothing is counted that could be lost: what its missions cost is in their journals, what they wrote is in the transactions that name
 them, and changes have their records. Only what is paid for outside of missions, in rehearsals, has rows of its own in the image, one
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -37,6 +37,12 @@ class Spent(NamedTuple):
     minutes: float
     bytes: float
     changes: float
+    pull_bytes: float = 0
+    training_minutes: float = 0
+
+
+THOUGHT = ("tokens", "minutes", "bytes")
+"""What every thought costs: where one of these is spent, the loop waits. Of the others only what needs them does."""
 
 
 class Row(NamedTuple):
@@ -47,6 +53,8 @@ class Row(NamedTuple):
     tokens: int
     seconds: float
     bytes: int
+    pulled: int = 0
+    trained: float = 0.0
 
 
 class _Mission(NamedTuple):
@@ -68,7 +76,7 @@ class Budget:
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         """
-        :param limits: of 24 hours; settings `loop_tokens`, `loop_minutes`, `loop_bytes`, `loop_changes`.
+        :param limits: of 24 hours; the settings of these names, with `loop_` before them.
         """
         self._image, self._limits, self._now, self._sleep = image, limits, now, sleep
         self._missions: dict[str, _Mission] = {}
@@ -85,15 +93,14 @@ class Budget:
             await self._count_bytes(since)
             self._missions, self._looked_at = await in_helper(self._image.read, _missions, since, self._missions, self._looked_at)
             rows, made = self._image.read(_rows, since), self._image.read(changes.promoted_since, since)
-        own = [(one.tokens, one.seconds, 0) for one in self._missions.values()] + [row[1:] for row in rows]
-        tokens, seconds, size = (sum(column) for column in zip(*own, strict=True)) if own else (0, 0.0, 0)
-        self._last = Spent(tokens, round(seconds / 60, 3), size, made)
+        own = [Row(0, one.tokens, one.seconds, 0) for one in self._missions.values()] + rows
+        sums = Row(*(sum(column) for column in zip(*own, strict=True))) if own else Row(0, 0, 0.0, 0)
+        self._last = Spent(sums.tokens, round(sums.seconds / 60, 3), sums.bytes, made, sums.pulled, round(sums.trained / 60, 3))
         return self._last
 
     async def why_not(self) -> str:
         """Why the loop may not think now, in words; empty where it may."""
-        spent = await self.spent()
-        why = _told(spent._replace(changes=-1), self._limits)  # a thought that changes nothing is free of that
+        why = _told(await self.spent(), self._limits, THOUGHT)
         if why and not self.deferred:
             log.info("loop_deferred", why=why)
         self.deferred = why
@@ -101,7 +108,28 @@ class Budget:
 
     async def why_no_change(self) -> str:
         """Why the loop may not change anything now, in words; empty where it may."""
-        return _told(await self.spent(), self._limits)
+        return _told(await self.spent(), self._limits, (*THOUGHT, "changes"))
+
+    async def may_pull(self) -> int:
+        """Bytes of models that may be pulled now."""
+        return max(0, int(self._limits.pull_bytes - (await self.spent()).pull_bytes))
+
+    @property
+    def pull_limit(self) -> int:
+        """Bytes of models that may be pulled in 24 hours."""
+        return int(self._limits.pull_bytes)
+
+    async def pulled(self, size: int) -> None:
+        """Count bytes of a model that was pulled; returns when that is durable."""
+        await self._image.system(_note, Row(self._hour(), 0, 0.0, 0, size))
+
+    async def may_train(self) -> float:
+        """Minutes for which an expert may be trained now."""
+        return max(0.0, self._limits.training_minutes - (await self.spent()).training_minutes)
+
+    async def trains(self, minutes: float) -> None:
+        """Count minutes of a training that is about to begin; returns when that is durable."""
+        await self._image.system(_note, Row(self._hour(), 0, 0.0, 0, 0, minutes * 60))
 
     async def ready(self) -> None:
         """Return when the loop may think; at once, if it may now."""
@@ -134,8 +162,8 @@ class Budget:
         self._until = until
 
 
-def _told(spent: Spent, limits: Spent) -> str:
-    over = (name for name, used, limit in zip(Spent._fields, spent, limits, strict=True) if used >= limit)
+def _told(spent: Spent, limits: Spent, names: Sequence[str]) -> str:
+    over = (name for name in names if getattr(spent, name) >= getattr(limits, name))
     words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (loop_{name})" for name in over]
     return f"in 24 hours the loop has spent {' and '.join(words)}" if words else ""
 
@@ -217,5 +245,8 @@ def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> 
         return
     rows = [Row(*row) for row in held.rows if more.hour - row[0] <= DAY_S // HOUR_S]
     same = next((row for row in rows if row.hour == more.hour), Row(more.hour, 0, 0.0, 0))
-    new = Row(more.hour, same.tokens + more.tokens, round(same.seconds + more.seconds, 3), same.bytes + more.bytes)
+    new = Row(
+        more.hour, same.tokens + more.tokens, round(same.seconds + more.seconds, 3), same.bytes + more.bytes,
+        same.pulled + more.pulled, round(same.trained + more.trained, 3),
+    )  # fmt: skip
     held.rows = tuple(tuple(row) for row in sorted([*(row for row in rows if row.hour != more.hour), new]))

@@ -1,7 +1,7 @@
 """The improver: what proposals come to. Each is rehearsed once, then made or refused, one at a time, when nobody else needs the system.
 
-mission COMPLETE with a proposal ─ recorded ─ rehearsed ─ promoted, in one annotated transaction
-                                                       └ refused, with the reason and the figures
+mission COMPLETE with a proposal ─ recorded ─ prepared ─ rehearsed ─ promoted, in one annotated transaction
+                                                                  └ refused, with the reason and the figures
 
 All that it goes by is in the image: after a kill, proposals of missions that ended are found again, a rehearsal begins anew with what
 it has paid for, and a promotion is one commit.
@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import structlog
@@ -21,6 +22,7 @@ from transaction.interfaces import TransientError
 from batos.autotelic import changes, kinds, purse
 from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
 from batos.autotelic.kinds import Ground
+from batos.autotelic.preparing import NotYet, Preparation
 from batos.autotelic.proposals import Proposal
 from batos.autotelic.purse import Allowance, Purse
 from batos.autotelic.rehearsal import Rehearsals
@@ -37,6 +39,8 @@ OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of
 LOOKED_AT = 64  # missions, the newest first, whose proposals a kill may have cost: more are never under way
 STANDING, AFTER = "standing", "after"
 """In a comparison: what stood at the target when the change was tried (`kinds.standing`), and the number of the last change made before."""
+PREPARED = "prepared"
+"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.preparing`)."""
 
 
 class Leash(Protocol):
@@ -66,13 +70,15 @@ class Improver:
         *,
         quiet: Callable[[], Awaitable[None]],
         curate: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
+        preparations: Mapping[str, Preparation] = MappingProxyType({}),
     ) -> None:
         """
         :param quiet: returns when no mission is under way or waits.
         :param curate: runs the memory's curator; what it did, as a JSON object.
+        :param preparations: by kind of change.
         """
         self._image, self._inference, self._ground, self._rehearsals, self._leash = image, inference, ground, rehearsals, leash
-        self._audits, self._quiet, self._curate = audits, quiet, curate
+        self._audits, self._quiet, self._curate, self._preparations = audits, quiet, curate, preparations
         self._settings = ground.settings
         self._failed: set[str] = set()  # missions of the loop's own about which there was nothing to be done by rule
         self._came = asyncio.Event()
@@ -111,13 +117,12 @@ class Improver:
             return False
         await self._quiet()
         proposal = Proposal.from_json(change)
-        if not change["comparison"]:
-            await self._try(change, proposal)
-        elif change["comparison"].get("reason"):
+        if not change["comparison"].keys() - {PREPARED}:
+            return await self._try(change, proposal)
+        if change["comparison"].get("reason"):
             await self._refuse(change, change["comparison"]["reason"], change["comparison"])
-        else:
-            return await self._promote(change, proposal)
-        return True
+            return True
+        return await self._promote(change, proposal)
 
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
         """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
@@ -140,25 +145,47 @@ class Improver:
             return self._audits.by_rule(root, mission["id"])
         return (mission["result"] or {}).get("proposal") if mission["undone"] is None else None
 
-    async def _try(self, change: dict[str, Any], proposal: Proposal) -> None:
-        """Rehearse a change, and keep what came of it."""
+    async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
+        """Rehearse a change, and keep what came of it; False where it has to wait."""
         number = change["number"]
         if await self._image.system(purse.begin, number, self._settings.rehearsal_tries) is None:
             await self._refuse(change, f"its rehearsal was begun {self._settings.rehearsal_tries} times and never ended", {})
-            return
+            return True
         try:
             standing, made = self._image.read(self._stands, proposal)
+            prepared = await self._prepared(number, proposal)
+            proposal = self._made(proposal, prepared)
             found = await self._compared(change, proposal) if kinds.KINDS[proposal.kind].rehearsed else {"reason": ""}
         except asyncio.CancelledError:
             self._image.later(purse.take_back, number)
             raise
+        except NotYet as e:
+            log.info("change_waits", change=number, why=str(e))
+            await self._image.system(purse.take_back, number)
+            return False
         except TimeoutError:  # it goes on with what was paid for, as often as it may
             log.warning("rehearsal_too_long", change=number, seconds=self._settings.rehearsal_s)
         except BatosError as e:
             await self._refuse(change, e.message, {})
         else:
-            await self._image.system(changes.rehearsed, number, {**found, STANDING: standing, AFTER: made})
+            await self._image.system(changes.rehearsed, number, {**prepared, **found, STANDING: standing, AFTER: made})
             log.info("rehearsed", change=number, why=found["reason"] or "good")
+        return True
+
+    def _made(self, proposal: Proposal, comparison: Mapping[str, Any]) -> Proposal:
+        """The proposal with what was brought about for it."""
+        preparation = self._preparations.get(proposal.kind)
+        return proposal if preparation is None else preparation.made(proposal, comparison[PREPARED])
+
+    async def _prepared(self, number: int, proposal: Proposal) -> dict[str, Any]:
+        """What there has to be before the change can be tried, for its record."""
+        if (preparation := self._preparations.get(proposal.kind)) is None:
+            return {}
+
+        async def keep(facts: dict[str, Any]) -> None:
+            await self._image.system(changes.rehearsed, number, {PREPARED: facts})
+
+        return {PREPARED: await preparation.prepare(number, proposal, self._image.read(_held, number), keep)}
 
     def _stands(self, root: Any, proposal: Proposal) -> tuple[str, str]:
         """What stands at the target, and the last change made.
@@ -179,6 +206,7 @@ class Improver:
     async def _promote(self, change: dict[str, Any], proposal: Proposal) -> bool:
         """Make a change that its rehearsal found good, in one transaction; whether it is decided now."""
         number, comparison = change["number"], change["comparison"]
+        proposal = self._made(proposal, comparison)
         if self._image.read(changes.watched) is not None:
             return False
         if why := await self._leash.why_no_change():
@@ -226,7 +254,15 @@ class Improver:
         return True
 
     async def _refuse(self, change: dict[str, Any], why: str, comparison: Mapping[str, Any]) -> None:
-        await self._image.system(_refused, change["number"], why, comparison)
+        held = self._image.read(_held, change["number"])
+        if (preparation := self._preparations.get(change["kind"])) is not None:
+            try:  # before it is recorded: a kill between the two does it again
+                await preparation.clear(held)
+            except BatosError as e:
+                log.warning("not_cleared", change=change["number"], what=held, error=e.message)
+        if self._image.read(changes.of, change["number"])["state"] != changes.PROPOSED:
+            return  # its user has refused it just now
+        await self._image.system(_refused, change["number"], why, {**({PREPARED: held} if held else {}), **comparison})
         log.info("refused", change=change["number"], kind=change["kind"], target=change["target"], why=why)
 
 
@@ -253,9 +289,15 @@ def _made(root: Any) -> str:
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 
+def _held(root: Any, number: int) -> dict[str, Any]:
+    """What was brought about for a change."""
+    return dict(changes.of(root, number)["comparison"].get(PREPARED, {}))
+
+
 def _again(root: Any, number: int) -> None:
     """System transaction: a proposal is to be rehearsed anew; what was paid for stays."""
-    changes.rehearsed(root, number, {})
+    held = _held(root, number)
+    changes.rehearsed(root, number, {PREPARED: held} if held else {})
     purse.take_back(root, number)
 
 

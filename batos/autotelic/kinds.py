@@ -13,15 +13,17 @@ from collections.abc import Callable, Collection, Mapping
 from string import Template
 from typing import Any, NamedTuple
 
+from batos.autotelic import expertise
 from batos.autotelic.proposals import Proposal
+from batos.bridge.client import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
 from batos.guardian import Verdict
-from batos.image import history
+from batos.image import examples, experts, history
 from batos.mind import learning, states
 from batos.mind.forge import parameters_in
 from batos.mind.incarnation import facets
-from batos.objects import Intent, Method, UvmObject
+from batos.objects import Intent, Method, UvmObject, find
 
 _FACET = re.compile(r"[a-z][a-z0-9_]{0,60}_facet_")
 LEAST_CHARS = 10  # of a facet's intent: less guides nobody
@@ -39,6 +41,12 @@ class Ground(NamedTuple):
     """Names of the models that are there."""
     curates: bool = False
     """Whether there is a curator to be run."""
+    trains: Callable[[], str] = lambda: "there is nothing here that trains"
+    """Why no expert can be trained now, in words; empty where one can."""
+
+    def known(self) -> set[str]:
+        """Names of the models that a persona may be given: those that are there, and those that may be pulled."""
+        return {tagged(name) for name in (*self.models(), *self.settings.autotelic_models)}
 
 
 class Kind(NamedTuple):
@@ -199,6 +207,23 @@ def _apply_method(root: Any, proposal: Proposal, ground: Ground, name: str) -> N
     )
 
 
+def _check_intent(root: Any, proposal: Proposal, ground: Ground) -> None:
+    holder, selector = _parted(root, proposal.target)
+    text = _text(proposal, LEAST_CHARS)
+    found = find(holder, selector)
+    if selector.endswith("_facet_") or (found is not None and not isinstance(found[1], Intent)):
+        raise InvalidInput(f"{proposal.target!r} is understood already: an intent is for a message that no method answers")
+    if found is not None and found[1].text == text:
+        raise InvalidInput(f"the intent of {proposal.target!r} is just that already")
+    if examples.of(root, holder, selector)[1]:
+        raise InvalidInput(f"a user has said what {proposal.target!r} is for, and that goes first")
+
+
+def _apply_intent(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
+    holder, selector = _parted(root, proposal.target)
+    holder._slots[selector] = Intent(_text(proposal, LEAST_CHARS))
+
+
 def _check_retire(root: Any, proposal: Proposal, ground: Ground) -> None:
     holder, selector = _parted(root, proposal.target)
     held = holder._slots.get(selector)
@@ -235,8 +260,13 @@ def _check_model(root: Any, proposal: Proposal, ground: Ground) -> None:
     persona, model = _persona(root, proposal.target), _text(proposal, 1)
     if model == persona.model:
         raise InvalidInput(f"{persona.name} speaks with {model} already")
-    if model not in (there := ground.models()):
-        raise InvalidInput(f"the model {model!r} is not there, and none is pulled unasked; there are: {', '.join(sorted(there)) or 'none'}")
+    if voice := getattr(persona, "voice", ""):
+        raise InvalidInput(
+            f"{persona.name} speaks with the expert {voice}, whatever its model is; `batos experts` says how that is changed"
+        )
+    if tagged(model) not in (known := ground.known()):
+        allowed = "and may not be pulled (setting autotelic_models)"
+        raise InvalidInput(f"the model {model!r} is not there, {allowed}; there are: {', '.join(sorted(known)) or 'none'}")
 
 
 def _apply_model(root: Any, proposal: Proposal, ground: Ground, name: str) -> None:
@@ -318,14 +348,24 @@ KINDS: dict[str, Kind] = {
         "a generated method rewritten; target: OBJECT.SELECTOR, content: the whole Python source",
         _check_method, _apply_method, _slot,
     ),
+    "intent": Kind(
+        "what a message is for that nobody could write a method for; target: OBJECT.SELECTOR, content: the purpose in one or two sentences",
+        _check_intent, _apply_intent, _slot,
+    ),
     "retire": Kind(
         "a generated method or a facet taken away; target: OBJECT.SELECTOR, content: empty",
         _check_retire, _apply_retire, _slot,
     ),
     "curate": Kind("a run of the memory's curator; target: memory, content: empty", _check_curate, _nothing, lambda *_: None, False),
     "model": Kind(
-        "another model that is there for a persona; target: PERSONA, content: the model's name",
+        "another model for a persona, one that is there or may be pulled; target: PERSONA, content: the model's name",
         _check_model, _apply_model, lambda root, proposal: _persona(root, proposal.target).model,
+    ),
+    expertise.KIND: Kind(
+        "a training of the expert that writes methods; target: methods, content: the minutes that it may take",
+        lambda root, proposal, ground: expertise.check(root, proposal, ground.trains()),
+        lambda root, proposal, ground, name: expertise.apply(root, proposal),
+        lambda root, proposal: experts.speaks_methods(root),
     ),
 }  # fmt: skip
 """All of them, by name."""

@@ -1,4 +1,4 @@
-"""Which recorded missions a change is tried on: those that it concerns first, then the newest."""
+"""Which recorded missions a change is tried on: those that it concerns first, of these what users rated, then the newest."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import itertools
 import json
 from typing import Any
 
+from batos.autotelic import expertise
 from batos.autotelic.kinds import exemplars_of
 from batos.autotelic.proposals import Proposal
+from batos.errors import CovenantViolationError, MethodRefused
 from batos.image import ledger
 from batos.objects import UvmObject
 
 LOOKED_AT = 256  # missions, the newest first
+REFUSED = (MethodRefused.code, CovenantViolationError.code)
+"""How missions fail for which no method could be kept."""
 _NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict")
 """How missions end that say nothing about what was thought in them."""
 
@@ -22,7 +26,9 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
     found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
-    found.sort(key=lambda mission: (-_concern(mission, proposal, key), -mission.number))
+    if proposal.kind == expertise.KIND:
+        found = [mission for mission in found if _concern(mission, proposal, key) > 0]
+    found.sort(key=lambda mission: (-_concern(mission, proposal, key), mission.rating is None, -mission.number))
     return [str(mission.id) for mission in sorted(found[:count], key=lambda mission: mission.number)]
 
 
@@ -35,6 +41,8 @@ def _can_be_tried(mission: UvmObject) -> bool:
 
 def _concern(mission: UvmObject, proposal: Proposal, key: str) -> int:
     """How much a mission has to do with a change."""
+    if proposal.kind == expertise.KIND:  # those for which the expert could write no method
+        return 1 if mission.message and mission.error and json.loads(mission.error)["code"] in REFUSED else -1
     if mission.message:
         message = json.loads(mission.message)
         concerned = message["selector"] == proposal.target.rpartition(".")[2]

@@ -8,15 +8,16 @@ is thought in a mirror reaches the image: neither records, nor journals, nor wha
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 import structlog
 from transaction.interfaces import TransientError
 
-from batos.autotelic import assessments, entropy, kinds, material, recorded
+from batos.autotelic import assessments, entropy, expertise, kinds, material, recorded
 from batos.autotelic.comparison import Comparison, Limits, Pair, Run, Side, compared
 from batos.autotelic.entropy import Text, Thought
 from batos.autotelic.kinds import Ground
@@ -25,7 +26,7 @@ from batos.autotelic.purse import Purse, Unknown
 from batos.bridge.types import ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosError, BudgetSpent
-from batos.image import examples, journal, ledger
+from batos.image import examples, experts, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.mirror import mirror
 from batos.image.turns import in_helper
@@ -35,6 +36,7 @@ from batos.mind.events import TextBatch
 from batos.mind.methods import Methods
 from batos.mind.replay import Replaying
 from batos.mind.thinking import Place, thinking
+from batos.mind.trial import same
 from batos.objects import Method, UvmObject
 
 log = structlog.get_logger("batos.autotelic")
@@ -110,13 +112,27 @@ Staging = Callable[[LivingImage, Inference], contextlib.AbstractAsyncContextMana
 """Makes the stage of a mirror, with who names models there: what the kernel knows how to put together."""
 
 
+Tasks = Callable[[int], contextlib.AbstractAsyncContextManager[Sequence[expertise.Task]]]
+"""At most so many."""
+
+
+@contextlib.asynccontextmanager
+async def no_tasks(count: int) -> AsyncIterator[Sequence[expertise.Task]]:
+    """None."""
+    yield ()
+
+
 class Rehearsals:
     """Tries changes out. `await of(...)` for one."""
 
-    def __init__(self, image: LivingImage, inference: Inference, settings: Settings, staging: Staging, ground: Ground) -> None:
+    def __init__(
+        self, image: LivingImage, inference: Inference, settings: Settings, staging: Staging, ground: Ground, tasks: Tasks = no_tasks
+    ) -> None:
         """
         :param inference: asked for digests only; what is paid, a purse pays.
+        :param tasks: methods to be written that are of no image.
         """
+        self._tasks = tasks
         self._image, self._inference, self._settings, self._staging, self._ground = image, inference, settings, staging, ground
 
     async def of(self, proposal: Proposal, mission: str, key: str, purse: Purse) -> Comparison:
@@ -131,11 +147,15 @@ class Rehearsals:
             async with changed.image.unit() as unit:
                 kinds.apply(unit.root, proposal, self._ground, "rehearsal")
             ids = await in_helper(without.image.read, recorded.chosen, proposal, key, settings.rehearsal_missions)
-            pairs = [Pair(id, await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)) for id in ids]
-            before, made = await self._side(without, proposal, mission, purse)
-            after, _ = await self._side(changed, proposal, mission, purse)
+            if proposal.kind == expertise.KIND:  # before its missions: what it writes says most, and each of those may ask for many
+                before, after, made = await self._writers(without, proposal, mission, purse)
+            pairs = [await self._pair(without, changed, id, proposal, purse) for id in ids]
+            if proposal.kind != expertise.KIND:
+                before, made = await self._side(without, proposal, mission, purse)
+                after, _ = await self._side(changed, proposal, mission, purse)
             weights = self._image.read(assessments.weights_of)
-        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better)
+        slower = settings.rehearsal_slower if proposal.kind == "model" else None
+        limits = Limits(settings.rehearsal_least, settings.rehearsal_costlier, settings.rehearsal_better, settings.rehearsal_alike, slower)
         return await in_helper(lambda: compared(pairs, before, after, trials=made, weights=weights, limits=limits))
 
     @contextlib.asynccontextmanager
@@ -148,6 +168,11 @@ class Rehearsals:
             self._staging(other, names) as changed,
         ):
             yield without, changed
+
+    async def _pair(self, without: Stage, changed: Stage, id: str, proposal: Proposal, purse: Purse) -> Pair:
+        rating = self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id))["rating"])
+        runs = await self._run(without, id, proposal, purse), await self._run(changed, id, proposal, purse)
+        return Pair(id, *runs, rating=rating["rating"] if rating else 0)
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
@@ -188,6 +213,37 @@ class Rehearsals:
                         failed += await self._fails(case, holder, method, attempt, stage.methods)
         return Side(found, failed, len(held.encode())), made
 
+    async def _writers(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, Side, int]:
+        """The expert that writes methods now beside the one that was made; and how many methods both have written."""
+        settings, found = self._settings, stage.image.read(material.kinds)
+        experts_ = stage.image.read(experts.speaks_methods), str(expertise.model_of(proposal))
+        attempt = stage.thinking(stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, mission))))
+        attempt.equip(purse, reroute=False).recall()
+        wrong, made = [expertise.Wrong(), expertise.Wrong()], 0
+        async with stage.image.unit() as unit, self._tasks(settings.rehearsal_tasks) as tasks:
+            unit.doom()
+            own = expertise.accepted(unit.root, settings.rehearsal_tasks, settings.synthesis_chars)
+
+            async def right(one: expertise.Synthesis | expertise.Task, model: str) -> bool:
+                source = await expertise.written(attempt, model, one.selector, one.prompt)
+                if isinstance(one, expertise.Task):
+                    return await one.right(source)
+                return await expertise.is_right(one, source, unit.root, attempt, stage.methods)
+
+            for one in [one for pair in itertools.zip_longest(own, tasks) for one in pair if one is not None]:
+                try:
+                    faults = [not await right(one, model) for model in experts_]
+                except Unknown as e:
+                    log.info("rehearsal_unknown", task=one.selector, why=str(e)[:200])
+                    continue
+                is_own = isinstance(one, expertise.Synthesis)
+                wrong = [
+                    so_far + expertise.Wrong(fault * is_own, fault * (not is_own)) for so_far, fault in zip(wrong, faults, strict=True)
+                ]
+                made += 1
+        before, after = (Side(found, trials=one.own, tasks=one.tasks) for one in wrong)
+        return before, after, made
+
     async def _fails(self, case: trial.Case, holder: UvmObject, method: Method, attempt: Rehearsing, methods: Methods) -> bool:
         """Whether a trial fails.
 
@@ -216,17 +272,23 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
     """What there is to compare of a mission that came to a good end."""
     usage = attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
+    seconds = sum(one.total_ms - one.load_ms for one in attempt.used) / 1000
     if record["message"]:
-        return Run(known=True, tokens=tokens, answer=json.loads(json.dumps({"value": result.get("value")}, default=str)))
+        value = json.loads(json.dumps({"value": result.get("value")}, default=str))
+        was = (record["result"] or {}).get("value")
+        return Run(known=True, tokens=tokens, seconds=seconds, answer=value, like=float(same(value["value"], was)))
     assert cycle is not None
     personas, facets, described = material.shape_of(cycle)
-    brief, answer = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"]))
+    was = str((record["result"] or {}).get("text", ""))
+    brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"], was))
     return Run(
         known=True,
         tokens=tokens,
+        seconds=seconds,
         gate=len(result.get("silent", ())) + (result["plan"] == "fallback") + bool(result.get("quoted")) + _revised(attempt),
         misrouted=_misrouted(attempt),
         thought=Thought(personas, facets, brief, answer, described),
+        like=1.0 if result["text"] == was else entropy.alike(answer, rated, entropy.WORDS),
     )
 
 

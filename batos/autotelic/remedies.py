@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from batos.autotelic import ring
-from batos.autotelic.kinds import EXEMPLAR_CHARS, prompted
+from batos.autotelic import changes, refusals, ring, usage
+from batos.autotelic.expertise import KIND, TARGET
+from batos.autotelic.kinds import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.proposals import Proposal
+from batos.autotelic.recorded import REFUSED
 from batos.autotelic.tallies import Tallies
 from batos.errors import BatosError
-from batos.image import history, journal, ledger
+from batos.image import experts, history, journal, ledger
 from batos.mind import states
 from batos.mind.incarnation import facets
 from batos.mind.router import CHOSEN, OWN, Route
@@ -31,13 +34,17 @@ BRIEFLY = "Use as few words as the request allows."
 _KEYS = 1000
 
 
-def remedies(root: Any, trigger: str, key: str) -> Iterator[Proposal]:
+def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Proposal]:
     """What may help against what a trigger measured, the likeliest first; nothing where no rule knows anything.
 
     :param key: what it was measured on, as `triggers.Measurement` has it.
     """
     if trigger in RULES:
         yield from RULES[trigger](root, key)
+    if trigger in TRAINED or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED):
+        yield from _training(root, ground)
+    if trigger in SPOKEN:
+        yield from _other_models(root, trigger, key, ground.settings.autotelic_models)
 
 
 # --- methods
@@ -48,7 +55,7 @@ def _failing(root: Any, key: str) -> Iterator[Proposal]:
     target, _, selector = key.rpartition(" ")
     found = _method(root, target.rpartition(" ")[2], selector)
     if found is None:
-        yield from _as_shipped(root, f"missions fail ({key})")
+        yield from refusals.intents(root) if key.split(" ")[0] in REFUSED else _as_shipped(root, f"missions fail ({key})")
         return
     holder, method = found
     where = f"{history.oid_of(holder)}.{selector}"
@@ -127,6 +134,55 @@ def _woven(root: Any) -> dict[str, Counter[str]]:
     return {name: heard for name, heard in found.items() if isinstance(root["lobby"]._slots.get(name), UvmObject)}
 
 
+# --- experts
+
+
+def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
+    """A training of the expert for methods, where enough has come since it was made, or was trained in vain."""
+    if ground.trains():
+        return
+    written, refused = learned(root)
+    if written + refused >= ground.settings.trigger_syntheses:
+        why = f"{written} methods were written since it was made or trained last, and {refused} could not be"
+        last = next((one.number for one in changes.newest_first(root) if one.kind == KIND), 0)  # another training, with other data
+        content = {"minutes": ground.settings.loop_training_minutes, "methods": written, "refused": refused, "after": last}
+        yield Proposal(KIND, TARGET, content, why)
+
+
+def learned(root: Any) -> tuple[int, int]:
+    """Since the expert for methods was made, or a training of it was decided: how many methods were written, and how many missions failed
+    because none could be."""
+    since = max((one["built"] or 0.0 for one in experts.describe(root) if one["model"] == experts.speaks_methods(root)), default=0.0)
+    since = max([since, *(one.decided or 0.0 for one in changes.newest_first(root) if one.kind == KIND)])
+    written = sum(one.written > since for one in usage.present(root))
+    refused = sum(row["final"] and row["at"] > since and row["error"]["code"] in REFUSED for row in ledger.failures(root, limit=LOOKED_AT))
+    return written, refused
+
+
+# --- models
+
+
+def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> Iterator[Proposal]:
+    """A model that its operator allows, for the persona whose missions are in trouble, or that thinks most of them."""
+    failing = _failed(root, key.split(" ")[0]) if trigger == "failure_repeats" else _chosen(root)
+    persona, times = next(iter(failing.most_common(1)), ("", 0))
+    for model in models if times else ():
+        yield Proposal(
+            "model", persona, model, f"{persona.upper()} thought {times} of the missions in question; another model may do better"
+        )
+
+
+def _failed(root: Any, code: str) -> Counter[str]:
+    """Of the last missions that were asked in words and FAILED with a code: how many each persona thought."""
+    found: Counter[str] = Counter()
+    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+        if mission.origin != "system" and not mission.message and mission.error and json.loads(mission.error)["code"] == code:
+            record = journal.route_of(root, mission.id)
+            if record is not None:
+                found[Route.from_record(record).persona] += 1
+    return found
+
+
 # --- variety
 
 
@@ -188,6 +244,7 @@ RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "failure_repeats": _failing,
     "method_fails": _failing,
     "method_unused": _unused,
+    "guardian_refuses": lambda root, key: refusals.intents(root),
     "entropy_falls": _rut,
     "entropy_still": _rut,
     "state_slow": _slow,
@@ -196,3 +253,7 @@ RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "persona_unchosen": _unchosen,
 }
 """By trigger."""
+TRAINED = ("guardian_refuses", "expert_behind")
+"""Triggers against which an expert that has learned more may help."""
+SPOKEN = ("failure_repeats", "entropy_falls", "entropy_still", "state_slow", "missions_costly")
+"""Triggers against which another model may help, where nothing smaller is left to be tried."""

@@ -31,6 +31,8 @@ class Limits(NamedTuple):
     unused_days: float
     personas: int
     still: float
+    syntheses: int = 0
+    """0: nobody could train an expert."""
 
 
 class Entropy(NamedTuple):
@@ -61,6 +63,8 @@ class Seen(NamedTuple):
     entropy: Entropy
     personas: Sequence[str]
     methods: Sequence[Use]
+    learned: int = 0
+    """Methods that were written since their expert was made, and missions for which none could be."""
 
 
 class Measurement(NamedTuple):
@@ -89,6 +93,7 @@ def measured(seen: Seen, limits: Limits) -> Iterator[Measurement]:
     yield from _failures(seen, limits)
     yield from _refusals(seen, limits)
     yield from _failing_methods(seen)
+    yield from _behind(seen, limits)
     yield from _entropy(seen, limits)
     yield from _slow(seen, limits)
     yield from _costly(seen, limits)
@@ -117,6 +122,12 @@ def _failing_methods(seen: Seen) -> Iterator[Measurement]:
         if key != OTHER and runs >= ENOUGH_RUNS:
             words = f"the method {key.replace(' ', '.', 1)} failed in {failed.times} of {runs} runs."
             yield Measurement("method_fails", key, failed.times / runs, 0.5, 0.25, words)
+
+
+def _behind(seen: Seen, limits: Limits) -> Iterator[Measurement]:
+    if limits.syntheses:
+        words = f"{seen.learned} methods were written, or could not be, since the expert that writes them was made or trained last."
+        yield Measurement("expert_behind", "", seen.learned, limits.syntheses, limits.syntheses / 2, words)
 
 
 def _entropy(seen: Seen, limits: Limits) -> Iterator[Measurement]:

@@ -105,6 +105,16 @@ def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> di
     return found
 
 
+async def delete(client: AsyncClient, model: str) -> None:
+    """Delete a model, if it is there.
+
+    :raises NotNow: where Ollama does not do it now.
+    """
+    if model in await digests(client):
+        with failing(f"cannot delete {model}"):
+            await client.delete(model)
+
+
 class Mark(NamedTuple):
     """What a model says that it was made of; empty where it says nothing."""
 

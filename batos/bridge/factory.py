@@ -15,7 +15,7 @@ import structlog
 
 from batos.bridge.adapters import Unfit
 from batos.bridge.client import tagged
-from batos.bridge.expert_model import Builder, Foundation, NotNow, bases_of, digests, foundation, mark_of
+from batos.bridge.expert_model import Builder, Foundation, NotNow, bases_of, delete, digests, foundation, mark_of
 from batos.bridge.experts import Refusal, Staged, Staging, scratch_folder, sorted_out, staging_folder
 from batos.bridge.profiles import Profile, modelfiles_folder
 from batos.config import Settings
@@ -121,6 +121,20 @@ class LoraFactory:
             if any(refusal.moving for refusal in self._refused.values()):
                 await asyncio.sleep(self._settle_s)
                 await self.scan()
+
+    async def discard(self, model: str, why: str) -> None:
+        """Delete the model of an expert whose folder was taken away.
+
+        :raises InferenceFailed: where Ollama does not do it now.
+        """
+        async with self._one_scan:
+            try:
+                await delete(self._client, model)
+            except NotNow as e:
+                raise InferenceFailed(str(e), cause="unreachable", model=model) from e
+            if (known := self._known.get(model)) is not None:
+                forgotten = known["built"] is None
+                await (self._record(experts.forget, model) if forgotten else self._record(experts.fell, model, experts.MISSING, why))
 
     def stop(self) -> None:
         """End what is under way in threads."""
@@ -351,6 +365,7 @@ def _facts(staged: Staged, on: Foundation) -> dict[str, Any]:
         "folder": staged.folder.name,
         "role": about.role,
         "fuse": about.fuse,
+        "on_choice": about.on_choice,
         "about": about.comment,
         "missions": tuple(about.lineage.missions),
         "methods": tuple(about.lineage.methods),

@@ -1,9 +1,9 @@
 """Starts a program that must not outlive the process which started it. Run by path, needs nothing of BAT OS.
 
-    python -I -S launcher.py PARENT_PID [NAME=VALUE ...] -- PROGRAM [ARGUMENT ...]
+    python -I -S launcher.py PARENT_PID [--idle] [NAME=VALUE ...] -- PROGRAM [ARGUMENT ...]
 
 Linux sends the program SIGTERM when its parent dies, however it dies (PR_SET_PDEATHSIG survives the exec). SIGTERM and not
-SIGKILL: `ollama serve` then takes its runners with it.
+SIGKILL: `ollama serve` then takes its runners with it. With `--idle` it computes only when nobody else wants to.
 """
 
 import ctypes
@@ -12,6 +12,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+IDLE = "--idle"
 
 
 def main() -> None:
@@ -23,7 +24,11 @@ def main() -> None:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
         sys.exit(1)  # it died before the line above
-    for pair in rest[:cut]:
+    if rest[0] == IDLE:
+        os.nice(19)
+        if hasattr(os, "SCHED_IDLE"):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    for pair in rest[rest[0] == IDLE : cut]:
         name, _, value = pair.partition("=")
         os.environ[name] = value
     program = rest[cut + 1 :]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from batos.bridge.client import tagged
+from batos.errors import InferenceFailed
 
 if TYPE_CHECKING:
     from batos.bridge.place import Place
@@ -55,6 +56,24 @@ class Models:
         found = await asyncio.gather(*(place.provisioner.ensure(names) for place in self._places))
         told = [self._told(place, status) for place, statuses in zip(self._places, found, strict=True) for status in statuses]
         return {**self.describe(), "models": told}
+
+    async def has(self, name: str) -> bool:
+        """Whether an Ollama has a model now, of the profile or not."""
+        return any(await asyncio.gather(*(place.has(name) for place in self._places)))
+
+    async def fetch(self, name: str, most: int) -> tuple[ModelStatus, int]:
+        """See `Provisioner.fetch`; on the first Ollama.
+
+        :raises InferenceFailed: where there is none.
+        """
+        if not self._places:
+            raise InferenceFailed(f"there is no Ollama that could have the model {name}", cause="unreachable", model=name)
+        return await self._places[0].provisioner.fetch(name, most)
+
+    async def discard(self, name: str) -> None:
+        """See `Provisioner.discard`; on the first Ollama."""
+        if self._places:
+            await self._places[0].provisioner.discard(name)
 
     async def settled(self) -> None:
         """Wait until nothing is under way."""

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ from batos.bridge.pulling import NOTE_S, pull
 from batos.bridge.recipes import Recipe, from_modelfile, from_source
 from batos.bridge.reports import Hear, Reports
 from batos.bridge.room import Room
-from batos.bridge.wants import AGAIN, Cannot, ModelStatus, Want
-from batos.errors import ModelfileError, ProvisioningFailed
+from batos.bridge.wants import AGAIN, Allowance, Cannot, ModelStatus, ServerErrors, Want
+from batos.errors import InferenceFailed, ModelfileError, ProvisioningFailed
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
@@ -143,6 +144,30 @@ class Provisioner:
         await self._run([want])
         return want.status
 
+    async def fetch(self, model: str, most: int) -> tuple[ModelStatus, int]:
+        """Pull a model that nothing needs yet, of `most` bytes at most; how it stands with it then, and how many bytes came."""
+        want = self._want(model, kept=False)
+        allowance = want.allowance = Allowance(most)
+        await self._run([want])
+        self._forget(want)
+        return want.status, allowance.came
+
+    async def discard(self, model: str) -> None:
+        """Delete a model that nothing needs any more, if it is there.
+
+        :raises InferenceFailed: where Ollama does not do it now.
+        """
+        from ollama import ResponseError
+
+        if (want := self._wants.get(tagged(model))) is not None and not want.kept:
+            del self._wants[want.name]
+        try:
+            with ServerErrors(f"cannot delete {model}", AGAIN):
+                await self._client.delete(model)
+        except Cannot as e:
+            if not (isinstance(e.__cause__, ResponseError) and e.__cause__.status_code == HTTPStatus.NOT_FOUND):
+                raise InferenceFailed(e.detail, cause=e.cause, model=model) from e
+
     async def close(self) -> None:
         """End what is under way. Ollama keeps what a pull brought so far, and the next one goes on there."""
         tasks = [want.task for want in self._wants.values() if want.task is not None and not want.task.done()]
@@ -236,7 +261,10 @@ class Provisioner:
             name = want.source.name if want.source is not None else want.name
             async with self._pulls:
                 again, step = AGAIN if want.kept else "then ask again", self._reports.step
-                await pull(self._client, name, model=want.name, room=self._room, step=step, again=again, note_s=self._note_s)
+                await pull(
+                    self._client, name, model=want.name, room=self._room, step=step, again=again, note_s=self._note_s,
+                    allowance=want.allowance,
+                )  # fmt: skip
             want.settle("pulled")
 
     async def _build(self, want: Want, recipe: Recipe, have: dict[str, str], source: str) -> None:

@@ -14,14 +14,16 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batos.bridge.room import Room
-from batos.bridge.wants import AGAIN, Cannot, Progress, ServerErrors
+from batos.bridge.room import Room, mib
+from batos.bridge.wants import AGAIN, Allowance, Cannot, Progress, ServerErrors
 
 if TYPE_CHECKING:
     from ollama import AsyncClient, ProgressResponse
 
 Step = Callable[[Progress], None]
 
+TOO_LARGE = "too_large"
+"""The cause where a model is larger than it may be."""
 NOTE_S = 60.0  # unless the settings say otherwise
 NEAR_END = 0.05  # of a layer; so near its end it is not broken off
 RECORD_S = 2.0  # at most, for Ollama to note how far a broken pull came
@@ -35,10 +37,16 @@ class _Anew(Exception):
 
 
 class _Transfer:
-    """What is heard of one pull: claims room for each layer as it begins, and says when it is time to break off."""
+    """What is heard of one pull: claims room for each layer as it begins, and says when it is time to break off, or enough.
 
-    def __init__(self, model: str, room: Room, step: Step, note_s: float) -> None:
-        self._model, self._room, self._step, self._note_s = model, room, step, note_s
+    `came` are the bytes that it brought so far.
+    """
+
+    def __init__(self, model: str, room: Room, step: Step, note_s: float, most: int | None = None) -> None:
+        self._model, self._room, self._step, self._note_s, self._most = model, room, step, note_s, most
+        self._needed = 0
+        self._had: dict[str, int] = {}  # of each layer, when it began
+        self._have: dict[str, int] = {}
         self.layers: set[str] = set()  # of which something was heard
         self._noted: dict[str, int] = {}  # how far each was when it was broken off
         self._whole = False  # whether one is: Ollama checks it at the end of the transfer that brought it, and not of a later one
@@ -48,10 +56,26 @@ class _Transfer:
         """A transfer begins."""
         self._begun = time.monotonic()
 
+    @property
+    def came(self) -> int:
+        return sum(self._have.values()) - sum(self._had.values())
+
+    def _begins(self, layer: str, completed: int, total: int) -> None:
+        self._needed += total - completed
+        if self._most is not None and self._needed > self._most:
+            raise Cannot(
+                f"{self._model} takes {mib(self._needed)} or more, and {mib(self._most)} may be pulled for it",
+                f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting loop_pull_bytes)",
+                TOO_LARGE,
+            )
+        self._room.claim((self._model, layer), total - completed)
+        self._had[layer] = completed
+        self.layers.add(layer)
+
     def hear(self, part: ProgressResponse) -> None:
         """One step.
 
-        :raises Cannot: for a layer that does not fit.
+        :raises Cannot: for a layer that does not fit, or is more than may be pulled.
         :raises _Anew: when it is time.
         """
         layer, total, completed = part.digest or "", part.total, part.completed or 0
@@ -59,8 +83,8 @@ class _Transfer:
             if layer in self.layers:
                 self._room.update((self._model, layer), total - completed)
             else:
-                self._room.claim((self._model, layer), total - completed)
-                self.layers.add(layer)
+                self._begins(layer, completed, total)
+            self._have[layer] = completed
         self._step(Progress(self._model, part.status or "", layer, part.completed, total))
         if layer and total is not None:
             self._whole = self._whole or completed >= total
@@ -75,16 +99,28 @@ class _Transfer:
             self._room.release((self._model, layer))
 
 
-async def pull(client: AsyncClient, name: str, *, model: str, room: Room, step: Step, again: str = AGAIN, note_s: float = NOTE_S) -> None:
+async def pull(
+    client: AsyncClient,
+    name: str,
+    *,
+    model: str,
+    room: Room,
+    step: Step,
+    again: str = AGAIN,
+    note_s: float = NOTE_S,
+    allowance: Allowance | None = None,
+) -> None:
     """Pull `name`. What came of it before it broke off, or was cancelled, Ollama keeps; the next pull goes on there.
 
     :param model: the name under which its steps are told.
     :param again: what is to be done, or not, to have it tried again.
     :param note_s: time after which it is begun anew, so that Ollama notes how far it is.
-    :raises Cannot: when it cannot be had, or a layer of it would not fit.
+    :param allowance: what it may bring, and what it brought.
+    :raises Cannot: when it cannot be had, a layer of it would not fit, or it is larger than it may be.
     """
     remedy = f"see that this machine reaches the registry ({again}), or run `ollama pull {name}` where it does"
-    transfer = _Transfer(model, room, step, note_s)
+    allowance = allowance or Allowance()
+    transfer = _Transfer(model, room, step, note_s, allowance.most)
     try:
         with ServerErrors(f"cannot pull {name}", remedy, reported="registry"):
             while not await _transferred(client, name, transfer, remedy):
@@ -93,6 +129,7 @@ async def pull(client: AsyncClient, name: str, *, model: str, room: Room, step: 
         await _recorded(room.folder, transfer.layers)
         raise
     finally:
+        allowance.came += transfer.came
         transfer.over()
 
 

@@ -32,11 +32,11 @@ class Room:
         taken = sum(bytes_ for other, bytes_ in self._claims.items() if other != holder)
         if free is not None and needed and needed + taken + self._reserve > free:
             lacking = needed + taken + self._reserve - free
-            others = f", {_mib(taken)} are on their way already" if taken else ""
+            others = f", {mib(taken)} are on their way already" if taken else ""
             raise Cannot(
-                f"no room on disk: {_mib(needed)} are needed, {self.folder} has {_mib(free)} free{others}, and {_mib(self._reserve)}"
+                f"no room on disk: {mib(needed)} are needed, {self.folder} has {mib(free)} free{others}, and {mib(self._reserve)}"
                 " stay free (setting disk_reserve_bytes)",
-                f"free {_mib(lacking)} there, or lower disk_reserve_bytes; {AGAIN}",
+                f"free {mib(lacking)} there, or lower disk_reserve_bytes; {AGAIN}",
                 "disk_full",
             )
         self._claims[holder] = needed
@@ -58,5 +58,6 @@ class Room:
         return shutil.disk_usage(place).free
 
 
-def _mib(count: int) -> str:
+def mib(count: int) -> str:
+    """A size in words."""
     return f"{count / MIB:,.0f} MiB"

@@ -65,18 +65,28 @@ class Cannot(Exception):
         self.detail, self.remedy, self.cause = detail, remedy, cause
 
 
+@dataclass(slots=True)
+class Allowance:
+    """How many bytes a pull may bring (`most`; None: as many as it needs), and how many it brought."""
+
+    most: int | None = None
+    came: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class Want:
     """A model that is needed: one with a source, or one that a Modelfile describes. `task` is the work on it, which `began` and `ended`
     last at these times of the monotonic clock; `waits_for` is its base.
 
     `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
+    `allowance` is how much a pull of it may bring.
     """
 
     name: str
     source: BaseModelSource | None = None
     file: Path | None = None
     kept: bool = True
+    allowance: Allowance = field(default_factory=Allowance)
     status: ModelStatus = field(init=False)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None

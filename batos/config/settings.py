@@ -295,6 +295,9 @@ class Settings(BaseModel):
     trigger_refusals: float = Field(0.5, gt=0, le=1, description="share of methods' sources that the guardian refuses before it does")
     trigger_unused_days: float = Field(14, gt=0, le=3650, description="days that a generated method does not run before it does")
     trigger_personas: int = Field(100, ge=2, le=1_000_000, description="missions for which a persona is not chosen before it does")
+    trigger_syntheses: int = Field(
+        24, ge=1, le=1_000_000, description="methods written since their expert was made before it does, where it may train one"
+    )
     trigger_still: float = Field(
         0.01, ge=0, le=1, description="most that the entropy of the last missions differs when it counts as stagnant"
     )
@@ -302,6 +305,14 @@ class Settings(BaseModel):
     loop_minutes: float = Field(240, ge=0, le=1440, description="minutes of model time that it may spend in 24 hours")
     loop_bytes: int = Field(256 * MIB, ge=0, le=2**50, description="bytes that it may write into the image in 24 hours")
     loop_changes: int = Field(4, ge=0, le=1000, description="changes of itself that it may make in 24 hours")
+    autotelic_models: tuple[str, ...] = Field(
+        (), max_length=64, description="models that it may pull and give to a persona; empty: only those of the profile"
+    )
+    loop_training_minutes: float = Field(
+        0, ge=0, le=1440, description="minutes that it may train the expert for methods in 24 hours, beside all else; 0: not at all"
+    )
+    training_limit_s: float = Field(6 * 3600, gt=0, le=7 * 86400, description="time after which such a training is given up")
+    loop_pull_bytes: int = Field(8192 * MIB, ge=0, le=2**50, description="bytes of such models that it may pull in 24 hours")
     leash_s: float = Field(6 * 3600, ge=0.05, le=366 * 86400, description="time for which a change is watched; no other is made meanwhile")
     leash_missions: int = Field(12, ge=4, le=1000, description="missions after a change that are enough to say whether it does harm")
     leash_failures: float = Field(0.15, gt=0, le=1, description="share of missions more that FAILED before a change is undone")
@@ -322,6 +333,18 @@ class Settings(BaseModel):
     rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, with its waiting for users' missions")
     rehearsal_tries: int = Field(3, ge=1, le=100, description="times that a rehearsal is begun, restarts of the daemon counted")
     rehearsal_costlier: float = Field(0.5, ge=0, le=100, description="share by which a mission may cost more tokens before that is worse")
+    rehearsal_tasks: int = Field(
+        10,
+        ge=1,
+        le=1000,
+        description="methods of the image, and as many tasks that none was trained on, that a new expert for methods has to write",
+    )
+    rehearsal_alike: float = Field(
+        0.5, gt=0, le=1, description="likeness by words, from 0 to 1, at which an answer counts as the one that a user has rated"
+    )
+    rehearsal_slower: float = Field(
+        2.0, ge=1, le=1000, description="times that a mission may take longer with another model before that is worse"
+    )
     rehearsal_better: float = Field(0.01, ge=0, le=1, description="most by which entropy may differ before it is better or worse")
     audit_records: int = Field(500, ge=1, le=100_000, description="records of the image that one self_audit checks for damage")
     audit_bytes: int = Field(8 * MIB, ge=1024, le=1024 * MIB, description="bytes of the image's file that one self_audit checks for damage")
@@ -354,7 +377,7 @@ class Settings(BaseModel):
     def _expand(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
-    @field_validator("listen", "ollama_hosts", mode="before")
+    @field_validator("listen", "ollama_hosts", "autotelic_models", mode="before")
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value

@@ -22,7 +22,7 @@ INTENDED, BUILT, REFUSED, MISSING = "intended", "built", "refused", "missing"
 NEWEST, PLAIN = "newest", "plain"
 DEFAULTS: dict[str, Any] = {
     "state": INTENDED, "reason": "", "digest": "", "recipe": "", "how": "", "built": None, "role": "voice", "fuse": False,
-    "about": "", "missions": (), "methods": (), "image_revision": "",
+    "on_choice": False, "about": "", "missions": (), "methods": (), "image_revision": "",
     "data": "", "seed": 0, "figures": (),
 }  # fmt: skip
 """Slots of the prototype of experts; a proxy holds what differs."""
@@ -37,7 +37,7 @@ def install(lobby: UvmObject) -> None:
             name="pLLM_obj", comment="I am the personal language model: what was trained for this mind, and whose voice it is."
         ),
     )
-    add_missing(lobby.pLLM_obj, lora_repository=OOBTree, bases=())
+    add_missing(lobby.pLLM_obj, lora_repository=OOBTree, bases=(), methods_choice="")
     add_missing(
         lobby.traits,
         expert=lambda: lobby.genesis.derive(
@@ -184,10 +184,28 @@ def _proxy(root: Any, model: str) -> UvmObject:
 
 
 def speaks_methods(root: Any) -> str:
-    """The model of the newest expert for writing methods (role `methods`) that is there, on a base of this profile; "" if there is none."""
-    bases = dict(root["lobby"].pLLM_obj.bases)
-    able = [e for e in _known(root) if e.role == "methods" and _usable(e) and e.base == bases.get(e.persona)]
+    """The model of the newest expert for writing methods (role `methods`) that is there, on a base of this profile; "" if there is none.
+
+    Of those that write only once they are chosen, the one that is.
+    """
+    chosen = getattr(root["lobby"].pLLM_obj, "methods_choice", "")
+    able = [e for e in _writers(root) if not e.on_choice or e.model == chosen]
     return str(max(able, key=lambda e: (e.version, e.number)).model) if able else ""
+
+
+def choose_writer(root: Any, model: str) -> None:
+    """Part of a transaction: from now on, this expert may write methods that writes only once it is chosen.
+
+    :raises ExpertRefused: if it cannot.
+    """
+    if model not in (able := [e.model for e in _writers(root)]):
+        raise ExpertRefused(f"{model!r} cannot write methods; experts that can: {', '.join(able) or 'none'}")
+    _set(root["lobby"].pLLM_obj, {"methods_choice": model})
+
+
+def _writers(root: Any) -> list[UvmObject]:
+    bases = dict(root["lobby"].pLLM_obj.bases)
+    return [e for e in _known(root) if e.role == "methods" and _usable(e) and e.base == bases.get(e.persona)]
 
 
 def writes_methods(root: Any, model: str) -> bool:

@@ -263,3 +263,23 @@ async def test_on_a_small_disk(pushed: Pushed, gate: Gate, small_disk: Path, oll
         assert blind.state == "failed"
         assert "no space left on device" in blind.detail
         assert (await bare.client.embed(mini, "still here")).embeddings
+
+
+async def test_a_model_may_bring_so_many_bytes_and_no_more_and_goes_again(pushed: Pushed, gate: Gate, bare: Bare, tmp_path: Path) -> None:
+    [name] = names(gate, "batos/minilm:test")
+    size = pushed.sizes["batos/minilm:test"]
+    made = provisioner(bare, tmp_path, "nobody/needs:it")
+    gate.count()
+    status, came = await made.fetch(name, size // 2)
+    assert (status.state, status.cause) == ("failed", "too_large")
+    assert "loop_pull_bytes" in status.remedy
+    assert came <= gate.served < size // 2
+    assert not made.knows(name)
+    status, more = await made.fetch(name, size)
+    assert status.state == "pulled", status
+    assert came + more == pytest.approx(size, rel=0.001)
+    assert made.is_ready(name)
+    for _ in range(2):  # what is gone is gone
+        await made.discard(name)
+        assert name not in {m.model for m in (await bare.client.list()).models}
+    assert not made.knows(name)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from batos.autotelic import changes
+from batos.autotelic import changes, home
 from batos.autotelic.budget import DAY_S, HOUR_S, Budget, Spent
 from batos.image import journal, ledger
 from batos.image.living import LivingImage
@@ -142,7 +142,10 @@ async def test_nothing_may_be_spent_where_the_limit_is_nothing(tmp_path: Path) -
     async with opened(tmp_path) as image:
         for name in Spent._fields:
             world = World(image, PLENTY._replace(**{name: 0}))
-            assert f"loop_{name}" in await world.budget.why_no_change()
+            if name not in ("pull_bytes", "training_minutes"):
+                assert f"loop_{name}" in await world.budget.why_no_change()
+            else:
+                assert await world.budget.may_pull() == await world.budget.may_train() == 0
 
 
 async def test_a_spent_budget_holds_the_heartbeat_back_but_no_user(tmp_path: Path) -> None:
@@ -153,3 +156,32 @@ async def test_a_spent_budget_holds_the_heartbeat_back_but_no_user(tmp_path: Pat
         assert "loop_tokens" in kernel.info()["autotelic"]["budget"]["deferred"]
         assert (await (await submit(kernel, "m1")).end())["state"] == "COMPLETE"
         assert [one.id for one in kernel.image.read(lambda root: list(ledger.newest_first(root)))] == ["m1"]
+
+
+async def test_what_was_pulled_counts_for_pulls_alone_and_a_later_daemon_finds_it(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        world = World(image, PLENTY._replace(pull_bytes=1000))
+        assert (world.budget.pull_limit, await world.budget.may_pull()) == (1000, 1000)
+        await world.budget.pulled(700)
+        assert await World(image, PLENTY._replace(pull_bytes=1000)).budget.may_pull() == 300
+        await world.budget.pulled(700)
+        assert await world.budget.may_pull() == 0
+        assert (await world.budget.why_not(), await world.budget.why_no_change()) == ("", "")
+        assert world.budget.facts()["spent"]["pull_bytes"] == {"spent": 1400, "limit": 1000}
+        world.at += DAY_S + HOUR_S
+        assert await world.budget.may_pull() == 1000
+
+
+async def test_rows_of_an_image_from_before_pulls_are_read(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        world = World(image)
+        hour = int(world.at // HOUR_S)
+
+        def old(root: Any) -> None:
+            home.part(root, "budget").rows = ((hour, 5, 60.0, 7),)
+
+        await image.system(old)
+        world.budget.paid(paid(10, 30))
+        await image.system(lambda root: None)
+        spent = await world.budget.spent()
+        assert (spent.tokens, spent.minutes, spent.pull_bytes) == (15, 1.5, 0)

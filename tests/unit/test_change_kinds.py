@@ -64,6 +64,7 @@ CHANGES: list[tuple[Proposal, str, str, Callable[[Any], Any]]] = [
     (Proposal("meta_prompt", "psm.SYNTHESIZING", "$brief! $voices", "w"), "psm.SYNTHESIZING", "meta_prompt", lambda old: SHIPPED),
     (Proposal("retire", "robin.sage_facet_", "", "w"), "robin", "sage_facet_", lambda old: old),
     (Proposal("model", "robin", "brick:embedded", "w"), "robin", "model", lambda old: old),
+    (Proposal("intent", "robin.tally_", "count what robin was told", "w"), "robin", "tally_", lambda old: None),
 ]
 
 
@@ -154,9 +155,13 @@ FAULTS: list[tuple[str, str, Any, str]] = [
     ("method", "robin", "def x(self): pass", "names no object and its slot"),
     ("method", "nowhere.x_", "def x(self): pass", "no object 'nowhere'"),
     ("retire", "robin.core_mission", "", "is no method"),
+    ("intent", "robin.think_", "think of something else", "is understood already"),
+    ("intent", "robin.new_facet_", "think of something else", "is understood already"),
+    ("intent", "robin.tally_", "count", "at least 10 characters"),
+    ("intent", "tally_", "count what there is", "names no object"),
     ("retire", "psm.IDLE", "", "is no method"),
     ("curate", "memory", "", "no curator"),
-    ("model", "robin", "gpt-99", "is not there, and none is pulled unasked"),
+    ("model", "robin", "gpt-99", "is not there, and may not be pulled"),
     ("model", "robin", "robin", "already"),
 ]
 

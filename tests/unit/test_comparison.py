@@ -11,7 +11,7 @@ from batos.autotelic.entropy import Kinds, Parts, Text, Thought, words_of
 
 EVEN = Parts(0.25, 0.25, 0.25, 0.25)
 SIDE = Side(Kinds(4, 11))
-LIMITS = Limits(2, 0.5, 0.01)
+LIMITS = Limits(2, 0.5, 0.01, 0.5)
 
 
 def thought(answer: str = "always the same answer", persona: str = "robin") -> Thought:
@@ -107,3 +107,53 @@ def test_it_is_told_as_json() -> None:
     told = judged(run(), run()).to_json()
     assert told["without"]["tokens"] == 100
     assert (told["better"], told["worse"]) == ([], [])
+
+
+def test_time_counts_where_the_model_is_another() -> None:
+    timed = LIMITS._replace(slower=2.0)
+    for seconds, worse in ((3.0, 0), (5.0, 1)):
+        pairs = [Pair(id, run(seconds=2.0), run(seconds=seconds)) for id in "ab"]
+        found = compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=timed)
+        assert len(found.worse) == worse
+        assert compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS).worse == ()
+    assert "takes 5.0 s of model time, 2.0 s before" in found.reason
+    quick = [Pair(id, run(seconds=0.01), run(seconds=0.5)) for id in "ab"]
+    assert compared(quick, SIDE, SIDE, trials=0, weights=EVEN, limits=timed).worse == (), "nobody minds half a second"
+
+
+def rated(*pairs: Pair) -> Comparison:
+    return compared(pairs, SIDE, SIDE, trials=0, weights=EVEN, limits=LIMITS)
+
+
+def test_an_answer_that_was_liked_has_to_stay_alike() -> None:
+    cheaper = [Pair(id, run(), run(tokens=10)) for id in "ab"]
+    kept = Pair("liked", run(like=1.0), run(tokens=10, like=0.5), rating=1)
+    assert rated(*cheaper, kept).reason == ""
+    for lost in (run(tokens=10, like=0.49), run(failed="quality_refused", tokens=0, thought=None)):
+        found = rated(*cheaper, kept._replace(changed=lost))
+        assert "answers that users liked and that are not given any more: 0 before, 1 with it" in found.reason
+    back = rated(*cheaper, Pair("liked", run(like=0.1), run(tokens=10, like=0.9), rating=1))
+    assert (back.without.lost, back.changed.lost, back.reason) == (1, 0, "")
+
+
+def test_an_answer_that_was_not_liked_and_stays_speaks_for_no_change() -> None:
+    stays = [Pair(id, run(gate=1, like=1.0), run(tokens=10, like=0.9), rating=-1) for id in "abc"]
+    found = rated(*stays)
+    assert (found.missions, found.unliked, found.better) == (0, 3, ())
+    assert found.reason.endswith("3 more were rated -1, and are answered as they were")
+    assert (found.without.disliked, found.changed.disliked) == (3, 3)
+    good = [Pair(id, run(), run()) for id in "xy"]
+    assert rated(*stays, *good).reason == "nothing gets better", "neither their tokens nor the gate count for it"
+    worse = stays[0]._replace(changed=run(gate=2, like=0.9))
+    assert "the gate has something against" in rated(worse, *good).reason, "what gets worse counts"
+    other = [pair._replace(changed=run(tokens=10, like=0.2)) for pair in stays]
+    assert rated(*other).reason == "", "another answer tells as much as any"
+    assert rated(*other).changed.disliked == 0
+
+
+def test_a_message_may_be_answered_otherwise_where_nobody_liked_the_answer() -> None:
+    was, now = (Run(known=True, tokens=10, answer={"value": value}, like=like) for value, like in ((3, 1.0), (4, 0.0)))
+    cheaper = [Pair(id, run(), run(tokens=10)) for id in "ab"]
+    for rating, reason in ((-1, ""), (0, "answered otherwise"), (1, "answered otherwise")):
+        assert reason in rated(*cheaper, Pair("m", was, now, rating)).reason
+        assert bool(rated(*cheaper, Pair("m", was, now, rating)).worse) == bool(reason)

@@ -11,6 +11,7 @@ import pytest
 from transaction import TransactionManager
 
 from batos.autotelic import alarms, changes, home, kinds, purse
+from batos.autotelic import recorded as recorded_missions
 from batos.autotelic.proposals import Proposal
 from batos.bridge.types import ChatRequest
 from batos.errors import ImageError, ImageFailed, InferenceFailed
@@ -423,6 +424,75 @@ async def test_where_the_model_cannot_think_its_own_mission_through_the_measurem
         await kernel.image.system(changes.keep, 1, "", {})
         await overlooked(kernel, inference, "state_slow", "DELEGATING")
         assert len(await stepped(kernel)) == 1, "who cancels it wants nothing of it"
+
+
+async def test_a_message_that_the_guardian_refuses_gets_the_rule_told_and_is_written(tmp_path: Path) -> None:
+    inference = FakeInference()
+    bad = "def add_(self, number, number2):\n    import os\n    return number + number2\n"
+    writing(inference, lambda request: ADD if "Mind: the module os" in request.user else bad)
+    async with improving(tmp_path, inference, mission_attempts=1, synthesis_tries=1) as kernel:
+        await give(kernel)
+        for n in range(3):
+            assert (await sent(kernel, f"m{n}", "thing", "add_", n, 3))["state"] == "FAILED"
+        result = await fire(kernel, "guardian_refuses", words="the guardian refused 8 of 8 sources of methods.")
+        assert (result["proposal"]["kind"], result["proposal"]["source"]) == ("intent", changes.MEASUREMENT)
+        (change,) = await stepped(kernel)
+        assert change["state"] == changes.PROMOTED, change["reason"]
+        assert change["comparison"]["better"] == ["missions that fail: 3 before, 0 with it"]
+        assert (await sent(kernel, "n1", "thing", "add_", 2, 3))["result"]["value"] == 5
+
+
+async def test_a_rule_that_is_told_in_vain_is_not_told_again(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def add_(self, number, number2):\n    import os\n    return number + number2\n")
+    async with improving(tmp_path, inference, mission_attempts=1, synthesis_tries=1) as kernel:
+        await give(kernel)
+        for n in range(3):
+            assert (await sent(kernel, f"m{n}", "thing", "add_", n, 3))["state"] == "FAILED"
+        await fire(kernel, "guardian_refuses")
+        (change,) = await stepped(kernel)
+        assert (change["state"], change["reason"]) == (changes.REFUSED, "nothing gets better")
+        assert kernel.image.read(lambda root: "add_" in root["lobby"].thing._slots) is False
+        assert (await fire(kernel, "guardian_refuses"))["proposal"] is None
+        assert len(await stepped(kernel)) == 1
+
+
+# --- ratings
+
+
+async def test_what_a_user_liked_keeps_a_change_out_that_would_answer_otherwise(tmp_path: Path) -> None:
+    inference = FakeInference()
+    lively(inference)
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        await kernel.loop.rate("m2", 1, "just right")
+        await fire(kernel, "entropy_falls")
+        (change,) = await stepped(kernel)
+        assert change["state"] == changes.REFUSED
+        assert "answers that users liked and that are not given any more: 0 before, 1 with it" in change["reason"]
+
+
+async def test_what_a_user_did_not_like_and_stays_is_no_reason_for_a_change(tmp_path: Path) -> None:
+    inference = FakeInference()
+    lively(inference, **{**FACET, "target": "brick.gardener_facet_"})
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        for n in range(1, 4):
+            await kernel.loop.rate(f"m{n}", -1, "the same again")
+        await fire(kernel, "entropy_falls")
+        (change,) = await stepped(kernel)
+        told = change["comparison"]
+        assert (told["missions"], told["unliked"], told["changed"]["disliked"]) == (1, 3, 3), "it is BRICK's facet, and they are ROBIN's"
+        assert "3 more were rated -1" in change["reason"]
+
+
+async def test_rated_missions_are_tried_first(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        await kernel.loop.rate("m1", 1, "")
+        proposal = Proposal("facet", FACET["target"], FACET["content"], "w")
+        assert kernel.image.read(recorded_missions.chosen, proposal, "", 2) == ["m1", "m4"]
 
 
 # --- kills: another kernel goes on with what the image has

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from batos.autotelic import remedies
+from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal
-from batos.image import history, ledger
+from batos.image import examples, history, ledger
 from batos.kernel import Kernel
 from batos.mind import states
 from batos.objects import Intent, Method
@@ -20,7 +21,8 @@ SHIPPED = states.STATES["SYNTHESIZING"]["meta_prompt"]
 
 
 def of(kernel: Kernel, trigger: str, key: str = "") -> list[Proposal]:
-    return kernel.image.read(lambda root: list(remedies.remedies(root, trigger, key)))  # type: ignore[no-any-return]
+    ground = Ground(kernel.settings, kernel.methods.audit)
+    return kernel.image.read(lambda root: list(remedies.remedies(root, trigger, key, ground)))  # type: ignore[no-any-return]
 
 
 async def rewrite(kernel: Kernel, state: str, prompt: str) -> None:
@@ -137,4 +139,68 @@ async def test_an_image_that_grows_is_curated_and_what_no_rule_knows_has_no_reme
     async with improving(tmp_path, FakeInference()) as kernel:
         assert [p.kind for p in of(kernel, "image_grows")] == ["curate"]
         assert of(kernel, "guardian_refuses") == of(kernel, "no such trigger") == []
+        assert of(kernel, "failure_repeats", "method_refused guardian thing count_") == []
         assert of(kernel, "failure_repeats", "inference_failed unreachable") == []
+
+
+async def test_models_that_their_operator_allows_come_last_and_for_whom_it_concerns(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference, autotelic_models=("a:1b", "b:2b"), mission_attempts=1) as kernel:
+        assert of(kernel, "missions_costly")[-1].kind == "meta_prompt", "nobody thought anything yet"
+        await thought(kernel, *BRIEFS)
+        found = of(kernel, "missions_costly")
+        assert [(p.kind, p.target, p.content) for p in found[-2:]] == [("model", "robin", "a:1b"), ("model", "robin", "b:2b")]
+        assert "ROBIN thought 4 of the missions" in found[-1].why
+        assert {p.kind for p in found[:-2]} == {"meta_prompt"}
+        inference.say = lambda request: "-"
+        end = await (await submit(kernel, "bad", "How do I build a shelf of oak?", persona="brick")).end()
+        assert end["state"] == "FAILED"
+        code = end["error"]["code"]
+        assert [p.target for p in of(kernel, "failure_repeats", code)] == ["brick", "brick"]
+        assert of(kernel, "failure_repeats", "no_such_code") == of(kernel, "guardian_refuses") == []
+
+
+IMPORTS = "def count_(self, number):\n    import os\n    return number\n"
+
+
+async def test_what_the_guardian_refuses_again_is_told_before_the_method_is_written(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, IMPORTS)
+    async with improving(tmp_path, inference, mission_attempts=1, synthesis_tries=1) as kernel:
+        await give(kernel)
+        assert (await sent(kernel, "m1", "thing", "count_", 1))["state"] == "FAILED"
+        assert of(kernel, "guardian_refuses") == [], "once is no pattern"
+        assert (await sent(kernel, "m2", "thing", "count_", 2))["state"] == "FAILED"
+        oid = kernel.image.read(lambda root: history.oid_of(root["lobby"].thing))
+        (found,) = of(kernel, "guardian_refuses")
+        text = "what its name says: count. Mind: the module os may not be imported: Do without it."
+        assert (found.kind, found.target, found.content) == ("intent", f"{oid}.count_", text)
+        assert "2 missions FAILED because the guardian refused count_ by the rule import" in found.why
+        assert of(kernel, "failure_repeats", "method_refused guardian thing count_") == [found]
+
+        def told(root: Any) -> None:
+            root["lobby"].thing.count_ = Intent(text)
+
+        await kernel.image.system(told)
+        assert of(kernel, "guardian_refuses") == [], "it is told already"
+        writing(inference, IMPORTS.replace("    import os\n", ""))
+        asked.clear()
+        assert (await sent(kernel, "m3", "thing", "count_", 2))["state"] == "COMPLETE"
+        assert of(kernel, "guardian_refuses") == [], "by now it is understood"
+
+
+async def test_what_a_user_said_of_a_message_and_what_no_rule_refused_stay_as_they_are(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def count_(self, number):\n    return self.nowhere\n")
+    async with improving(tmp_path, inference, mission_attempts=1, synthesis_tries=1) as kernel:
+        await give(kernel)
+        for n in range(2):
+            assert (await sent(kernel, f"m{n}", "thing", "count_", 1))["state"] == "FAILED"
+        assert of(kernel, "guardian_refuses") == [], "it failed in its trial"
+        writing(inference, IMPORTS)
+        for n in range(2):
+            assert (await sent(kernel, f"n{n}", "thing", "count_", 1))["state"] == "FAILED"
+        assert len(of(kernel, "guardian_refuses")) == 1
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        await kernel.image.system(examples.teach, oid, "count_", [], "count the calls", 9)
+        assert of(kernel, "guardian_refuses") == []

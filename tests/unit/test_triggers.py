@@ -343,3 +343,12 @@ async def test_a_persona_that_nobody_chooses(tmp_path: Path) -> None:
         quiet = {one["key"] for one in kernel.info()["autotelic"]["triggers"]["fired"]}
         assert quiet == {"babs", "alfred"}
         assert json.dumps(kernel.info()["autotelic"])
+
+
+def test_methods_since_their_expert_was_made_count_where_it_may_be_trained() -> None:
+    may = LIMITS._replace(syntheses=24)
+    for count, fires, recovered in ((23, False, False), (24, True, False), (12, False, True)):
+        (one,) = (one for one in triggers.measured(seen(learned=count), may) if one.trigger == "expert_behind")
+        assert (one.fires, one.recovered) == (fires, recovered)
+    assert f"{count} methods were written, or could not be" in one.words
+    assert found("expert_behind", learned=1000) == [], "nobody could train it"

@@ -96,7 +96,12 @@ async def test_what_was_never_made_cannot_be_undone(at: House) -> None:
     with pytest.raises(UnknownChange):
         await at.undoing.undo_change(1, "")
     number = await at.image.system(changes.propose, Proposal(), EVIDENCE, "")
-    with pytest.raises(InvalidInput, match="change 1 is proposed"):
+    await at.undoing.undo_change(number, "not wanted", dry=True)
+    assert at.image.read(changes.of, number)["state"] == changes.PROPOSED
+    assert (await at.undoing.undo_change(number, "not wanted"))["objects"] == []
+    refused = at.image.read(changes.of, number)
+    assert (refused["state"], refused["reason"]) == (changes.REFUSED, "not wanted")
+    with pytest.raises(InvalidInput, match="change 1 is refused"):
         await at.undoing.undo_change(number, "")
 
 

@@ -1,0 +1,268 @@
+"""Trainings of the expert for methods: by a child of the daemon that computes when nobody else wants to.
+
+counted and noted ─ trained ─ staged, in one rename ─ built by the LoRA factory ─ rehearsed ─ chosen, or done away with
+
+What it makes is an expert that writes only once it is chosen, of a version and in a folder of its own: the one that writes now is not
+touched. Killed anywhere, the next daemon finds the folder, or trains anew; the child ends with its daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from batos.autotelic import changes
+from batos.autotelic.preparing import Facts, Keep, NotYet
+from batos.autotelic.proposals import Proposal
+from batos.bridge import launcher
+from batos.bridge.experts import ABOUT, About, read_about
+from batos.bridge.processes import Note
+from batos.bridge.profiles import load_profile
+from batos.config import Settings
+from batos.errors import ExpertRefused
+from batos.image import experts
+from batos.image.living import LivingImage
+from batos.image.turns import in_helper
+
+log = structlog.get_logger("batos.autotelic")
+
+MODULES = ("torch", "transformers", "safetensors", "gguf")
+"""What the extra `training` brings."""
+NAME = "method-writer"
+LOOK_S = 1.0  # between two looks whether the training is still wanted
+_TAIL = 300  # characters of what a training that failed said last
+
+
+class Budget(Protocol):
+    """`budget.Budget`, as a training needs it."""
+
+    async def may_train(self) -> float:
+        """Minutes for which it may be trained now."""
+
+    async def trains(self, minutes: float) -> None:
+        """Count minutes that are about to be spent."""
+
+
+class Factory(Protocol):
+    """`bridge.factory.LoraFactory`, as a training needs it."""
+
+    async def scan_settled(self) -> None:
+        """Build what is staged."""
+
+    async def discard(self, model: str, why: str) -> None:
+        """Delete the model of an expert whose folder was taken away."""
+
+    def report(self) -> dict[str, Any]:
+        """How it stands with experts and folders."""
+
+
+Command = Callable[[Settings, str, Path, float], Sequence[str]]
+"""What is run: from settings, the image's URI, a data folder of its own, and the minutes that it may take."""
+
+
+def command(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
+    """`batos train methods --from-image`, with a data folder and a staging folder of its own."""
+    given = {"image": image, "lora_staging": str(work / "lora_staging")}
+    words = [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", f"{minutes:g}"]
+    words += ["--data", str(work), "--profile", settings.profile]
+    return words + [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+
+
+def why_not(settings: Settings) -> str:
+    """Why no expert can be trained here, in words; empty where one can."""
+    if not settings.loop_training_minutes:
+        return "trainings are off (loop_training_minutes is 0)"
+    if settings.synthesis_model != "expert":
+        return f"no expert writes methods here (synthesis_model is {settings.synthesis_model!r})"
+    if not load_profile(settings.profile).models[0].package:
+        return f"the base of the profile {settings.profile!r} is no file that could be trained on"
+    if lacking := [name for name in MODULES if importlib.util.find_spec(name) is None]:
+        return f"the extra `training` is not installed: {', '.join(lacking)} missing (pip install 'batos[training]')"
+    return ""
+
+
+class Training:
+    """Trains, stages and has built. Facts: the `minutes` that were counted, the `folder`, and, once it is there, the `model`."""
+
+    def __init__(
+        self,
+        image: LivingImage,
+        settings: Settings,
+        budget: Budget,
+        factory: Callable[[], Factory | None],
+        staging: Path,
+        *,
+        command: Command = command,
+    ) -> None:
+        """
+        :param factory: builds experts; None where there is no Ollama.
+        :param staging: the folder into which an expert is put.
+        """
+        self._image, self._settings, self._budget, self._factory, self._staging = image, settings, budget, factory, staging
+        self._command, self._work = command, settings.data.expanduser() / "training" / "loop"
+
+    async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
+        """See `Preparation`.
+
+        :raises ExpertRefused: for a training that failed, or whose expert cannot be built.
+        """
+        if (factory := self._factory()) is None:
+            raise NotYet("there is no Ollama that could build an expert")
+        if not held.get("model"):
+            folder = self._staging / f"{NAME}-change-{number}"
+            if not folder.exists():
+                minutes = min(minutes_of(proposal), await self._budget.may_train())
+                if not minutes:
+                    raise NotYet("the loop has trained for as long as it may in 24 hours (loop_training_minutes)")
+                await self._budget.trains(minutes)
+                held = {"minutes": minutes, "folder": folder.name}
+                await keep(held)
+                await self._train(number, minutes)
+                await in_helper(self._stage, folder)
+            about = await in_helper(lambda: read_about(folder / ABOUT))
+            figures = dict(about.lineage.figures)
+            held = {**held, "folder": folder.name, "model": about.model, "figures": figures}
+            await keep(held)
+            log.info("expert_trained", change=number, model=about.model, figures=figures)
+        await self._built(factory, held)
+        return held
+
+    def made(self, proposal: Proposal, held: Mapping[str, Any]) -> Proposal:
+        """See `Preparation`."""
+        return proposal._replace(content={"model": held["model"]})
+
+    async def clear(self, held: Mapping[str, Any]) -> None:
+        """See `Preparation`."""
+        if not held.get("folder"):
+            return
+        folder = self._staging / held["folder"]
+        about = await in_helper(lambda: read_about(folder / ABOUT) if folder.exists() else None)
+        await in_helper(_remove, folder)
+        model = held.get("model") or (about.model if about is not None else "")
+        if model and (factory := self._factory()) is not None:
+            await factory.discard(model, "it was not taken: `batos changes` says why")
+            log.info("expert_discarded", model=model)
+
+    # --- the child
+
+    async def _train(self, number: int, minutes: float) -> None:
+        """Run the training to its end.
+
+        :raises ExpertRefused: where it fails, takes too long, or is not wanted any more.
+        """
+        await in_helper(self._make_ready)
+        words = self._command(self._settings, self._image.uri, self._work, minutes)
+        begun, said = time.monotonic(), self._work / "training.log"
+        with said.open("wb") as out:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), launcher.IDLE, "--", *words),
+                stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+            )  # fmt: skip
+        log.info("training_begins", change=number, minutes=minutes, pid=process.pid)
+        ended, note = asyncio.create_task(process.wait()), Note.of(process.pid)
+        try:
+            while not ended.done():
+                await asyncio.wait([ended], timeout=LOOK_S)
+                if time.monotonic() - begun > self._settings.training_limit_s:
+                    raise ExpertRefused(f"the training took longer than {self._settings.training_limit_s:g} s (setting training_limit_s)")
+                if self._image.read(changes.of, number)["state"] != changes.PROPOSED:
+                    raise ExpertRefused("its training was stopped")
+        finally:
+            await in_helper(note.end)
+            await ended
+        if process.returncode:
+            raise ExpertRefused(f"the training ended with {process.returncode}: {await in_helper(_tail, said)}")
+
+    def _make_ready(self) -> None:
+        """A staging folder of the training's own, with the expert that writes now: from there it goes on."""
+        shutil.rmtree(self._work / "lora_staging", ignore_errors=True)
+        own = self._work / "lora_staging" / NAME
+        own.parent.mkdir(parents=True)
+        writes = self._image.read(_writer)
+        if writes is not None and (self._staging / writes["folder"] / ABOUT).exists():
+            shutil.copytree(self._staging / writes["folder"], own)
+        known, proved = (folder / "training" / NAME / "proved.json" for folder in (self._settings.data.expanduser(), self._work))
+        if known.exists() and not proved.exists():  # what is proved already need not be proved again: that takes minutes
+            proved.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(known, proved)
+
+    # --- what comes of it
+
+    def _stage(self, folder: Path) -> None:
+        """Put what was trained where the factory looks, whole, as an expert that writes only once it is chosen.
+
+        :raises ExpertRefused: where the training left none.
+        """
+        made = self._work / "lora_staging" / NAME
+        before = self._image.read(_writer)
+        if not (made / ABOUT).exists() or (before is not None and read_about(made / ABOUT).version == before["version"]):
+            raise ExpertRefused("the training ended well and left no expert")
+        partial = _partial(folder)
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(made, partial)
+        about = read_about(partial / ABOUT)
+        text = re.sub(r"(?m)^(version|on_choice) = .*\n", "", (partial / ABOUT).read_text("utf-8"))
+        (partial / ABOUT).write_text(f"version = {self._image.read(_next_version, about)}\non_choice = true\n{text}", "utf-8")
+        read_about(partial / ABOUT)  # what is not right shall not get there
+        os.replace(partial, folder)
+
+    async def _built(self, factory: Factory, held: Mapping[str, Any]) -> None:
+        """Have the expert built.
+
+        :raises NotYet: where it waits for something.
+        :raises ExpertRefused: where it cannot be.
+        """
+        await factory.scan_settled()
+        known = next((one for one in self._image.read(experts.describe) if one["model"] == held["model"]), None)
+        if known is not None and known["state"] == experts.BUILT:
+            return
+        refusal = next((one for one in factory.report()["refused"] if one["folder"] == held["folder"]), None)
+        reason = (known or {}).get("reason") or (refusal or {}).get("reason") or "it is not built yet"
+        if (refusal is None or refusal["waits"]) and (known is None or known["state"] == experts.INTENDED):
+            raise NotYet(f"{held['model']}: {reason}")
+        raise ExpertRefused(f"{held['model']} cannot be built: {reason}")
+
+
+def minutes_of(proposal: Proposal) -> float:
+    """The minutes that a proposal asks for; 0 where it names none."""
+    asked: Any = proposal.content.get("minutes") if isinstance(proposal.content, Mapping) else proposal.content
+    with contextlib.suppress(TypeError, ValueError):
+        return max(0.0, float(asked))
+    return 0.0
+
+
+def _writer(root: Any) -> dict[str, Any] | None:
+    """The expert that writes methods now."""
+    model = experts.speaks_methods(root)
+    return next((one for one in experts.describe(root) if one["model"] == model), None)
+
+
+def _next_version(root: Any, about: About) -> int:
+    """The version after all that were ever known."""
+    same = (one for one in experts.describe(root) if (one["persona"], one["expert"]) == (about.persona.lower(), about.name))
+    return 1 + max((int(one["version"]) for one in same), default=0)
+
+
+def _remove(folder: Path) -> None:
+    for one in (folder, _partial(folder)):
+        shutil.rmtree(one, ignore_errors=True)
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}")  # the factory looks at no folder of such a name
+
+
+def _tail(file: Path) -> str:
+    text = file.read_text("utf-8", "replace").strip()
+    return " ".join(text[-_TAIL:].split())
