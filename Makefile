@@ -3,7 +3,7 @@
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers                         crash    only the tests that kill the daemon
-# embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB
+# embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     the generated tables in docs/
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout
 # clean    remove what was built; var/ and its image stay
@@ -21,7 +21,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev embedders ollama registry chromium models run test check bench crash package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench crash package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -56,8 +56,14 @@ $(VENV)/.embedders: $(VENV)/.installed-dev
 	@$(pip) install --constraint constraints.txt --editable '.[sentence-transformers]'
 	@touch $@
 
+$(VENV)/.training: $(VENV)/.installed
+	@echo "training: torch, transformers and what reads the base's weights"
+	@$(pip) install --constraint constraints.txt --editable '.[training]'
+	@touch $@
+
 install: $(VENV)/.installed
 embedders: $(VENV)/.embedders
+training: $(VENV)/.training
 install-dev: $(VENV)/.installed-dev
 models: $(VENV)/.models
 
