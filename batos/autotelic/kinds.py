@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from string import Template
 from typing import Any, NamedTuple
 
+from batos.autotelic import voices
 from batos.autotelic.proposals import Proposal
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
@@ -326,6 +327,10 @@ KINDS: dict[str, Kind] = {
     "model": Kind(
         "another model that is there for a persona; target: PERSONA, content: the model's name",
         _check_model, _apply_model, lambda root, proposal: _persona(root, proposal.target).model,
+    ),
+    voices.KIND: Kind(
+        "a persona's voice: an expert that is built; target: PERSONA, content: the expert's model, or plain",
+        voices.check, voices.apply, voices.standing,
     ),
 }  # fmt: skip
 """All of them, by name."""

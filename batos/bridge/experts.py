@@ -58,6 +58,7 @@ class About(BaseModel):
     base: str = Field(min_length=1, max_length=256)
     role: Literal["voice", "methods"] = "voice"
     fuse: bool = False
+    on_choice: bool = False
     comment: str = Field("", max_length=4000)
     lineage: Lineage = Lineage()
 

@@ -351,6 +351,7 @@ def _facts(staged: Staged, on: Foundation) -> dict[str, Any]:
         "folder": staged.folder.name,
         "role": about.role,
         "fuse": about.fuse,
+        "on_choice": about.on_choice,
         "about": about.comment,
         "missions": tuple(about.lineage.missions),
         "methods": tuple(about.lineage.methods),

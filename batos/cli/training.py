@@ -36,18 +36,19 @@ def train(
     from batos.bridge.experts import staging_folder
     from batos.training.lora import Plan
     from batos.training.methods import train_methods
-    from batos.training.persona import plan_of, train_voice
+    from batos.training.persona import train_voice, voice_plan
 
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     output = Output(as_json)
     folder = settings.data.expanduser()
     staging = staging_folder(settings.lora_staging, folder)
     image = settings.image or f"file://{(folder / 'live_image.fs').absolute()}"
+    plan = Plan(minutes, seed=seed, threads=settings.training_threads)
     if persona is not None:
-        made = train_voice(settings, plan_of(minutes, seed), staging, persona, image=image, resume=resume, tell=output.note)
+        made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
     else:
         own = image if from_image else ""
-        made = train_methods(settings, Plan(minutes, seed=seed), staging, image=own, resume=resume, fresh=fresh, tell=output.note)
+        made = train_methods(settings, plan, staging, image=own, resume=resume, fresh=fresh, tell=output.note)
     if as_json:
         output.document({"type": "train", "what": what, "folder": str(made)})
     else:

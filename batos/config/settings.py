@@ -217,6 +217,7 @@ class Settings(BaseModel):
     synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")
     synthesis_lessons: int = Field(20, ge=0, le=1000, description="earlier failures of a selector that are looked at for lessons")
     training_save_s: float = Field(60, gt=0, le=86400, description="time between two states of a training that it can go on from")
+    training_threads: int = Field(2, ge=1, le=256, description="threads of a training")
     training_consent: Literal["on", "off"] = Field(
         "off", description="whether `batos train persona` may learn what missions say: it goes into weights, which may be passed on"
     )

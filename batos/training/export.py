@@ -22,12 +22,14 @@ class Expert:
     :ivar name: with persona and version, its model's name.
     :ivar role: `voice` or `methods`.
     :ivar does: what it does, in a sentence.
+    :ivar on_choice: whether it speaks only once it is chosen.
     """
 
     persona: str
     name: str
     role: str
     does: str
+    on_choice: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def about(expert: Expert, version: int, base: str, minutes: float, lineage: Line
     figures = ", ".join(f"{name} = {value}" for name, value in lineage.figures.items())
     facts: dict[str, Any] = {
         "persona": expert.persona, "name": expert.name, "version": version, "base": base, "role": expert.role,
+        "on_choice": expert.on_choice,
         "comment": f"{expert.does} Trained in {minutes:.1f} minutes on a CPU; docs/training.md.",
     }  # fmt: skip
     lines = [f"{name} = {json.dumps(value)}" for name, value in facts.items()]

@@ -208,16 +208,18 @@ class Trainer:
                 count += len(said)
         return math.exp(total / count)
 
-    def answer(self, prompt: str, tokens: int) -> str:
-        """What the model says as it is now, the likeliest word each time; at most so many tokens."""
+    def answers(self, prompts: Sequence[str], tokens: int) -> list[str]:
+        """What the model says to each as it is now, the likeliest word each time; at most so many tokens. All at once, which is quicker."""
         torch = self._torch
-        asked = torch.tensor([self._tokenizer(prompt, add_special_tokens=False).input_ids])
+        asked = [self._tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
+        width = max(map(len, asked))
+        ids = torch.tensor([[0] * (width - len(one)) + list(one) for one in asked])
+        mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in asked])
         with torch.no_grad():
             said = self._model.generate(
-                asked, attention_mask=torch.ones_like(asked), max_new_tokens=tokens, do_sample=False,
-                repetition_penalty=_REPETITION, pad_token_id=0,
-            )  # fmt: skip
-        return str(self._tokenizer.decode(said[0, asked.shape[1] :], skip_special_tokens=True)).strip()
+                ids, attention_mask=mask, max_new_tokens=tokens, do_sample=False, repetition_penalty=_REPETITION, pad_token_id=0
+            )
+        return [str(self._tokenizer.decode(one[width:], skip_special_tokens=True)).strip() for one in said]
 
     @property
     def layers(self) -> int:

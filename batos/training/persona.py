@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from batos.training.missions import Liked, conversations, liked, parted
 
 RATE, BATCH, PASSES = 3e-4, 4, 3
 """Of the few examples there are more passes, or larger steps, would be learned by heart."""
-ANSWER_TOKENS = 96  # of an answer that is compared: what it says, it says by then
+ANSWER_TOKENS = 64  # of an answer that is compared: what it says, it says by then
 
 
 class Known(NamedTuple):
@@ -46,9 +47,9 @@ class Figures(NamedTuple):
     refused: int | None = None
 
 
-def plan_of(minutes: float, seed: int) -> Plan:
-    """How a voice is trained."""
-    return Plan(minutes, seed=seed, rate=RATE, batch=BATCH, passes=PASSES)
+def voice_plan(plan: Plan) -> Plan:
+    """How a voice is trained, within what a plan allows."""
+    return dataclasses.replace(plan, rate=RATE, batch=BATCH, passes=PASSES)
 
 
 def train_voice(
@@ -105,7 +106,7 @@ def train_voice(
     lineage = Lineage(
         digest, plan.seed, known.revision, tuple(one.id for one in known.learned), _figures(trainer, plain, tuned, len(data), len(held))
     )
-    expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.")
+    expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
     return export(trainer, staging / name_of(persona), expert, source, lineage)
 
 
@@ -157,7 +158,7 @@ def _measured(trainer: Trainer, held: Pairs, known: Known, settings: Settings) -
     wholes = [(one, said) for one, said in asked if said is not None and len(said.prompt) <= settings.training_chars]
     if not (wholes := wholes[: settings.training_answers]):
         return Figures(trainer.perplexity(held))
-    answers = [trainer.answer(as_read(said.prompt, said.system), ANSWER_TOKENS) for _, said in wholes]
+    answers = trainer.answers([as_read(said.prompt, said.system) for _, said in wholes], ANSWER_TOKENS)
     window, refused, values = Window(len(wholes)), 0, []
     for (one, _), answer in zip(wholes, answers, strict=True):
         refused += gate.fault_of(answer, one.brief) is not None
