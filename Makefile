@@ -5,6 +5,7 @@
 # check    style, types, layers                         crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     the generated tables in docs/
+# month    what the expert for methods learns from a simulated month of use
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout
 # clean    remove what was built; var/ and its image stay
 #
@@ -21,7 +22,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev embedders training ollama registry chromium models run test check bench crash package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month crash package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -107,6 +108,10 @@ bench: install models ollama
 	    $(bin)/python bench/sandbox.py --json && \
 	    $(bin)/python bench/memory.py --json --dir "$$dir" && \
 	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"
+
+# What the expert for methods writes: the base, the one that is shipped, and after more use. Half an hour and more.
+month: training models ollama
+	@exec $(bin)/python bench/month.py $(ARGS)
 
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh

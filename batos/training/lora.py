@@ -150,6 +150,8 @@ class Trainer:
             if time.monotonic() - saved > save_s:
                 self.save(digest)
                 saved = time.monotonic()
+        if smooth is not None and (not self.curve or self.curve[-1].step < self.step):
+            self.curve.append(Point(self.step, round(self.seconds, 1), round(smooth, 4)))
         self.save(digest)
 
     def _batches(self, encoded: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:

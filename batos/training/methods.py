@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import random
@@ -23,7 +24,8 @@ EACH, EACH_PRODUCT, EACH_EVERYDAY, CHECKED = 8, 3, 60, 32
 """Tasks of a family, of one that is put together of parts, of one that is asked for first, and of the validation in all."""
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
-_SHARE = 0.1  # of the data that an image's own methods make up at least, where there are any
+_SHARE = 0.25  # of the data that an image's own methods make up at least, where there are any
+_ON = 0.5  # of the rate, where it goes on from what was trained before: at the whole rate a short training forgets first
 
 
 def train_methods(
@@ -59,10 +61,12 @@ def train_methods(
     data = random.Random(plan.seed).sample([*data, *own], len(data) + len(own))
     checked = pairs(generate("validation", plan.seed, each=1), plan.seed)[:CHECKED]
     digest = digest_of(data)
-    trainer = Trainer(weights, work, plan)
+    before = staging / NAME / adapters.WEIGHTS
+    going_on = before.exists() and not fresh
+    trainer = Trainer(weights, work, dataclasses.replace(plan, rate=plan.rate * _ON) if going_on else plan)
     if resume and trainer.resume(digest):
         tell(f"going on at step {trainer.step}")
-    elif not fresh and (before := staging / NAME / adapters.WEIGHTS).exists():
+    elif going_on:
         trainer.begin_with(before)
         tell(f"beginning with {before}")
     trainer.train(data, checked, digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
