@@ -3,8 +3,9 @@
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers                         crash    only the tests that kill the daemon
-# embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB
+# embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     the generated tables in docs/
+# month    what the expert for methods learns from a simulated month of use
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
 # clean    remove what was built; var/ and its image stay
 #
@@ -21,7 +22,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev embedders ollama registry chromium models run test check bench crash package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month crash package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -56,8 +57,14 @@ $(VENV)/.embedders: $(VENV)/.installed-dev
 	@$(pip) install --constraint constraints.txt --editable '.[sentence-transformers]'
 	@touch $@
 
+$(VENV)/.training: $(VENV)/.installed
+	@echo "training: torch, transformers and what reads the base's weights"
+	@$(pip) install --constraint constraints.txt --editable '.[training]'
+	@touch $@
+
 install: $(VENV)/.installed
 embedders: $(VENV)/.embedders
+training: $(VENV)/.training
 install-dev: $(VENV)/.installed-dev
 models: $(VENV)/.models
 
@@ -101,6 +108,10 @@ bench: install models ollama
 	    $(bin)/python bench/sandbox.py --json && \
 	    $(bin)/python bench/memory.py --json --dir "$$dir" && \
 	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"
+
+# What the expert for methods writes: the base, the one that is shipped, and after more use. Half an hour and more.
+month: training models ollama
+	@exec $(bin)/python bench/month.py $(ARGS)
 
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh

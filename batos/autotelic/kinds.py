@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from string import Template
 from typing import Any, NamedTuple
 
-from batos.autotelic import expertise
+from batos.autotelic import expertise, voices
 from batos.autotelic.proposals import Proposal
 from batos.bridge.client import tagged
 from batos.config import Settings
@@ -366,6 +366,10 @@ KINDS: dict[str, Kind] = {
         lambda root, proposal, ground: expertise.check(root, proposal, ground.trains()),
         lambda root, proposal, ground, name: expertise.apply(root, proposal),
         lambda root, proposal: experts.speaks_methods(root),
+    ),
+    voices.KIND: Kind(
+        "a persona's voice: an expert that is built; target: PERSONA, content: the expert's model, or plain",
+        voices.check, voices.apply, voices.standing,
     ),
 }  # fmt: skip
 """All of them, by name."""

@@ -36,6 +36,8 @@ def _can_be_tried(mission: UvmObject) -> bool:
     """A user's mission that has ended, of which the journal still has the texts."""
     if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or mission.journal.spent:
         return False
+    if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # what is said to the loop itself
+        return False
     return mission.error is None or json.loads(mission.error)["code"] not in _NOT_TRIED
 
 

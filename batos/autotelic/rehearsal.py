@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import structlog
 from transaction.interfaces import TransientError
 
-from batos.autotelic import assessments, entropy, expertise, kinds, material, recorded
+from batos.autotelic import assessments, entropy, expertise, kinds, material, recorded, voices
 from batos.autotelic.comparison import Comparison, Limits, Pair, Run, Side, compared
 from batos.autotelic.entropy import Text, Thought
 from batos.autotelic.kinds import Ground
@@ -45,11 +45,12 @@ log = structlog.get_logger("batos.autotelic")
 class Rehearsing(Replaying):
     """Takes inferences from the journal, then from what the rehearsal has paid for, then from a model, if the purse allows."""
 
-    def equip(self, purse: Purse, *, reroute: bool) -> Rehearsing:
+    def equip(self, purse: Purse, *, reroute: bool, revoice: bool = False) -> Rehearsing:
         """
         :param reroute: whether it is decided anew who thinks a mission through, as the embedder and the exemplars have it now.
+        :param revoice: whether personas speak with the voice they have now, and not with the one that a mission began with.
         """
-        self._purse, self._reroute = purse, reroute
+        self._purse, self._reroute, self._revoice = purse, reroute, revoice
         self.compare = reroute
         return self
 
@@ -57,6 +58,10 @@ class Rehearsing(Replaying):
         super().recall()
         if self._reroute:
             self.routed = None
+
+    def voice_of(self, persona: UvmObject) -> str:
+        """The model that speaks for a persona."""
+        return (getattr(persona, "voice", "") or str(persona.model)) if self._revoice else super().voice_of(persona)
 
     def ask(self, question: str) -> str:
         """
@@ -176,7 +181,8 @@ class Rehearsals:
 
     async def _run(self, stage: Stage, id: str, proposal: Proposal, purse: Purse) -> Run:
         record = stage.image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))
-        attempt = stage.thinking(record).equip(purse, reroute=proposal.kind == "exemplar" and not record["message"])
+        reroute = proposal.kind == "exemplar" and not record["message"]
+        attempt = stage.thinking(record).equip(purse, reroute=reroute, revoice=proposal.kind == voices.KIND)
         attempt.recall()
         seen: list[Run] = []
 

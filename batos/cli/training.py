@@ -12,11 +12,15 @@ from batos.cli.output import Output
 
 @app.command()
 def train(
-    what: Annotated[Literal["methods"], typer.Argument(metavar="WHAT", help="methods: the expert that writes methods.")],
+    what: Annotated[
+        Literal["methods", "persona"],
+        typer.Argument(metavar="WHAT", help="methods: the expert that writes methods; persona: a voice, from missions rated +1."),
+    ],
+    persona: Annotated[str | None, typer.Argument(metavar="[PERSONA]", help="Whose voice: robin, say.")] = None,
     minutes: Annotated[float, typer.Option("--minutes", metavar="N", min=0.05, help="How long it may take.")] = 40.0,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the data, their order and the adapter.")] = 1,
-    from_image: Annotated[bool, typer.Option("--from-image", help="Learn the image's own accepted methods, too.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin with an empty adapter, not with the one that is staged.")] = False,
+    from_image: Annotated[bool, typer.Option("--from-image", help="Methods: learn the image's own accepted ones, too.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Methods: begin with an empty adapter, not with the one that is staged.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was interrupted.")] = False,
     data: DataFlag = None,
     profile: ProfileFlag = None,
@@ -25,16 +29,26 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train an expert on this machine and put it into the staging folder, where the daemon finds it. Needs the extra `training`."""
+    if (persona is None) is (what == "persona"):
+        raise typer.BadParameter("say whose voice: `batos train persona ROBIN`; `batos train methods` takes no name")
+    if persona is not None and (from_image or fresh):
+        raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
     from batos.bridge.experts import staging_folder
     from batos.training.lora import Plan
     from batos.training.methods import train_methods
+    from batos.training.persona import train_voice, voice_plan
 
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     output = Output(as_json)
     folder = settings.data.expanduser()
     staging = staging_folder(settings.lora_staging, folder)
-    image = (settings.image or f"file://{(folder / 'live_image.fs').absolute()}") if from_image else ""
-    made = train_methods(settings, Plan(minutes, seed=seed), staging, image=image, resume=resume, fresh=fresh, tell=output.note)
+    image = settings.image or f"file://{(folder / 'live_image.fs').absolute()}"
+    plan = Plan(minutes, seed=seed, threads=settings.training_threads)
+    if persona is not None:
+        made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
+    else:
+        own = image if from_image else ""
+        made = train_methods(settings, plan, staging, image=own, resume=resume, fresh=fresh, tell=output.note)
     if as_json:
         output.document({"type": "train", "what": what, "folder": str(made)})
     else:

@@ -217,6 +217,15 @@ class Settings(BaseModel):
     synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")
     synthesis_lessons: int = Field(20, ge=0, le=1000, description="earlier failures of a selector that are looked at for lessons")
     training_save_s: float = Field(60, gt=0, le=86400, description="time between two states of a training that it can go on from")
+    training_threads: int = Field(2, ge=1, le=256, description="threads of a training")
+    training_consent: Literal["on", "off"] = Field(
+        "off", description="whether `batos train persona` may learn what missions say: it goes into weights, which may be passed on"
+    )
+    training_missions: int = Field(12, ge=2, le=1_000_000, description="missions rated +1 below which a persona's voice is not trained")
+    training_held_out: float = Field(0.25, gt=0, lt=1, description="share of these missions that is not learned, and measures what was")
+    training_chars: int = Field(6000, ge=200, le=1_000_000, description="longest prompt with its answer that a voice learns, in characters")
+    training_answers: int = Field(6, ge=0, le=1000, description="answers that a new voice gives, and the plain model, to compare entropy")
+    training_entropy: float = Field(0.05, ge=0, le=1, description="by how much the entropy of a new voice's answers may be lower")
     examples_limit: int = Field(16, ge=1, le=1000, description="examples kept for one message of one object, the newest")
     method_bytes: int = Field(8 * 1024, ge=256, le=MIB, description="longest source of a method, in UTF-8 bytes")
     method_nodes: int = Field(3000, ge=50, le=100_000, description="nodes in the syntax tree of a method")

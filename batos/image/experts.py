@@ -157,6 +157,16 @@ def choose(root: Any, persona: str, choice: str) -> None:
     """Decide about a persona's voice.
 
     :param choice: `newest`, `plain`, or the name of an expert's model.
+    :raises BatosError: as `check_choice` does.
+    """
+    check_choice(root, persona, choice)
+    _set(root["lobby"]._slots[persona], {"voice_choice": choice})
+    _elect(root, persona)
+
+
+def check_choice(root: Any, persona: str, choice: str) -> None:
+    """See that a choice can be made.
+
     :raises UnknownPersona: if there is none of that name.
     :raises ExpertRefused: for an expert that cannot speak for this persona now.
     """
@@ -168,8 +178,6 @@ def choose(root: Any, persona: str, choice: str) -> None:
         if proxy is None or proxy not in list(_candidates(root, persona)):
             able = ", ".join(e.model for e in _candidates(root, persona)) or "none"
             raise ExpertRefused(f"{choice!r} cannot speak for {persona}; experts that can: {able}; or choose {NEWEST} or {PLAIN}")
-    _set(lobby._slots[persona], {"voice_choice": choice})
-    _elect(root, persona)
 
 
 # --- inside
@@ -238,8 +246,8 @@ def _elect(root: Any, persona: str) -> None:
     holder = root["lobby"]._slots[persona]
     able = {e.model: e for e in _candidates(root, persona)}
     choice, voice = getattr(holder, "voice_choice", PLAIN), ""
-    if choice == NEWEST and able:
-        voice = max(able.values(), key=lambda e: (e.version, e.number)).model
+    if choice == NEWEST and (free := [e for e in able.values() if not e.on_choice]):
+        voice = max(free, key=lambda e: (e.version, e.number)).model
     elif choice in able:
         voice = choice
     _set(holder, {"voice": voice})

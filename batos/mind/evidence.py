@@ -123,7 +123,7 @@ class Evidence:
 
     def load(self) -> None:
         """Take over what earlier attempts recalled."""
-        self._found = self._image.read(_recorded, self._id, self._chars)
+        self._found = self._image.read(recorded, self._id, self._chars)
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
     async def about(self, question: str, *, gated: bool = False) -> tuple[Passage, ...]:
@@ -152,8 +152,11 @@ class Evidence:
         return found  # type: ignore[no-any-return]
 
 
-def _recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ...]]:
-    """What a mission recalled, by question, without what is forgotten since."""
+def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ...]]:
+    """What a mission recalled, by question, without what is forgotten since.
+
+    :param chars: how much of the passages one question gets, in characters.
+    """
     documents, found = library_of(root).documents, {}
     for question, one in journal.recalled_of(root, mission).items():
         shown = (Passage(*fields) for fields in one.shown)

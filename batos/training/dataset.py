@@ -49,9 +49,12 @@ def pairs(tasks: Iterable[Task], seed: int) -> list[tuple[str, str]]:
     return [(as_read(task.prompt(example=not task.intent or rng.random() < _SHOWN)), answered(task.source)) for task in tasks]
 
 
-def as_read(prompt: str) -> str:
-    """A request in the template of the base (ChatML)."""
-    return f"<|im_start|>system\n{COMPACT_SYSTEM}<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+def as_read(prompt: str, system: str = COMPACT_SYSTEM) -> str:
+    """A request in the template of the base (ChatML).
+
+    :param system: who is asked; as it stands, the expert for methods.
+    """
+    return f"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def answered(source: str) -> str:

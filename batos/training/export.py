@@ -10,10 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from batos.bridge import adapters
+from batos.bridge.profiles import BaseModelSource
 from batos.training import curve
 from batos.training.lora import PROJECTIONS, Trainer
 
-NAME = "method-writer"
+
+@dataclass(frozen=True)
+class Expert:
+    """What an expert is, beside its weights.
+
+    :ivar name: with persona and version, its model's name.
+    :ivar role: `voice` or `methods`.
+    :ivar does: what it does, in a sentence.
+    :ivar on_choice: whether it speaks only once it is chosen.
+    """
+
+    persona: str
+    name: str
+    role: str
+    does: str
+    on_choice: bool = False
 
 
 @dataclass(frozen=True)
@@ -21,12 +37,14 @@ class Lineage:
     """Where an expert came from.
 
     :ivar data: digest of its examples.
+    :ivar missions: ids of those that it learned from.
     :ivar figures: what was counted and measured.
     """
 
     data: str
     seed: int
     image_revision: str = ""
+    missions: tuple[str, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
 
 
@@ -38,18 +56,19 @@ def next_version(folder: Path) -> int:
         return 1
 
 
-def export(trainer: Trainer, folder: Path, *, persona: str, version: int, base: str, known_as: str, lineage: Lineage) -> Path:
-    """Write the expert. What was in the folder before is written over; the curve lies beside it, as text and picture.
+def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource, lineage: Lineage) -> Path:
+    """Write the next version of an expert. What was in the folder before is written over; the curve lies beside it, as text and picture.
 
     The factory takes a folder when it has not changed for a while, so it never sees half of one.
     """
     from safetensors.torch import save_file
 
+    version = next_version(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plan = trainer.plan
     config = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": plan.rank, "lora_alpha": plan.alpha, "lora_dropout": 0.0, "bias": "none",
-        "target_modules": list(PROJECTIONS), "base_model_name_or_path": known_as,
+        "target_modules": list(PROJECTIONS), "base_model_name_or_path": base.known_as[0] if base.known_as else base.name,
         "layers_to_transform": list(range(plan.first_layer, trainer.layers)),
     }  # fmt: skip
     partial = folder / f".{adapters.WEIGHTS}.partial"
@@ -59,16 +78,20 @@ def export(trainer: Trainer, folder: Path, *, persona: str, version: int, base: 
     (folder / adapters.CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     (folder / "curve.txt").write_text(curve.as_text(trainer.curve))
     curve.as_png(trainer.curve, folder / "curve.png")
-    (folder / "expert.toml").write_text(_about(persona, version, base, plan.minutes, lineage))
+    (folder / "expert.toml").write_text(about(expert, version, base.name, trainer.seconds / 60, lineage))
     return folder
 
 
-def _about(persona: str, version: int, base: str, minutes: float, lineage: Lineage) -> str:
+def about(expert: Expert, version: int, base: str, minutes: float, lineage: Lineage) -> str:
+    """The text of `expert.toml`."""
     figures = ", ".join(f"{name} = {value}" for name, value in lineage.figures.items())
     facts: dict[str, Any] = {
-        "persona": persona, "name": NAME, "version": version, "base": base, "role": "methods",
-        "comment": f"Writes methods. Trained by `batos train methods` in {minutes:g} minutes on a CPU; docs/training.md.",
+        "persona": expert.persona, "name": expert.name, "version": version, "base": base, "role": expert.role,
+        "on_choice": expert.on_choice,
+        "comment": f"{expert.does} Trained in {minutes:.1f} minutes on a CPU; docs/training.md.",
     }  # fmt: skip
     lines = [f"{name} = {json.dumps(value)}" for name, value in facts.items()]
     lines += ["", "[lineage]", f"image_revision = {json.dumps(lineage.image_revision)}", f"data = {json.dumps(lineage.data)}"]
+    if lineage.missions:
+        lines.append(f"missions = {json.dumps(list(lineage.missions))}")
     return "\n".join([*lines, f"seed = {lineage.seed}", f"figures = {{ {figures} }}"]) + "\n"

@@ -20,6 +20,7 @@ from batos.errors import InvalidInput
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _EVERY = 25  # steps between two points of the curve
 _SMOOTH = 0.95
+_REPETITION = 1.1  # Ollama's own default of the penalty
 Pairs = Sequence[tuple[str, str]]
 """Prompt and answer of each example, as the model reads them."""
 
@@ -36,6 +37,8 @@ class Plan:
     batch: int = 8
     first_layer: int = 8
     threads: int = 2
+    passes: int = 0
+    """How often it goes through the data at most; 0: as often as there is time."""
 
 
 @dataclass
@@ -84,7 +87,7 @@ class Trainer:
         if not self._state.exists():
             return False
         held = self._torch.load(self._state, weights_only=True)
-        same = _comparable(json.loads(held["plan"])) == _comparable(asdict(self.plan))
+        same = _comparable(Plan(**json.loads(held["plan"]))) == _comparable(self.plan)
         if held["digest"] != digest or not same:
             raise InvalidInput(f"{self._state} is of other data or another plan; remove it, or leave out --resume")
         for parameter, value in zip(self._parameters, held["adapter"], strict=True):
@@ -124,16 +127,17 @@ class Trainer:
     # --- training
 
     def train(self, data: Pairs, validation: Pairs, digest: str, tell: Callable[[Point, float], None], save_s: float = 60.0) -> None:
-        """Train until the minutes are spent.
+        """Train until the minutes are spent, or the passes made.
 
         :param tell: hears each point of the curve, and how far it is (0 to 1).
         """
         encoded, checked = [self._encoded(*pair) for pair in data], [self._encoded(*pair) for pair in validation]
         begun, before, saved = time.monotonic(), self.seconds, time.monotonic()
         smooth = self.curve[-1].loss if self.curve else None
+        last = self.plan.passes * math.ceil(len(encoded) / self.plan.batch)
         for batch in self._batches(encoded):
             self.seconds = before + time.monotonic() - begun
-            done = self.seconds / (self.plan.minutes * 60)
+            done = max(self.seconds / (self.plan.minutes * 60), self.step / last if last else 0.0)
             if done >= 1:
                 break
             loss = self._learn(batch, done)
@@ -146,6 +150,8 @@ class Trainer:
             if time.monotonic() - saved > save_s:
                 self.save(digest)
                 saved = time.monotonic()
+        if smooth is not None and (not self.curve or self.curve[-1].step < self.step):
+            self.curve.append(Point(self.step, round(self.seconds, 1), round(smooth, 4)))
         self.save(digest)
 
     def _batches(self, encoded: list[tuple[list[int], list[int]]]) -> Iterator[list[tuple[list[int], list[int]]]]:
@@ -194,6 +200,29 @@ class Trainer:
 
     # --- what comes out
 
+    def perplexity(self, data: Pairs) -> float:
+        """e to the mean loss of the answers' tokens, as the model is now."""
+        total = count = 0.0
+        with self._torch.no_grad():
+            for prompt, answer in data:
+                asked, said = self._encoded(prompt, answer)
+                total += float(self._loss([(asked, said)])) * len(said)
+                count += len(said)
+        return math.exp(total / count)
+
+    def answers(self, prompts: Sequence[str], tokens: int) -> list[str]:
+        """What the model says to each as it is now, the likeliest word each time; at most so many tokens. All at once, which is quicker."""
+        torch = self._torch
+        asked = [self._tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]
+        width = max(map(len, asked))
+        ids = torch.tensor([[0] * (width - len(one)) + list(one) for one in asked])
+        mask = torch.tensor([[0] * (width - len(one)) + [1] * len(one) for one in asked])
+        with torch.no_grad():
+            said = self._model.generate(
+                ids, attention_mask=mask, max_new_tokens=tokens, do_sample=False, repetition_penalty=_REPETITION, pad_token_id=0
+            )
+        return [str(self._tokenizer.decode(one[width:], skip_special_tokens=True)).strip() for one in said]
+
     @property
     def layers(self) -> int:
         """How many layers the base has."""
@@ -213,9 +242,9 @@ def _tensor(name: str, half: str) -> str:
     return f"base_model.model.{name}.lora_{half}.weight"
 
 
-def _comparable(plan: dict[str, Any]) -> dict[str, Any]:
+def _comparable(plan: Plan) -> dict[str, Any]:
     """What of a plan must stay as it was: how long it takes, and on how many threads, may change."""
-    return {name: value for name, value in plan.items() if name not in ("minutes", "threads")}
+    return {name: value for name, value in asdict(plan).items() if name not in ("minutes", "threads")}
 
 
 def _base(weights: Path) -> tuple[Any, Any]:

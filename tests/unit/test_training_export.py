@@ -14,6 +14,7 @@ from batos.cli import main
 from batos.config import Settings
 from batos.errors import ConfigError, InvalidInput
 from batos.training import curve, export, methods
+from batos.training.base import base_of
 from batos.training.dataset import generate
 from batos.training.lora import Plan, Point, Trainer
 
@@ -40,12 +41,13 @@ def test_the_curve_as_text_and_picture(tmp_path: Path) -> None:
 
 
 def test_expert_toml_is_one_that_the_factory_reads(tmp_path: Path) -> None:
-    lineage = export.Lineage("abc", 3, "0123456789abcdef", {"steps": 100, "loss": 0.25})
-    text = export._about("brick", 2, "smollm2:embedded", 40, lineage)
+    lineage = export.Lineage("abc", 3, "0123456789abcdef", ("m1", "m2"), {"steps": 100, "loss": 0.25})
+    text = export.about(methods.EXPERT, 2, "smollm2:embedded", 40, lineage)
     (tmp_path / "expert.toml").write_text(text)
     about = read_about(tmp_path / "expert.toml")
     assert (about.model, about.role) == ("brick:method-writer-v2", "methods")
     assert (about.lineage.data, about.lineage.seed, about.lineage.figures) == ("abc", 3, {"steps": 100, "loss": 0.25})
+    assert about.lineage.missions == ["m1", "m2"]
     assert export.next_version(tmp_path) == 3
     assert export.next_version(tmp_path / "nothing") == 1
     assert tomllib.loads(text)["lineage"]["image_revision"] == "0123456789abcdef"
@@ -65,7 +67,7 @@ def test_answers_are_proved_once(tmp_path: Path) -> None:
 
 def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no GGUF file"):
-        methods._weights(Settings(data=tmp_path, profile="workstation"))
+        base_of(Settings(data=tmp_path, profile="workstation"))
 
 
 def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

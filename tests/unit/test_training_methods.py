@@ -1,0 +1,82 @@
+"""`train methods` as a whole, on a base that takes no time to train: what it begins with, what an image adds, what is staged."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.bridge.profiles import load_profile
+from batos.config import Settings
+from batos.image.examples import Example
+from batos.objects import Intent
+from batos.training import methods
+from batos.training.dataset import generate
+from batos.training.lora import Plan, Trainer
+from tests.unit.mind_support import FakeInference, mind
+from tests.unit.test_forge import give, sent
+from tests.unit.test_method_writer import DOUBLE, hire, teach, writing
+from tests.unit.test_training_export import tiny
+
+PLAN = Plan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=1)
+
+
+@pytest.fixture
+def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """The plans of the trainings there were."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    folder, seen = tiny(tmp_path / "base"), []
+
+    def base(weights: Path) -> tuple[object, object]:
+        model = transformers.AutoModelForCausalLM.from_pretrained(weights, dtype=torch.bfloat16)
+        model.requires_grad_(False)
+        return transformers.AutoTokenizer.from_pretrained(weights), model
+
+    def begun(self: Trainer, weights: Path, work: Path, plan: Plan) -> None:
+        seen.append(plan)
+        made(self, weights, work, plan)
+
+    made = Trainer.__init__
+    monkeypatch.setattr(Trainer, "__init__", begun)
+    monkeypatch.setattr("batos.training.lora._base", base)
+    monkeypatch.setattr(methods, "base_of", lambda settings: (load_profile("embedded").models[0], folder))
+    monkeypatch.setattr(methods, "training_tasks", lambda seed: generate("validation", seed, each=1)[:6])
+    return seen
+
+
+async def used(folder: Path) -> str:
+    """URI of an image whose user taught a method, and sends its message."""
+    inference = FakeInference()
+    writing(inference, DOUBLE)
+    async with mind(folder, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((50,), (), 100))
+        for number in range(3):
+            assert (await sent(kernel, f"m{number}", "thing", "twice_", number))["state"] == "COMPLETE"
+    return f"file://{folder}/live_image.fs"
+
+
+def figures(folder: Path) -> tuple[int, dict[str, Any]]:
+    about = tomllib.loads((folder / "expert.toml").read_text("utf-8"))
+    return about["version"], about["lineage"]["figures"]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_it_goes_on_from_what_is_staged_and_learns_what_the_image_accepted(tmp_path: Path, plans: list[Plan]) -> None:
+    settings, lines = Settings(data=tmp_path / "data"), []
+    staging = tmp_path / "staging"
+    made = methods.train_methods(settings, PLAN, staging, tell=lines.append)
+    assert figures(made)[0] == 1
+    assert (made / "curve.txt").read_text().count("\n") == 2, "a short training has a last point, too"
+    image = asyncio.run(used(tmp_path / "image"))
+    made = methods.train_methods(settings, PLAN, staging, image=image, tell=lines.append)
+    version, told = figures(made)
+    assert (version, told["from_image"], told["tasks"]) == (2, 3, 6)
+    assert any(line.startswith("beginning with") for line in lines)
+    made = methods.train_methods(settings, PLAN, staging, fresh=True, tell=lines.append)
+    assert figures(made)[0] == 3
+    assert [plan.rate for plan in plans] == [1e-2, 5e-3, 1e-2], "what was learned before is not trained over at the whole rate"
