@@ -87,32 +87,42 @@ def plain_call(rounds: int) -> float:
     return round(statistics.median(times) * 1e3, 6)
 
 
+def timed_calls(rounds: int, work: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return round(statistics.median(times) * 1e3, 4)
+
+
 async def floors(sandbox: Sandbox, rounds: int) -> dict[str, float]:
-    """What the client costs for nothing at all: a checkout, a feed of `1`, one answer to a host call."""
-    from pydantic_monty import MontyComplete
+    """What the client costs for nothing at all: a feed of `1`, one answer to a host call; and a checkout with a feed, by our threads."""
 
     async def checkout_and_feed() -> None:
         session = await sandbox.workers.session()
-        await session.monty.feed_start("1")
+        await session.turn(lambda: session.monty.feed_start("1"))
         await session.leave()
 
     session = await sandbox.workers.session()
     found = {
-        "floor_checkout_and_feed_ms": await timed(rounds, checkout_and_feed, None),
-        "floor_feed_ms": await timed(rounds, lambda: session.monty.feed_start("1"), None),
+        "checkout_and_feed_ms": await timed(rounds, checkout_and_feed, None),
+        "floor_feed_ms": timed_calls(rounds, lambda: session.monty.feed_start("1")),
     }
-    snapshot, times = await session.monty.feed_start(f"for i in range({rounds}): f(i)"), []
-    while not isinstance(snapshot, MontyComplete):
-        begun = time.perf_counter()
-        snapshot = await snapshot.resume({"return_value": 1})
-        times.append(time.perf_counter() - begun)
+    snapshot = session.monty.feed_start(f"for i in range({rounds + 1}): f(i)")
+
+    def answer() -> None:
+        nonlocal snapshot
+        snapshot = snapshot.resume({"return_value": 1})
+
+    found["floor_host_call_ms"] = timed_calls(rounds, answer)
     await session.leave()
-    return {**found, "floor_host_call_ms": round(statistics.median(times) * 1e3, 4)}
+    return found
 
 
 class Floor:
     """The same work by the client alone: the same round trips to workers that wait with the same methods loaded, and nothing of
-    ours around them. Measured in turns with the runs, since the clock of a machine that others use, too, varies."""
+    ours around them, not even a thread. Measured in turns with the runs, since the clock of a machine that others use, too, varies."""
 
     def __init__(self, sandbox: Sandbox, obj: UvmObject, loaded: Mapping[str, Loaded]) -> None:
         self.sandbox, self.obj, self.loaded = sandbox, obj, loaded
@@ -131,7 +141,7 @@ class Floor:
         """One feed: a handle and a number go in, a number comes out."""
         async with self.worker("twice") as monty:
             begun = time.perf_counter()
-            await monty.feed_start("twice(*_b_given)", inputs=self.given())
+            monty.feed_start("twice(*_b_given)", inputs=self.given())
             return time.perf_counter() - begun
 
     async def read_and_write(self) -> float:
@@ -139,16 +149,16 @@ class Floor:
         async with self.worker("bump") as monty:
             begun = time.perf_counter()
             given = {"_b_given": [*self.given()["_b_given"], {"count": 1}]}
-            await monty.feed_start("[_b_given[1] + 1, [[_b_given[0], 'count', 3]]]", inputs=given)
+            monty.feed_start("[_b_given[1] + 1, [[_b_given[0], 'count', 3]]]", inputs=given)
             return time.perf_counter() - begun
 
     async def nested_send(self) -> float:
         """A feed that stops at a host call, a feed to another worker, and the answer to the first."""
         async with self.worker("outer") as monty, self.worker("twice") as inner:
             begun = time.perf_counter()
-            snapshot = await monty.feed_start("_b_call(*_b_given)", inputs=self.given())
-            answer = await inner.feed_start("twice(*_b_given)", inputs=self.given())
-            await snapshot.resume({"return_value": answer.output})
+            snapshot = monty.feed_start("_b_call(*_b_given)", inputs=self.given())
+            answer = inner.feed_start("twice(*_b_given)", inputs=self.given())
+            snapshot.resume({"return_value": answer.output})
             return time.perf_counter() - begun
 
 

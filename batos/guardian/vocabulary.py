@@ -110,19 +110,21 @@ SUPPLIED: dict[str, frozenset[str]] = {
         "fractions": "Fraction",
         "functools": "cache cmp_to_key lru_cache",
         "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
-        "html": "escape",
+        "html": "escape unescape",
         "io": "StringIO",
         "numbers": "Integral Number Real",
-        "operator": "abs add and_ concat contains countOf eq floordiv ge getitem gt indexOf is_ is_not itemgetter le lt mod mul ne neg "
-        "not_ or_ pos pow sub truediv truth xor",
-        "re": "subn",
+        "operator": "abs add and_ attrgetter concat contains countOf eq floordiv ge getitem gt indexOf is_ is_not itemgetter le lt mod mul "
+        "ne neg not_ or_ pos pow sub truediv truth xor",
+        "re": "VERBOSE X subn",
         "shlex": "join quote split",
-        "statistics": "fmean geometric_mean harmonic_mean mean median median_high median_low mode multimode pstdev pvariance "
-        "quantiles stdev variance",
+        "statistics": "StatisticsError correlation covariance fmean geometric_mean harmonic_mean mean median median_high median_low mode "
+        "multimode pstdev pvariance quantiles stdev variance",
         "string": "Template ascii_letters ascii_lowercase ascii_uppercase capwords digits hexdigits octdigits printable punctuation "
         "whitespace",
         "textwrap": "dedent fill indent shorten wrap",
-        "uuid": "uuid4",
+        "urllib.parse": "parse_qs parse_qsl quote quote_plus unquote unquote_plus urlencode urljoin urlparse urlsplit "
+        "urlunparse urlunsplit",
+        "uuid": "NAMESPACE_DNS NAMESPACE_URL uuid3 uuid4 uuid5",
         "zlib": "adler32 crc32",
     }.items()
 }
@@ -183,8 +185,8 @@ ENDLESS = frozenset({"count", "cycle", "repeat"})
 KIND_METHODS: dict[str, frozenset[str]] = {
     "str": words(
         "capitalize casefold center count endswith expandtabs find index isalnum isalpha isascii isdecimal isdigit isidentifier "
-        "islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition removeprefix removesuffix replace "
-        "rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill"
+        "islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix removesuffix "
+        "replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title upper zfill"
     ),
     "dict": words("fromkeys get items keys values"),
     "list": words("count index"),
@@ -192,7 +194,7 @@ KIND_METHODS: dict[str, frozenset[str]] = {
     "frozenset": words("difference intersection isdisjoint issubset issuperset symmetric_difference union"),
     "bytes": frozenset({"fromhex", "decode"}),
     "float": frozenset({"fromhex", "is_integer"}),
-    "int": frozenset(),
+    "int": frozenset({"bit_length", "from_bytes"}),
     "tuple": frozenset({"count", "index"}),
 }
 """what may be taken from a builtin type itself: `key=str.lower`, `dict.fromkeys(names)`"""

@@ -17,6 +17,8 @@ _CLASS_METHODS = {"fromkeys", "fromhex"}
 _BUILTIN_METHODS = {name for kind in (str, list, dict, set, int, float, bytes) for name in dir(kind) if name[0] != "_"} - {"real", "imag"}
 _SHADOWED = {"map": "_b_map", "filter": "_b_filter", "getattr": "_b_getattr", "hasattr": "_b_hasattr", "setattr": "_b_set",
              "delattr": "_b_del", "callable": "_b_callable", "bytes": "_b_bytes", "bytearray": "_b_bytes", "print": "_b_print"}  # fmt: skip
+_OF_ONE = {"union", "intersection", "difference", "update"}  # with one argument the interpreter has them
+_OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 _WITH_KEY = {"sorted": "_b_sorted", "min": "_b_min", "max": "_b_max"}
 
 
@@ -24,13 +26,13 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
-def _calling(name: str, parameters: str, inner: str, sent: str, sorts: bool) -> str:
-    """The text of a helper: it sends to an object, and calls anything else; what the interpreter lacks is supplied."""
+def _calling(name: str, parameters: str, inner: str, sent: str, other: str) -> str:
+    """The text of a helper: it sends to an object, and calls anything else; `other` is what is called for that, if not the method."""
     send = f"_b_send(o, {name!r}, {sent})"
-    if name.startswith("_"):
+    if name.startswith("_") and name not in _OF_NAMED_TUPLES:
         local = send  # only objects have such names
-    elif sorts or name in supply.METHODS:
-        local = f"{'_b_sort' if sorts else '_b_x_' + name}(o, {inner})"
+    elif other:
+        local = f"{other}(o, {inner})"
     else:
         local = f"o.{name}({inner})"
     return f"def @(o, {parameters}):\n    return {local} if type(o) is not _b_U else {send}"
@@ -87,7 +89,7 @@ class Expressions(Names):
 
     def load(self, value: ast.expr, name: str) -> ast.expr:
         """`value.name` where the value may be an object, or anything else."""
-        if name.startswith("_"):
+        if name.startswith("_") and name not in _OF_NAMED_TUPLES:
             text = f"def @(o):\n    return _b_get(o, {name!r})"
         elif name in _BUILTIN_METHODS:
             text = (
@@ -122,6 +124,9 @@ class Expressions(Names):
             new: ast.expr = function
         elif name in ("bytes", "bytearray"):
             new = ref("_b_bytes")
+        elif name == "pow" and len(node.args) + len(node.keywords) > 2:
+            self.supplied.add("builtins.pow")
+            new = ref("_b_builtins_pow")
         else:
             new = self.visit(function)
         whole = generator if name in _EAGER else None  # consumed at once: the interpreter's list will do
@@ -199,20 +204,25 @@ class Expressions(Names):
         args = [self._inside(node.args[0])] if joins else [self.visit(arg) for arg in node.args]
         keywords = [self.visit(keyword) for keyword in node.keywords]
         sorts = name == "sort" and bool(keywords)
-        if certain and not sorts and name not in supply.METHODS and not name.startswith("_"):
+        supplied = name in supply.METHODS and not (name in _OF_ONE and len(args) == 1 and not isinstance(args[0], ast.Starred))
+        if certain and not sorts and not supplied and not name.startswith("_"):
             return ast.Call(ast.Attribute(value, name, ast.Load()), args, keywords)
-        return self._through_helper(name, value, args, keywords, sorts)
+        return self._through_helper(name, value, args, keywords, sorts=sorts, supplied=supplied)
 
     def _is_unbound(self, receiver: ast.expr, name: str) -> bool:
         is_type = isinstance(receiver, ast.Name) and receiver.id in _BUILTIN_TYPES - self.bound
-        return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - supply.METHODS
+        return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - (supply.METHODS - _OF_ONE)
 
-    def _through_helper(self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], sorts: bool) -> ast.expr:
+    def _through_helper(
+        self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], *, sorts: bool, supplied: bool
+    ) -> ast.expr:
         """`value.name(…)` where the value may be an object: a send then, a plain call else."""
-        if name in supply.METHODS:
+        other = "_b_sort" if sorts else ""
+        if supplied:
             self.supplied.add(f"x.{name}")
+            other = "_b_x_" + name
         if any(isinstance(arg, ast.Starred) for arg in args) or any(keyword.arg is None for keyword in keywords):
-            helper = self.helper(f"call {name} *", _calling(name, "*a, **k", "*a, **k", "a, k", sorts))
+            helper = self.helper(f"call {name} *", _calling(name, "*a, **k", "*a, **k", "a, k", other))
             return ast.Call(helper, [value, *args], keywords)
         positional = [f"a{i}" for i in range(len(args))]
         named = [f"k{i}" for i in range(len(keywords))]
@@ -220,7 +230,7 @@ class Expressions(Names):
         items = ", ".join(f"{keyword.arg!r}: {k}" for keyword, k in zip(keywords, named, strict=True))
         sent = f"({''.join(f'{a}, ' for a in positional)}), {{{items}}}"
         key = f"call {name} {len(args)} {' '.join(str(keyword.arg) for keyword in keywords)}"
-        helper = self.helper(key, _calling(name, ", ".join([*positional, *named]), inner, sent, sorts))
+        helper = self.helper(key, _calling(name, ", ".join([*positional, *named]), inner, sent, other))
         return ast.Call(helper, [value, *args, *[keyword.value for keyword in keywords]], [])
 
     def _above(self, name: str, node: ast.Call) -> ast.expr:

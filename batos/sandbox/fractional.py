@@ -11,7 +11,7 @@ from typing import Any
 
 from batos.sandbox import scopes
 
-SUPPLIED = frozenset({"fractions.chain", "fractions.truth", "fractions.by"})
+SUPPLIED = frozenset({"fractions.chain", "fractions.truth", "fractions.by", "fractions.either", "fractions.both"})
 _SIGNS: dict[type[ast.cmpop], str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _ORDER = {"<", "<=", ">", ">="}
 
@@ -48,6 +48,10 @@ class _Known(ast.NodeTransformer):
                 return _compared(node)
             case ast.Call(func=ast.Name(id=name)) if name not in self._bound:
                 return _called(node, name)
+            case ast.Call(func=ast.Attribute(attr="sort"), args=[]):
+                _keyed(node)
+            case ast.BoolOp() if not any(isinstance(part, ast.NamedExpr) for part in ast.walk(node)):
+                return _chosen(node)
         return node
 
 
@@ -64,11 +68,25 @@ def _called(node: ast.Call, name: str) -> ast.expr:
         return _call("truth", node, first)
     if name in ("any", "all") and isinstance(first, ast.GeneratorExp | ast.ListComp):
         first.elt = _truth(first.elt)
-    if name in ("sorted", "min", "max") and all(keyword.arg for keyword in node.keywords):
+    if name in ("sorted", "min", "max"):
+        _keyed(node)
+    return node
+
+
+def _keyed(node: ast.Call) -> None:
+    if all(keyword.arg for keyword in node.keywords):
         keys = [keyword for keyword in node.keywords if keyword.arg == "key"] or [ast.keyword("key", ast.Constant(None))]
         keys[0].value = _call("by", node, keys[0].value)
         node.keywords = [*(keyword for keyword in node.keywords if keyword.arg != "key"), *keys]
-    return node
+
+
+def _chosen(node: ast.BoolOp) -> ast.expr:
+    """`a or b` as a value; as a condition it is one of conditions (`_truth`)."""
+    if all(isinstance(value, ast.Compare | ast.Constant | ast.UnaryOp) for value in node.values):
+        return node
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    later = [ast.Lambda(nothing, value) for value in node.values[1:]]
+    return _call("either" if isinstance(node.op, ast.Or) else "both", node, node.values[0], *later)
 
 
 def _truth(node: ast.expr) -> ast.expr:

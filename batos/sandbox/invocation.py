@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import datetime
+import functools
 import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transaction.interfaces import TransientError
@@ -114,19 +115,20 @@ class Invocation:
         code = f"_b_run({self.loaded.program.selector}, _b_given)"
         try:
             output = monty.CollectString(_OUTPUT)
-            snapshot = await self._timed(session.monty.feed_start(code, inputs={"_b_given": given}, print_callback=output))
+            begin = functools.partial(session.monty.feed_start, code, inputs={"_b_given": given}, print_callback=output)
+            snapshot = await self._timed(session, begin)
             while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
                 if self._calls > self.sandbox.settings.sandbox_host_calls:
                     raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
-                snapshot = await self._timed(await self._step(snapshot))
+                snapshot = await self._timed(session, await self._step(snapshot))
         except monty.MontyError as e:
             raise self._failure(e) from e
         return self._ended(snapshot.output)
 
-    async def _timed(self, work: Any) -> Any:
+    async def _timed(self, session: Session, turn: Callable[[], Any]) -> Any:
         begun = time.perf_counter()
-        snapshot = await work
+        snapshot = await session.turn(turn)
         self.activity.seconds += time.perf_counter() - begun
         if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
             raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
@@ -211,32 +213,33 @@ class Invocation:
 
     # --- what the worker asks for
 
-    async def _step(self, snapshot: Any) -> Any:
-        """The next turn of the worker, as an awaitable, once its question has an answer."""
+    async def _step(self, snapshot: Any) -> Callable[[], Any]:
+        """The next turn of the worker, once its question has an answer."""
         monty = client()
-        if isinstance(snapshot, monty.AsyncNameLookupSnapshot):
+        if isinstance(snapshot, monty.NameLookupSnapshot):
             return await self._lookup(snapshot)
-        if not isinstance(snapshot, monty.AsyncFunctionSnapshot):
+        if not isinstance(snapshot, monty.FunctionSnapshot):
             raise self._limit("host_calls", "a future that nobody resolves")
         try:
-            return snapshot.resume({"return_value": await self._answer(snapshot)})
+            return functools.partial(snapshot.resume, {"return_value": await self._answer(snapshot)})
         except (*FATAL, Stale):
             raise
         except Exception as e:
             kind, text = self._told(e)
-            return snapshot.resume({"exc_type": kind, "message": text})
+            return functools.partial(snapshot.resume, {"exc_type": kind, "message": text})
 
-    async def _lookup(self, snapshot: Any) -> Any:
+    async def _lookup(self, snapshot: Any) -> Callable[[], Any]:
         # Only text that went round the rewriter asks this way, patterns for one; a name that nobody bound comes here too.
+        resume: Callable[[], Any] = snapshot.resume
         if snapshot.object_id is None:
-            return snapshot.resume()
+            return resume
         try:
             kind, value = await self._read(self.handles.get(snapshot.object_id), snapshot.variable_name)
         except (*FATAL, Stale):
             raise
         except Exception:
-            return snapshot.resume()
-        return snapshot.resume(value=value) if kind == 0 else snapshot.resume()
+            return resume
+        return functools.partial(snapshot.resume, value=value) if kind == 0 else resume
 
     async def _answer(self, snapshot: Any) -> Any:
         name, args = snapshot.function_name, snapshot.args

@@ -54,7 +54,7 @@ class Names(ast.NodeTransformer):
         if isinstance(node, ast.ImportFrom):
             module = node.module or "."
             for alias in node.names:
-                if f"{module}.{alias.name}" in supply.FUNCTIONS:
+                if supply.member(module, alias.name) in supply.FUNCTIONS:
                     continue
                 if module not in supply.NATIVE and module != "collections.abc":
                     self._no_module(node, module, alias.name)
@@ -64,10 +64,10 @@ class Names(ast.NodeTransformer):
         for alias in node.names:
             if alias.name not in supply.NATIVE and alias.name not in supply.MODULES:
                 self._no_module(node, alias.name, "")
-            self.modules[alias.asname or alias.name] = alias.name
+            self.modules[alias.asname or alias.name.partition(".")[0]] = alias.name
 
     def _no_module(self, node: ast.AST, module: str, name: str) -> None:
-        has = sorted(full.partition(".")[2] for full in supply.FUNCTIONS if full.startswith(module + "."))
+        has = sorted(full.partition(".")[2] for full in supply.FUNCTIONS if full.startswith(supply.member(module, "")))
         if has and name:
             refuse(node, f"of module {module!r} a method has only: {', '.join(has)}")
         refuse(node, f"no module {module!r} in a method; there are: {', '.join(sorted(supply.NATIVE | supply.MODULES))}")
@@ -77,10 +77,10 @@ class Names(ast.NodeTransformer):
         return self.modules.get(node.id) if isinstance(node, ast.Name) and node.id not in self.bound else None
 
     def _member(self, node: ast.expr, module: str, name: str) -> ast.expr | None:
-        full = f"{module}.{name}"
+        full = supply.member(module, name)
         if full in supply.FUNCTIONS:
             self.supplied.add(full)
-            return ref(f"{PREFIX}{module}_{name}")
+            return ref(PREFIX + full.replace(".", "_"))
         if module in supply.MODULES:
             self._no_module(node, module, name)
         return None

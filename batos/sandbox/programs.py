@@ -6,6 +6,7 @@ import ast
 import asyncio
 import builtins
 import collections
+import functools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -89,10 +90,11 @@ class Programs:
         program = await asyncio.to_thread(rewrite, source, limit=self._limit)  # a second, for the worst of 16 KB
         session = await self._workers.session()
         try:
-            answer = await session.monty.feed_start(PRELUDE + "\n" + program.text, print_callback=CollectString(1024))
+            text, output = PRELUDE + "\n" + program.text, CollectString(1024)
+            answer = await session.turn(functools.partial(session.monty.feed_start, text, print_callback=output), stand_by=False)
             if hasattr(answer, "resume"):  # a default value that asks the host for something
                 raise MethodUnsupported("default values of parameters are literals", line=1, column=0)
-            return program, bytes(await session.monty.dump())
+            return program, bytes(await session.turn(session.monty.dump, stand_by=False))
         except MontyCrashedError as e:
             raise SandboxFailed(f"the worker that compiled {program.selector!r} died: {e}") from e
         except MontyError as e:
@@ -107,7 +109,8 @@ class Programs:
 
         session = await self._workers.session(type_check=True, type_check_stubs=STUB, type_check_format="concise")
         try:
-            await session.monty.feed_start(await asyncio.to_thread(_annotated, source))
+            text = await asyncio.to_thread(_annotated, source)
+            await session.turn(functools.partial(session.monty.feed_start, text), stand_by=False)
         except MontyTypingError as e:
             return _certain(e.display(), source)
         except MontyCrashedError as e:

@@ -12,7 +12,7 @@ import ast
 from dataclasses import dataclass
 
 from batos.errors import MethodUnsupported
-from batos.sandbox import fractional, scopes, supply
+from batos.sandbox import fractional, plainer, scopes, supply
 from batos.sandbox.refusals import Refusal, unsupported_nodes
 from batos.sandbox.statements import Rewriter
 
@@ -75,6 +75,7 @@ def _rewrite(source: str, limit: int) -> Program:
     tree = _parse(source, limit)
     for first in unsupported_nodes(tree):
         raise first
+    plainer.make(tree)
     fractions = fractional.imported(tree)
     if fractions:
         tree = fractional.known(tree)

@@ -45,7 +45,7 @@ class Sandbox:
         await self.workers.start()
 
     async def close(self) -> None:
-        """End the workers. It takes a tenth of a second: the interpreter must not exit sooner (docs/decisions.md)."""
+        """End the workers."""
         await self.workers.close()
 
     async def __aenter__(self) -> Sandbox:

@@ -30,12 +30,12 @@ class Rewriter(Expressions):
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         made: list[ast.stmt] = []
         for alias in node.names:
-            member = f"{node.module}.{alias.name}"
+            member = supply.member(node.module or "", alias.name)
             if member in supply.FUNCTIONS:
                 self.supplied.add(member)
                 held = ref(PREFIX + member.replace(".", "_"))
                 made.append(ast.Assign([ast.Name(alias.asname or alias.name, ast.Store())], held))
-        node.names = [alias for alias in node.names if f"{node.module}.{alias.name}" not in supply.FUNCTIONS]
+        node.names = [alias for alias in node.names if supply.member(node.module or "", alias.name) not in supply.FUNCTIONS]
         if node.module == "collections.abc":
             return made or ast.Pass()
         return ([node] if node.names else []) + made

@@ -48,7 +48,48 @@ def _b_x_isocalendar(o):
     import datetime
     day = datetime.date(o.year, o.month, o.day)
     thursday = day + datetime.timedelta(days=3 - day.weekday())
-    return thursday.year, (thursday - datetime.date(thursday.year, 1, 1)).days // 7 + 1, day.weekday() + 1
+    import collections
+    kind = collections.namedtuple('IsoCalendarDate', 'year week weekday')
+    return kind(thursday.year, (thursday - datetime.date(thursday.year, 1, 1)).days // 7 + 1, day.weekday() + 1)
+# fromisocalendar
+def _b_x_fromisocalendar(o, year, week, day):
+    import datetime
+    if not 1 <= day <= 7:
+        raise ValueError('Invalid weekday: ' + str(day) + ' (range is [1, 7])')
+    fourth = datetime.date(year, 1, 4)
+    last = datetime.date(year, 12, 28)
+    if not 1 <= week <= 52 + ((last - datetime.timedelta(days=last.weekday()) - fourth).days > 358 - fourth.weekday()):
+        raise ValueError('Invalid week: ' + str(week))
+    at = fourth + datetime.timedelta(days=7 * (week - 1) + day - 1 - fourth.weekday())
+    return o(at.year, at.month, at.day)
+# timetuple
+def _b_x_timetuple(o):
+    import time
+    return time.strptime(o.strftime('%Y-%m-%d %H:%M:%S'), '%Y-%m-%d %H:%M:%S')
+# ctime
+def _b_x_ctime(o):
+    return o.strftime('%a %b %e %H:%M:%S %Y')
+# union
+def _b_x_union(o, *others):
+    for other in others:
+        o = o.union(other)
+    return o if others else o.copy()
+# intersection
+def _b_x_intersection(o, *others):
+    for other in others:
+        o = o.intersection(other)
+    return o if others else o.copy()
+# difference
+def _b_x_difference(o, *others):
+    for other in others:
+        o = o.difference(other)
+    return o if others else o.copy()
+# update
+def _b_x_update(o, *others, **named):
+    if type(o) is dict or len(others) < 2:
+        return o.update(*others, **named)
+    for other in others:
+        o.update(other)
 # translate
 def _b_x_translate(o, table):
     parts = []

@@ -140,62 +140,6 @@ _b_string_printable = '0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTU
 # string.capwords
 def _b_string_capwords(s, sep=None):
     return (sep or ' ').join([w.capitalize() for w in s.split(sep)])
-# textwrap.wrap
-def _b_textwrap_wrap(text, width=70, **options):
-    if options:
-        raise TypeError('textwrap.wrap in the sandbox takes text and width only')
-    lines, line = [], ''
-    words = []
-    for word in text.split():
-        while len(word) > width:
-            if line and len(line) + 1 < width:
-                room = width - len(line) - 1
-                line, word = line + ' ' + word[:room], word[room:]
-            elif not line:
-                line, word = word[:width], word[width:]
-            lines.append(line)
-            line = ''
-        if not word:
-            continue
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = line + ' ' + word if line else word
-    if line:
-        lines.append(line)
-    return lines
-# textwrap.fill
-def _b_textwrap_fill(text, width=70, **options):
-    return '\n'.join(_b_textwrap_wrap(text, width, **options))
-# textwrap.shorten
-def _b_textwrap_shorten(text, width, placeholder=' [...]'):
-    words = text.split()
-    whole = ' '.join(words)
-    if len(whole) <= width:
-        return whole
-    while words and len(' '.join(words)) + len(placeholder) > width:
-        words.pop()
-    return ' '.join(words) + placeholder if words else placeholder.strip()
-# textwrap.dedent
-def _b_textwrap_dedent(text):
-    lines = text.split('\n')
-    margin = None
-    for line in lines:
-        if line.strip():
-            lead = line[:len(line) - len(line.lstrip())]
-            if margin is None:
-                margin = lead
-            while not lead.startswith(margin):
-                margin = margin[:-1]
-    return '\n'.join([line[len(margin or ''):] if line.strip() else '' for line in lines])
-# textwrap.indent
-def _b_textwrap_indent(text, prefix, predicate=None):
-    parts = []
-    for line in text.splitlines(True):
-        wanted = predicate(line) if predicate else line.strip()
-        parts.append(prefix + line if wanted else line)
-    return ''.join(parts)
 # operator.itemgetter
 def _b_operator_itemgetter(*keys):
     return (lambda o: o[keys[0]]) if len(keys) == 1 else (lambda o: tuple([o[k] for k in keys]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from batos.sandbox.supplied_classes import TEXT as CLASSES_TEXT
+from batos.sandbox.supplied_lines import TEXT as LINES_TEXT
 from batos.sandbox.supplied_methods import TEXT as METHODS_TEXT
 from batos.sandbox.supplied_modules import TEXT as MODULES_TEXT
 from batos.sandbox.supplied_texts import TEXT as TEXTS_TEXT
@@ -48,11 +49,18 @@ def _functions(text: str) -> dict[str, str]:
     return found
 
 
-FUNCTIONS = _functions(MODULES_TEXT) | _functions(CLASSES_TEXT) | _functions(TEXTS_TEXT)
+FUNCTIONS = _functions(MODULES_TEXT) | _functions(CLASSES_TEXT) | _functions(TEXTS_TEXT) | _functions(LINES_TEXT)
 METHOD_TEXTS = _functions(METHODS_TEXT)
 _ALL = FUNCTIONS | {f"x.{name}": text for name, text in METHOD_TEXTS.items()}
-MODULES = {name.partition(".")[0] for name in FUNCTIONS} - NATIVE
+ALIASES = {"urllib.parse": "urls"}
+"""Modules whose names have dots, and what `FUNCTIONS` calls them."""
+MODULES = {name.partition(".")[0] for name in FUNCTIONS} - NATIVE - {"builtins", *ALIASES.values()} | ALIASES.keys()
 """Modules that are supplied as far as `FUNCTIONS` goes, and that the interpreter does not have."""
+
+
+def member(module: str, name: str) -> str:
+    """What `FUNCTIONS` calls a member of a module."""
+    return f"{ALIASES.get(module, module)}.{name}"
 
 
 def with_needs(names: set[str]) -> list[str]:

@@ -9,23 +9,28 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import importlib.util
+import os
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from batos.config import Settings
 from batos.errors import SandboxFailed
 from batos.sandbox import walls
+from batos.sandbox.turns import Turns
 
 _log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
 _GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
-_EXIT_S = 0.1  # the client library can abort the interpreter that exits right after its pool has closed: research/sandbox.md, 4
 _TURN_S = 0.001
 _TRIES = 3  # to load a program: a worker may have died while nobody looked
 _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "random_start": "call_host"}
@@ -33,22 +38,42 @@ _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", 
 
 
 class Session:
-    """One worker, checked out, with a program loaded or none."""
+    """One worker, checked out, with a program loaded or none. What its client does, it does in `turn`s."""
 
-    def __init__(self, checkout: Any, monty: Any) -> None:
-        self._checkout, self.monty = checkout, monty
+    def __init__(self, turns: Turns, checkout: Any) -> None:
+        self._turns, self._checkout = turns, checkout
+        self._one_at_a_time = threading.Lock()
+        self.monty: Any = None
+        self._worker: int | None = None
+
+    def enter(self) -> None:
+        """Check the worker out. It blocks."""
+        self.monty = self._checkout.__enter__()
+        self._worker = self.monty.worker_pid
 
     @property
-    def pid(self) -> int | None:
-        pid: int | None = self.monty.worker_pid
-        return pid
+    def alive(self) -> bool:
+        return self.monty.worker_pid is not None
+
+    async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
+        """Answer what `call`, a blocking call of the client's for this worker, does. Cancelled, it costs the worker its life."""
+        return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
+
+    def _alone(self, call: Callable[[], Any]) -> Any:
+        with self._one_at_a_time:
+            return call()
+
+    def _kill(self) -> None:
+        if self._worker is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._worker, signal.SIGKILL)
 
     async def leave(self) -> None:
         """Hand the worker back; one that is dead or in the middle of something is replaced by the pool."""
         from pydantic_monty import MontyError
 
         with contextlib.suppress(MontyError, RuntimeError, OSError):
-            await self._checkout.__aexit__(None, None, None)
+            await self.turn(lambda: self._checkout.__exit__(None, None, None), stand_by=False)
 
 
 class Workers:
@@ -57,10 +82,11 @@ class Workers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._pool: Any = None
+        self._turns = Turns()
         self._folder: Path | None = None
         self._ready: collections.OrderedDict[str, Session] = collections.OrderedDict()
         self._wanted: dict[str, bytes] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self.chains = asyncio.Semaphore(settings.sandbox_parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
@@ -101,14 +127,14 @@ class Workers:
         raise SandboxFailed(f"no worker of the sandbox runs: {error}; `batos doctor` says what is missing")
 
     async def _open(self, without: tuple[str, ...] | None) -> None:
-        from pydantic_monty import AsyncMonty, MontyError
+        from pydantic_monty import Monty, MontyError
         from pydantic_monty._binary import find_monty_binary
 
         settings, assert_folder = self._settings, self._folder
         assert assert_folder is not None
         binary = await asyncio.to_thread(find_monty_binary)
         path = binary if without is None else str(await asyncio.to_thread(lambda: walls.launcher(assert_folder, binary, without=without)))
-        pool = AsyncMonty(
+        pool = Monty(
             binary_path=path,
             min_processes=2,
             max_processes=settings.sandbox_parallel * settings.sandbox_depth + settings.sandbox_ready + 2,
@@ -117,15 +143,15 @@ class Workers:
             feed_duration_limit_grace=_GRACE_S,
             turn_duration_limit_grace=_GRACE_S,
         )
-        entered = await pool.__aenter__()
+        self._pool = await asyncio.to_thread(pool.__enter__)
         try:
-            checkout = entered.checkout(limits=self.limits)
-            async with checkout as session:
-                await session.feed_run("1")
-        except (MontyError, OSError, TimeoutError) as e:
-            await entered.__aexit__(None, None, None)
+            session = await self.session()
+            await session.turn(functools.partial(session.monty.feed_start, "1"))
+            await session.leave()
+        except (MontyError, SandboxFailed) as e:
+            self._pool = None
+            await asyncio.to_thread(pool.__exit__, None, None, None)
             raise RuntimeError(str(e)) from e
-        self._pool = entered
 
     async def close(self) -> None:
         """Hand back and end all workers. Safe to call twice."""
@@ -136,8 +162,8 @@ class Workers:
         while self._ready:
             await self._ready.popitem()[1].leave()
         if pool is not None:
-            await pool.__aexit__(None, None, None)
-            await asyncio.sleep(_EXIT_S)
+            await asyncio.to_thread(pool.__exit__, None, None, None)
+        self._turns.close()
         if self._folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
             self._folder = None
@@ -145,7 +171,7 @@ class Workers:
     async def take(self, key: str, image: bytes) -> Session:
         """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
         session = self._ready.pop(key, None)
-        if session is None or session.pid is None:
+        if session is None or not session.alive:
             if session is not None:
                 self._spawn(session.leave())
             session = await self._loaded(image)
@@ -188,7 +214,7 @@ class Workers:
         for _ in range(_TRIES):
             session = await self.session()
             try:
-                await session.monty.load_session(image)
+                await session.turn(functools.partial(session.monty.load_session, image), stand_by=False)
                 return session
             except (MontyError, RuntimeError) as e:
                 self._spawn(session.leave())
@@ -205,15 +231,29 @@ class Workers:
         """
         if self._pool is None:
             raise SandboxFailed("the sandbox is not running")
+        checkout = self._pool.checkout(limits=self.limits, os_policy=_CLOCKS, **options)
+        entering = self._spawn(self._entered(Session(self._turns, checkout)))
+        try:
+            return await asyncio.shield(entering)
+        except asyncio.CancelledError:
+            entering.add_done_callback(self._unwanted)
+            raise
+
+    async def _entered(self, session: Session) -> Session:
         from pydantic_monty import MontyError
 
-        checkout = self._pool.checkout(limits=self.limits, os_policy=_CLOCKS, **options)
         try:
-            return Session(checkout, await checkout.__aenter__())
+            await session.turn(session.enter, stand_by=False)
         except (TimeoutError, MontyError, OSError, RuntimeError) as e:
             raise SandboxFailed(f"no worker of the sandbox came free within {self._settings.sandbox_start_s:g} s ({e})") from e
+        return session
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _unwanted(self, entering: asyncio.Task[Session]) -> None:
+        if not entering.cancelled() and entering.exception() is None:
+            self._spawn(entering.result().leave())
+
+    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task

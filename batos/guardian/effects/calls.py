@@ -117,6 +117,8 @@ class Calls(Expressions):
             return heap.inside(receiver) | passed if name in TAKERS else 0
         if name == "get":
             return heap.inside(receiver) | passed
+        if name in ("_asdict", "_make", "_replace"):  # of a named tuple
+            return self.container(node, heap.inside(receiver) | passed | heap.inside(passed))
         if name in VIEWS:
             inside = heap.inside(receiver) | heap.inside(passed)
             return self.container(node, inside | self.container((node, "pair"), inside))

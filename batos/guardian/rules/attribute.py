@@ -15,6 +15,7 @@ _MACHINERY = re.compile(
     r"(gi|cr|ag|tb|co|func|im)_[a-z]+$|f_(back|globals|locals|builtins|code|lineno|lasti|trace)$|(mro|with_traceback|add_note)$"
 )
 _SENT = ("_clone_persistent_",)
+_OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 
 
 def check_covenant(subject: Subject, node: ast.Assign) -> None:
@@ -33,7 +34,7 @@ def check_attribute(subject: Subject, node: ast.Attribute) -> None:
     """Any attribute, however it is used."""
     name = node.attr
     if name[0] == "_":
-        if id(node) not in subject.cleared and not _is_type_name(subject, node):
+        if id(node) not in subject.cleared and not _is_type_name(subject, node) and not _is_named_tuples(subject, node):
             subject.refuse(ID, node, f"the attribute {name!r} is reserved: it begins with _", _hint(name))
     elif _MACHINERY.match(name):
         subject.refuse(ID, node, f"the attribute {name!r} leads into the interpreter", "Leave it out.")
@@ -59,6 +60,14 @@ def _is_type_name(subject: Subject, node: ast.Attribute) -> bool:
     )
 
 
+def _is_named_tuples(subject: Subject, node: ast.Attribute) -> bool:
+    """What named tuples call by an underscore to keep it apart from their fields."""
+    has = subject.modules.values(), subject.members.values()
+    known = "collections" in has[0] or ("collections", "namedtuple") in has[1]
+    itself = isinstance(node.value, ast.Name) and node.value.id == "self"
+    return known and node.attr in _OF_NAMED_TUPLES and isinstance(node.ctx, ast.Load) and not itself
+
+
 def _hint(name: str) -> str:
     if "changed" in name:
         return "Write exactly `self._p_changed = True` as a statement of its own."
@@ -70,9 +79,8 @@ def _hint(name: str) -> str:
 RULE = Rule(
     ID,
     asks="Attributes do not begin with `_` and do not lead into frames, code or classes. Exceptions: the statement `self._p_changed = "
-    "True`, the "
-    "message `_clone_persistent_`, and `type(value).__name__`. Of builtin types only harmless methods are taken "
-    "(`str.lower`), of `type(value)` none.",
+    "True`, the message `_clone_persistent_`, `type(value).__name__`, and `_replace`, `_asdict`, `_fields`, `_make` of named tuples. Of "
+    "builtin types only harmless methods are taken (`str.lower`), of `type(value)` none.",
     why="Underscore names hold the machinery of persistence and of the interpreter: `_p_jar`, `__class__`, `__globals__`.",
     accepted="def kind(self, value):\n    return type(value).__name__",
     refused="def kind(self, value):\n    return value.__class__",

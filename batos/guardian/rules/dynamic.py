@@ -46,12 +46,35 @@ def _check_name(subject: Subject, node: ast.Call) -> None:
         subject.refuse(ID, node, f"{node.func.id} of a module", "Write module.member.")
 
 
+def check_getters(subject: Subject) -> None:
+    """`attrgetter` is what things are sorted by, and its names are literals."""
+    assert subject.method is not None
+    if not any(module == "operator" for module in (*subject.modules.values(), *(module for module, _ in subject.members.values()))):
+        return
+    keys = {id(part.value.func) for part in ast.walk(subject.method) if _is_key(part)}  # type: ignore[attr-defined]
+    for node in ast.walk(subject.method):
+        if isinstance(node, (ast.Name, ast.Attribute)) and subject.function_of(node) == ("operator", "attrgetter") and id(node) not in keys:
+            subject.refuse(ID, node, "attrgetter is used other than key=attrgetter('name')", "Write a lambda: lambda item: item.name.")
+
+
+def _is_key(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.keyword) and node.arg == "key" and isinstance(node.value, ast.Call)) or node.value.keywords:
+        return False
+    texts = [argument.value if isinstance(argument, ast.Constant) else None for argument in node.value.args]
+    return bool(texts) and all(isinstance(text, str) and _is_public(text) for text in texts)
+
+
+def _is_public(text: str) -> bool:
+    return all(name.isidentifier() and name.isascii() and name[0] != "_" and name != "obj" for name in text.split("."))
+
+
 RULE = Rule(
     ID,
     asks="`getattr` and `hasattr` take the name as a public literal; `type` takes one argument; `super` is written "
-    "`super().selector(...)`.",
+    "`super().selector(...)`, and `attrgetter` of operator `key=attrgetter('name')`.",
     why="Names that are made at run time get round every rule about names.",
     accepted="def title(self):\n    return getattr(self, 'title', None) or super().title()",
     refused="def read(self, name):\n    return getattr(self, name)",
     nodes={ast.Call: check_call},
+    method=check_getters,
 )

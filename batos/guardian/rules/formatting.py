@@ -14,9 +14,7 @@ HINT = "Use an f-string."
 
 def check_attribute(subject: Subject, node: ast.Attribute) -> None:
     """Any mention of a method called format."""
-    if node.attr == "format_map":
-        subject.refuse(ID, node, "format_map looks attributes up in a text", HINT)
-    elif node.attr == "format" and isinstance(node.ctx, ast.Load):
+    if node.attr in ("format", "format_map") and isinstance(node.ctx, ast.Load):
         _check_format(subject, node)
 
 
@@ -46,7 +44,7 @@ def _is_plain(template: str, depth: int = 2) -> bool:
 
 RULE = Rule(
     ID,
-    asks="`format` is called on literal templates whose fields are plain numbers or names: no attributes, no items.",
+    asks="`format` and `format_map` are called on literal templates whose fields are plain numbers or names: no attributes, no items.",
     why='A field like `"{0.__class__}"` walks attributes that no other rule sees.',
     accepted='def label(self, n):\n    return "{} of {name:>8}".format(n, name=self.name)',
     refused='def label(self, n):\n    return "{0.real}".format(n)',

@@ -17,9 +17,23 @@ def check_import(subject: Subject, node: ast.Import) -> None:
         name = alias.asname or alias.name.partition(".")[0]
         subject.bind(name, imported=True)
         if _may(subject, node, alias.name):
+            if "." in alias.name and not alias.asname:
+                _shorten(subject, alias.name)
             if name in subject.modules and subject.modules[name] != alias.name:
                 subject.stored.add(name)  # one name for two modules: it stands for neither
             subject.modules[name] = alias.name
+
+
+def _shorten(subject: Subject, module: str) -> None:
+    """After `import a.b` write `a.b.c` as `a.c` in the tree, once: one name then stands for the module, as everywhere else."""
+    name, _, inner = module.partition(".")
+    if name in subject.modules:
+        return
+    assert subject.method is not None
+    for node in ast.walk(subject.method):
+        held = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(held, ast.Attribute) and held.attr == inner and isinstance(held.value, ast.Name) and held.value.id == name:
+            node.value = held.value  # type: ignore[attr-defined]
 
 
 def check_from(subject: Subject, node: ast.ImportFrom) -> None:

@@ -1,0 +1,136 @@
+"""Turns of workers: the client's blocking calls, each on a helper thread, and the loop waits for them.
+
+Most turns take less than it costs to give the loop away and to be woken by it: so it stands by for as long as `_ON_THE_SPOT_S`, and
+awaits what takes longer. Where it has stood by for `_AT_A_TIME_S` in a row, others have their turn first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+_ON_THE_SPOT_S = 0.001
+_AT_A_TIME_S = 0.004
+
+
+class Turns:
+    """Blocking calls for one loop. Threads are made as they are needed, one for each call under way; `close` ends them."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Helper] = []  # the one used last is taken first
+        self._standing: float | None = None
+        self._closed = False
+
+    async def of(self, call: Callable[[], Any], given_up: Callable[[], None], *, stand_by: bool = True) -> Any:
+        """Answer what `call` answers.
+
+        :param given_up: called if the caller is cancelled meanwhile; `call` goes on, and has to be made to end soon.
+        :param stand_by: whether it is worth standing by for.
+        """
+        helper = self._idle.pop() if self._idle else _Helper()
+        helper.begin(call)
+        if not (stand_by and self._may_stand_by() and helper.done.acquire(timeout=_ON_THE_SPOT_S)):
+            await self._woken(helper, given_up)
+        result, error = helper.result, helper.error
+        helper.result = helper.error = None
+        self._back(helper)
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        """End the threads: those that are at rest now, the others when they are."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().end()
+
+    def _back(self, helper: _Helper) -> None:
+        if self._closed:
+            helper.end()
+        else:
+            self._idle.append(helper)
+
+    def _may_stand_by(self) -> bool:
+        now = time.perf_counter()
+        if self._standing is None:
+            self._standing = now
+            asyncio.get_running_loop().call_soon(self._others_had_theirs)
+        return now - self._standing < _AT_A_TIME_S
+
+    def _others_had_theirs(self) -> None:
+        self._standing = None
+
+    async def _woken(self, helper: _Helper, given_up: Callable[[], None]) -> None:
+        """Return when the helper is done. It says so first, and looks for a waiter then; so it may also wake the next one for nothing."""
+        waiter = helper.waited_for(asyncio.get_running_loop())
+        while not helper.done.acquire(blocking=False):
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                given_up()
+                self._abandon(helper)
+                raise
+            waiter = helper.waited_for(asyncio.get_running_loop())
+
+    def _abandon(self, helper: _Helper, _: object = None) -> None:
+        """Take the helper back when it is done, whatever came of it."""
+        waiter = helper.waited_for(asyncio.get_running_loop())
+        if helper.done.acquire(blocking=False):
+            helper.result = helper.error = None
+            self._back(helper)
+        else:
+            waiter.add_done_callback(functools.partial(self._abandon, helper))
+
+
+class _Helper:
+    """A thread that runs one call after another."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done, self._go = threading.Lock(), threading.Lock()
+        self.done.acquire()
+        self._go.acquire()
+        self._call: Callable[[], Any] | None = None
+        self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+        threading.Thread(target=self._work, name="batos-sandbox", daemon=True).start()
+
+    def begin(self, call: Callable[[], Any]) -> None:
+        self._call, self._waiter = call, None
+        self._go.release()
+
+    def end(self) -> None:
+        self._go.release()
+
+    def waited_for(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """A future that is done soon after `done` is, if it was not already."""
+        future = loop.create_future()
+        self._waiter = loop, future
+        return future
+
+    def _work(self) -> None:
+        while True:
+            self._go.acquire()
+            call, self._call = self._call, None
+            if call is None:
+                return
+            try:
+                self.result = call()
+            except BaseException as e:  # it is raised again on the loop's thread
+                self.error = e
+            del call
+            self.done.release()
+            waiter = self._waiter
+            if waiter is not None:
+                with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+                    waiter[0].call_soon_threadsafe(_wake, waiter[1])
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

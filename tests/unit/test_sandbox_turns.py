@@ -1,0 +1,102 @@
+"""The client's blocking calls: answered on the spot, awaited, raised, given up; and the loop is not kept from its other work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from batos.sandbox.turns import Turns
+
+
+@pytest.fixture
+def turns() -> Iterator[Turns]:
+    made = Turns()
+    yield made
+    made.close()
+
+
+def never() -> None:
+    raise AssertionError("nobody gave up")
+
+
+def threads() -> int:
+    return sum(thread.name == "batos-sandbox" for thread in threading.enumerate())
+
+
+async def test_short_calls_are_answered_on_one_thread_one_after_another(turns: Turns) -> None:
+    assert [await turns.of(threading.get_ident, never) for _ in range(20)] == [await turns.of(threading.get_ident, never)] * 20
+    with pytest.raises(ZeroDivisionError):
+        await turns.of(lambda: 1 / 0, never)
+    assert await turns.of(lambda: 7, never) == 7
+
+
+async def test_long_calls_are_awaited_and_run_side_by_side(turns: Turns) -> None:
+    both = threading.Barrier(2, timeout=20)
+    assert await asyncio.gather(turns.of(both.wait, never), turns.of(both.wait, never)) in ([0, 1], [1, 0])
+
+
+async def test_a_call_that_raises_after_a_while_raises(turns: Turns) -> None:
+    go = threading.Event()
+
+    def late() -> None:
+        go.wait(20)
+        raise ValueError("late")
+
+    waiting = asyncio.ensure_future(turns.of(late, never))
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(ValueError, match="late"):
+        await waiting
+
+
+async def test_who_is_cancelled_gives_up_at_once_and_the_thread_serves_again(turns: Turns) -> None:
+    before, go, ended = threads(), threading.Event(), threading.Event()
+
+    def stuck() -> int:
+        go.wait(20)
+        ended.set()
+        return 1
+
+    waiting = asyncio.ensure_future(turns.of(stuck, go.set))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ended.wait(20)
+    while len(turns._idle) < 1:
+        await asyncio.sleep(0)
+    assert await turns.of(lambda: 2, never) == 2
+    assert threads() == before + 1
+
+
+async def test_others_have_their_turn_between_many_short_calls(turns: Turns) -> None:
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            beats += 1
+            await asyncio.sleep(0)
+
+    heart = asyncio.ensure_future(beat())
+    for _ in range(40):
+        await turns.of(lambda: time.sleep(0.0005), never)
+    heart.cancel()
+    assert beats >= 4
+
+
+async def test_threads_end_with_it() -> None:
+    before, turns = threads(), Turns()
+    go = threading.Event()
+    busy = asyncio.ensure_future(turns.of(lambda: go.wait(20), never))
+    await asyncio.sleep(0)
+    await turns.of(lambda: None, never)
+    turns.close()
+    go.set()
+    await busy
+    while threads() > before:
+        await asyncio.sleep(0)
