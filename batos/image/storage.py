@@ -22,7 +22,7 @@ from ZODB.FileStorage.format import CorruptedError
 from ZODB.interfaces import IBlobStorage
 
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, unwritten
+from batos.image import blobs, records, unwritten
 from batos.image.checked import REMEDY, CheckedStorage
 from batos.image.tail import check_tail
 
@@ -210,6 +210,7 @@ def _resolve(uri: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, again: bool = True) -> ZODB.DB:
+    records.use()
     storage = factory()
     try:
         if path and not IBlobStorage.providedBy(storage):
