@@ -155,7 +155,7 @@ class Substrate:
     async def _found_factory(self, client: AsyncClient, place: Place) -> LoraFactory:
         from batos.bridge.factory import found
 
-        factory = found(self._image, client, self._settings, self._profile, place.provisioner, place.residency)
+        factory = found(self._image, client, self._settings, self._profile, place)
         await factory.begin()
         self._background(factory.run(), "lora factory")
         self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then

@@ -96,7 +96,8 @@ class OllamaInference:
         self._policy = policy or Policy()
         self.breaker = Breaker(host, self._answers, self._policy)
         self._digests: dict[str, str] = {}
-        self._digests_at = float("-inf")
+        self._digests_at = float("-inf")  # when they were asked for
+        self._changed_at = float("-inf")
         self._open_ended: dict[str, bool] = {}
 
     async def close(self) -> None:
@@ -218,12 +219,19 @@ class OllamaInference:
 
         :raises InferenceFailed: where the server does not say.
         """
-        if tagged(model) not in self._digests or time.monotonic() - self._digests_at > DIGEST_TTL_S:
+        if tagged(model) not in self._digests or self._digests_at < max(self._changed_at, time.monotonic() - DIGEST_TTL_S):
+            asked_at = time.monotonic()
             async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
                 listed = await self._request(model, self._client.list)
-            self._digests = {m.model: m.digest for m in listed.models if m.model and m.digest}
-            self._digests_at = time.monotonic()
+            if asked_at >= self._digests_at:  # else one that was asked later has been answered before
+                self._digests = {m.model: m.digest for m in listed.models if m.model and m.digest}
+                self._digests_at = asked_at
         return self._digests
+
+    def models_changed(self) -> None:
+        """Believe no digest that was asked for before now: a model was made anew, and the answers of the new one must not be
+        kept under the digest of the old one."""
+        self._changed_at = time.monotonic()
 
     # --- time, faults, and how the host stands
 

@@ -26,8 +26,7 @@ from batos.image.living import LivingImage
 if TYPE_CHECKING:
     from ollama import AsyncClient
 
-    from batos.bridge.provision import Provisioner
-    from batos.bridge.residency import Residency
+    from batos.bridge.place import Place
 
 log = structlog.get_logger(__name__)
 GONE = "its model is gone from Ollama and its folder from lora_staging; put the folder back, and it is built again"
@@ -42,7 +41,7 @@ class LoraFactory:
     :param retry_s: pause before a build that failed is tried again; doubled each time.
     :param provisioned: whether a plain model is as it shall be: what is built on one that will be changed is built twice.
     :param provision: brings back a plain model that is gone.
-    :param learn: told of each model that was built, so that missions on it are grouped from the first on.
+    :param learn: told of each model that was built, before anything is asked of it: its digest may be another now.
     """
 
     def __init__(
@@ -319,10 +318,8 @@ class LoraFactory:
         self._failed[model] = time.monotonic() + pause, min(pause * 2, _LONGEST_PAUSE_S)
 
 
-def found(
-    image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, provisioner: Provisioner, residency: Residency
-) -> LoraFactory:
-    """The factory that the settings describe."""
+def found(image: LivingImage, client: AsyncClient, settings: Settings, profile: Profile, place: Place) -> LoraFactory:
+    """The factory that the settings describe; it builds at `place`, whose client is `client`."""
     staging = Staging(
         staging_folder(settings.lora_staging, settings.data),
         settle_s=settings.lora_settle_s,
@@ -347,9 +344,9 @@ def found(
         settle_s=settings.lora_settle_s,
         concurrency=settings.lora_concurrency,
         retry_s=settings.provision_retry_s,
-        provisioned=provisioner.is_ready,
-        provision=provisioner.heal,
-        learn=lambda model: residency.learn_all([model]),
+        provisioned=place.provisioner.is_ready,
+        provision=place.provisioner.heal,
+        learn=place.made,
     )
 
 

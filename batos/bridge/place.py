@@ -27,6 +27,7 @@ class Place(ResidentInference):
         super().__init__(inference, residency)
         self._ollama = inference
         self.residency, self.provisioner = residency, provisioner
+        provisioner.changed = inference.models_changed
         self.under_way = 0
 
     @property
@@ -64,6 +65,11 @@ class Place(ResidentInference):
             return tagged(model) in await self._ollama.digests(model)
         except InferenceFailed:
             return False
+
+    async def made(self, model: str) -> None:
+        """Take note that a model was made here: its digest may be another, and what it takes in memory."""
+        self._ollama.models_changed()
+        await self.residency.learn_all([model])
 
     def crowded(self, model: str) -> bool:
         """Whether what is in use in its memory would have to leave for the model."""

@@ -65,6 +65,8 @@ class Provisioner:
         self._builder = Builder(client, built or Built(), self._room, self._reports.step)
         self.unreached = asyncio.Event()
         """Set when a model had to be left because Ollama does not answer; for who looks after them to clear."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a model may have been made or pulled, before those who wait for it go on."""
         self._runs = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -229,6 +231,7 @@ class Provisioner:
                 want.settle("failed", f"{type(e).__name__}: {e}", f"this is a fault in BAT OS, please report it; {AGAIN}", "internal")
             finally:
                 want.ended = time.monotonic()
+                self.changed()
                 self._reports.over(want.name)
             if want.status != before:
                 self._reports.status(want.status)

@@ -22,7 +22,7 @@ from ZODB.FileStorage.format import CorruptedError
 from ZODB.interfaces import IBlobStorage
 
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
-from batos.image import blobs, pickling, unwritten
+from batos.image import blobs, records, unwritten
 from batos.image.checked import REMEDY, CheckedStorage
 from batos.image.tail import check_tail
 
@@ -64,7 +64,6 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
     :raises ImageError: one of its kinds, naming file, cause and remedy. A damaged file is never changed.
     :raises ConfigError: for a URI that no storage answers to.
     """
-    pickling.install()
     path = file_path(uri)
     if path and read_only:
         uri = f"file://{path}?read_only=1"
@@ -211,6 +210,7 @@ def _resolve(uri: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path | None, again: bool = True) -> ZODB.DB:
+    records.use()
     storage = factory()
     try:
         if path and not IBlobStorage.providedBy(storage):

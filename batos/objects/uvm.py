@@ -11,6 +11,7 @@ a slot misses and `__getattr__` loads the object; the class's own methods look f
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -25,6 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _RESERVED = ("__", "_p_", "_v_")
 _AS_STORED = ("utf-8", "surrogatepass")
+_NAMES_KEPT = 4096
 
 
 class _Replaceable(Generic[P, R]):
@@ -49,7 +51,8 @@ class UvmObject(Persistent):
 
     def __init__(self, /, **slots: Any) -> None:
         for name, value in slots.items():
-            check_slot(name, value)
+            if name[:1] in "_" or not name.isidentifier():  # else it is fit: nearly all are
+                check_slot(name, value)
         self.__dict__.update(slots)  # a new object has nothing to register a change with
 
     @property
@@ -114,20 +117,23 @@ class UvmObject(Persistent):
         """The slots as they are stored: their names as bytes, of which a pickle of protocol 3 needs three fewer a name."""
         self._p_activate()
         slots = self.__dict__
-        state: dict[str, Any] = {}
+        state: dict[bytes, Any] = {}
+        converted: dict[str, Any] = {}
         memo: dict[int, Any] = {}
         for name, value in slots.items():
-            if type(value) in PLAIN or name[:3] == "_v_":
+            stored_name, usual = _stored_name(name)
+            if stored_name is None:
                 continue
-            stored = storable(value, f"slot {name!r}", memo)
-            if stored is not value:
-                state[name] = stored
+            if type(value) not in PLAIN and not isinstance(value, Persistent):
+                stored = storable(value, f"slot {name!r}", memo)
+                if stored is not value:
+                    converted[name] = value = stored
+            if not usual:
+                check_slot(name, value)
+            state[stored_name] = value
         # What was converted stays so in memory, else a later change of the plain container would be lost.
-        slots.update(state)
-        for name in slots:
-            if (name[:1] in "_" or "*" in name) and name[:3] != "_v_":  # `in`: the empty name too
-                check_slot(name, slots[name])
-        return {name.encode(*_AS_STORED): value for name, value in slots.items() if name[:3] != "_v_"}
+        slots.update(converted)
+        return state
 
     def __setstate__(self, state: Mapping[bytes | str, Any]) -> None:
         # Names that are text were written before they were bytes.
@@ -177,6 +183,14 @@ class SlotsView(MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"<slots of {self._obj!r}: {', '.join(self)}>"
+
+
+@functools.lru_cache(_NAMES_KEPT)
+def _stored_name(name: str) -> tuple[bytes | None, bool]:
+    """A slot's name as it is stored, None where it is not; and whether it is a usual one, that need not be checked with its value."""
+    if name[:3] == "_v_":
+        return None, True
+    return name.encode(*_AS_STORED), not (name[:1] in "_" or "*" in name)  # `in`: the empty name too
 
 
 def check_slot(name: str, value: Any) -> None:

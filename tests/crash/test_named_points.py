@@ -134,6 +134,8 @@ def test_fifty_inferences_in_flight_at_the_kill(tmp_path: Path) -> None:
     """What each mission had paid for is not asked again; what was in flight is asked once more, and no more than that."""
     settings = {**SETTINGS, "concurrent_missions": FLEET, "inference_concurrency": FLYING}
     with ScriptedFleet() as server:
+        # The missions come while their persona's model is still being made, and its old digest was heard a moment ago.
+        server.fail("slow", path="/api/create", when=lambda request: "babs" in request["model"], seconds=0.5)
         with daemon(tmp_path, ollama_host=server.host, **settings) as running, Peer(running.endpoint) as peer:
             for number in range(FLEET):
                 peer.send("submit", id=f"m{number}", brief=f"Look up mission {number}")
@@ -149,6 +151,7 @@ def test_fifty_inferences_in_flight_at_the_kill(tmp_path: Path) -> None:
                 assert peer.result(f"m{number}")["state"] == "COMPLETE"
         keys = keys_of(chats(server), server)
         assert len(paid) == FLEET, "each had its plan"
+        assert paid <= set(keys[: len(before)]), "kept under the digest of the model that answered"
         assert not paid & set(keys[len(before) :])
         assert len(set(keys)) == 4 * FLEET
         assert len(keys) == 4 * FLEET + FLYING, "those in flight, once more"

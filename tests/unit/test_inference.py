@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,28 @@ async def test_chats_share_a_connection(scripted: ScriptedOllama, inference: Oll
         await inference.chat(HELLO, deadline_s=10)
         seen |= set(scripted.connections)
     assert len(seen) == 1
+
+
+async def test_a_list_that_is_older_than_a_change_is_not_believed(scripted: ScriptedOllama, inference: OllamaInference) -> None:
+    """It was asked for before the model was made anew, and came after."""
+    listed, asked, heard = inference._client.list, asyncio.Event(), asyncio.Event()
+
+    async def late() -> Any:
+        told = await listed()
+        asked.set()
+        await heard.wait()
+        return told
+
+    inference._client.list = late  # type: ignore[method-assign]
+    first = asyncio.create_task(inference.digest(MODEL))
+    await asked.wait()
+    inference._client.list = listed  # type: ignore[method-assign]
+    scripted.models[MODEL] = dataclasses.replace(scripted.models[MODEL], system="Another.")
+    inference.models_changed()
+    assert await inference.digest(MODEL) == scripted.models[MODEL].digest
+    heard.set()
+    await first
+    assert await inference.digest(MODEL) == scripted.models[MODEL].digest
 
 
 async def test_without_a_system_message_the_model_keeps_its_own(scripted: ScriptedOllama, inference: OllamaInference) -> None:

@@ -90,6 +90,21 @@ def experts(*servers: ScriptedOllama) -> None:
 # --- models
 
 
+async def test_a_model_that_was_made_anew_is_known_by_its_new_digest_at_once(one: ScriptedOllama, folder: Path) -> None:
+    """Answers are kept under the digest: one of a second ago would have them paid for again at the next start."""
+    one.models["robin:test"] = base("robin:test")  # of an earlier version: it is built anew
+    one.fail("slow", path="/api/create", when=lambda request: request.get("model") == "robin:test", seconds=0.1)
+    async with made(folder, one) as places:
+        provisioned = asyncio.create_task(places[0].provisioner.ensure())
+        await places[0].provisioner.ready("small:test")
+        old = await places[0].digest("robin:test")  # as anybody's question for another model does
+        await provisioned
+        assert await places[0].digest("robin:test") == one.models["robin:test"].digest != old
+        one.models["robin:test"] = Model(sha256(b"an expert"))
+        await places[0].made("robin:test")
+        assert await places[0].digest("robin:test") == one.models["robin:test"].digest
+
+
 async def test_each_has_the_models_of_the_profile(one: ScriptedOllama, two: ScriptedOllama, folder: Path) -> None:
     async with made(folder, one, two) as places:
         models = Models("test", places)

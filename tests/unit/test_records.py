@@ -1,0 +1,99 @@
+"""Records are written as ZODB writes them, to the byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from BTrees.LOBTree import LOBTree
+from BTrees.OOBTree import OOBTree
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from persistent import Persistent
+from persistent.mapping import PersistentMapping
+from persistent.wref import WeakRef
+from transaction import TransactionManager
+from ZODB.serialize import ObjectWriter
+
+from batos.image import ledger, sums
+from batos.image.living import LivingImage
+from batos.image.records import RecordWriter
+from batos.image.storage import open_database
+from batos.objects import Intent, UvmObject
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9) | st.binary(max_size=9)
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text(max_size=3), inner, max_size=3) | st.just({1, 2})
+    ),
+    max_leaves=8,
+)
+NAMES = st.text("abc_é", min_size=1, max_size=6).filter(lambda name: name[0] != "_" and name.isidentifier())
+
+
+class Other(Persistent):
+    """A class with arguments of its own in each record."""
+
+    def __new__(cls, *args: Any) -> Other:
+        return super().__new__(cls)
+
+    def __getnewargs__(self) -> tuple[int]:
+        return (7,)
+
+
+def written_as_zodb_writes(image: LivingImage) -> int:
+    """Hold each record of an image against what ZODB makes of its object; how many there were."""
+    count = 0
+    with image.snapshot() as root:
+        connection, oid = root._p_jar, None
+        while True:
+            oid, _, data, oid_after = image.db.storage.record_iternext(oid)
+            obj = connection.get(oid)
+            obj._p_activate()
+            assert sums.plain(data) == ObjectWriter(obj).serialize(obj) == RecordWriter(obj).serialize(obj), obj
+            count += 1
+            if oid_after is None:
+                return count
+            oid = oid_after
+
+
+async def test_each_record_of_an_image_is_what_zodb_would_have_written(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'live_image.fs'}")
+
+    def change(root: Any) -> None:
+        lobby = root["lobby"]
+        lobby.one = lobby.derive(name="one", intent=Intent("to be kept"))
+        lobby.two = UvmObject(**{"parent*": (lobby.one, lobby), "again": lobby.one})
+        lobby.two.items = [lobby.two, {"a": lobby.one}, (lobby.one, 1)]
+        lobby.tree = OOBTree({f"k{i}": UvmObject(n=i) for i in range(100)})
+        lobby.other, lobby.mapping = Other(), PersistentMapping(a=lobby.one, b=Other())
+        lobby.lots = LOBTree({n: (n, lobby.one) for n in range(200)})
+        root["odd"] = [WeakRef(lobby.one), UvmObject, b"\x00", lobby.other]  # no slot holds such
+
+    for i in range(40):
+        await image.system(ledger.accept, f"m{i}", "a brief", {"persona": "robin"}, i % 2 == 0)
+    await image.system(change)
+    await image.system(lambda root: setattr(root["lobby"].other, "more", root["lobby"].two))
+    assert written_as_zodb_writes(image) > 200
+    await image.close()
+
+
+@settings(max_examples=30, deadline=None)
+@given(slots=st.dictionaries(NAMES, VALUES, max_size=6))
+def test_whatever_the_slots_hold(slots: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+    db = open_database(f"file://{tmp_path_factory.mktemp('image') / 'live_image.fs'}", cache_size=100, pool_size=2)
+    try:
+        tm = TransactionManager(explicit=True)
+        connection = db.open(transaction_manager=tm)
+        tm.begin()
+        obj = connection.root()["it"] = UvmObject(**slots)
+        tm.commit()
+        data, _ = db.storage.load(obj._p_oid)
+        tm.begin()
+        assert data == ObjectWriter(obj).serialize(obj)
+        tm.abort()
+        connection.close()
+    finally:
+        db.close()
