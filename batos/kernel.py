@@ -100,7 +100,7 @@ class Kernel:
         settings = self.settings
         if listen:
             for endpoint in settings.listen:
-                endpoints.normalised(endpoint, guarded=bool(settings.curve_secret))  # refused before an image is made and an Ollama started
+                endpoints.check(endpoint, guarded=bool(settings.curve_secret))  # refused before an image is made and an Ollama started
             if settings.console == "on":
                 await self._take_console_address()
         self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)

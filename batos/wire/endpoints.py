@@ -66,6 +66,24 @@ def bind(socket: zmq.Socket[bytes], endpoint: str, *, guarded: bool = False) -> 
     return socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
 
+def check(endpoint: str, *, guarded: bool = False) -> None:
+    """See that `bind` would have an endpoint now, and let go of it again.
+
+    :raises EndpointError: as `bind`.
+    """
+    endpoint = normalised(endpoint, guarded=guarded)
+    if endpoint.startswith(_IPC):  # to bind it would leave its file
+        if _answers(endpoint[len(_IPC) :]):
+            raise _taken(endpoint)
+        return
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        with context.socket(zmq.ROUTER) as probe:
+            bind(probe, endpoint, guarded=guarded)
+    finally:
+        context.destroy(linger=0)
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback

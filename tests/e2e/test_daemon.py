@@ -425,6 +425,7 @@ def test_a_taken_port_is_named(tmp_path: Path, scripted: ScriptedOllama) -> None
     assert done.returncode == 4
     assert endpoint in done.stderr
     assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [], "it was refused before anything was made"
 
 
 def test_a_taken_port_leaves_recovered_missions_as_they_were(tmp_path: Path, scripted: ScriptedOllama) -> None:

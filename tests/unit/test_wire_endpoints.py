@@ -7,7 +7,7 @@ from wire_support import Scripted, ask, listening, raw
 
 from batos.config import Settings
 from batos.errors import EndpointError
-from batos.wire.endpoints import normalised, to_connect
+from batos.wire.endpoints import check, normalised, to_connect
 from batos.wire.listener import Listener
 
 
@@ -61,6 +61,18 @@ async def test_a_taken_port_is_named_with_the_remedy() -> None:
             await second.start()
         async with raw(zmq.DEALER, first.bound[0]) as dealer:
             assert (await ask(dealer, {"op": "info"}))["type"] == "status"
+
+
+async def test_what_is_free_is_free_after_it_was_looked_at(tmp_path: Path) -> None:
+    with sockets.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = [f"tcp://127.0.0.1:{probe.getsockname()[1]}", f"ipc://{tmp_path}/wire.sock"]
+    for endpoint in free:
+        check(endpoint)
+        assert list(tmp_path.iterdir()) == []
+        async with listening(endpoint=endpoint):
+            with pytest.raises(EndpointError, match="taken"):
+                check(endpoint)
 
 
 async def test_one_bad_endpoint_binds_none() -> None:
