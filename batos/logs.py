@@ -36,6 +36,16 @@ def _untold(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], BatosError))
 
 
+def _in_our_words(record: logging.LogRecord) -> bool:
+    """Whether a line of ZODB's is to stay as it is; that an index is ignored, as it is after a kill, is told anew."""
+    begin, image = "Ignoring index for ", record.getMessage()
+    if not image.startswith(begin):
+        return True
+    why = "the index beside it did not fit, as after a kill; it is a cache: the image was read through instead"
+    structlog.get_logger("batos.image").info("index_renewed", image=image.removeprefix(begin), why=why)
+    return False
+
+
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # sd-daemon(3)
 _least = logging.INFO  # severity that is written
 
@@ -84,5 +94,6 @@ def configure(level: str, style: str, *, journal: bool = False) -> None:
         cache_logger_on_first_use=True,
     )
     logging.getLogger("ZODB.Connection").addFilter(_untold)
+    logging.getLogger("ZODB.FileStorage").addFilter(_in_our_words)
     # The libraries' own warnings (ZODB, asyncio) in the same place.
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")

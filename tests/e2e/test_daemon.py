@@ -441,6 +441,8 @@ def test_a_taken_port_leaves_recovered_missions_as_they_were(tmp_path: Path, scr
         assert Daemon(tmp_path, listen=endpoint, ollama_host=scripted.host).ended() == 4
     scripted.release()
     with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+        assert "index_renewed" in [entry.get("event") for entry in running.log], "what a kill leaves behind is told in our words"
+        assert running.noise == []
         assert peer.result("m1")["state"] == "COMPLETE"
         assert peer.ask("status", id="m1")["attempts"] == 2
 
