@@ -169,11 +169,12 @@ class Workers:
     async def close(self) -> None:
         """Hand back and end all workers. Safe to call twice."""
         pool, self._pool = self._pool, None
+        used = list(self._used.values())
+        self._used.clear()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        for session in (*self._used.values(), *self._ready.values()):
+        for session in (*used, *self._ready.values()):
             await session.leave()
-        self._used.clear()
         self._ready.clear()
         if pool is not None:
             await asyncio.to_thread(pool.__exit__, None, None, None)
@@ -196,13 +197,11 @@ class Workers:
         if other is not None:
             self._spawn(other.leave())
         self._used[key] = session
+        asyncio.get_running_loop().call_later(_TURN_S, self._renew, session, key, image)
 
-        async def next_one() -> None:
-            await asyncio.sleep(_TURN_S)
-            if self._used.get(key) is session:
-                await self._next(self._used.pop(key), key, image)
-
-        self._spawn(next_one())
+    def _renew(self, session: Session, key: str, image: bytes) -> None:
+        if self._used.get(key) is session:
+            self._spawn(self._next(self._used.pop(key), key, image))
 
     async def _next(self, used: Session, key: str, image: bytes) -> None:
         if key in self._ready or self._pool is None or not self._settings.sandbox_ready:
@@ -222,8 +221,8 @@ class Workers:
 
     async def idle(self) -> None:
         """Return when every worker that is being made ready is."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._used:
+            await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(_TURN_S))
 
     async def _loaded(self, image: bytes, used: Session | None = None, *, stand_by: bool = True) -> Session:
         """A worker with a program, in one turn; `used` lets go of the one it had for it."""
