@@ -17,9 +17,9 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
@@ -29,7 +29,6 @@ from batos.sandbox import walls
 from batos.sandbox.turns import Turns
 
 _log = structlog.get_logger(__name__)
-_T = TypeVar("_T")
 _GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
 _TURN_S = 0.001
 _TRIES = 3  # to load a program: a worker may have died while nobody looked
@@ -38,26 +37,47 @@ _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", 
 
 
 class Session:
-    """One worker, checked out, with a program loaded or none. What its client does, it does in `turn`s."""
+    """A worker for a run. What the client does for it blocks, so it does it in `turn`s."""
 
-    def __init__(self, turns: Turns, checkout: Any) -> None:
+    def __init__(self, turns: Turns, checkout: Callable[[], Any]) -> None:
         self._turns, self._checkout = turns, checkout
         self._one_at_a_time = threading.Lock()
-        self.monty: Any = None
+        self._held: Any = None
         self._worker: int | None = None
+        self.monty: Any = None
 
     def enter(self) -> None:
-        """Check the worker out. It blocks."""
-        self.monty = self._checkout.__enter__()
+        """Check out a fresh worker, and let go of the one before. It blocks, as the next two do."""
+        self.exit()
+        held = self._checkout()
+        self.monty, self._held = held.__enter__(), held
         self._worker = self.monty.worker_pid
+
+    def load(self, image: bytes) -> None:
+        """Have a fresh worker with a program loaded."""
+        self.enter()
+        self.monty.load_session(image)
+
+    def exit(self) -> None:
+        """Hand the worker back; one that is dead or in the middle of something is replaced by the pool."""
+        from pydantic_monty import MontyError
+
+        held, self._held, self._worker = self._held, None, None
+        if held is not None:
+            with contextlib.suppress(MontyError, RuntimeError, OSError):
+                held.__exit__(None, None, None)
 
     @property
     def alive(self) -> bool:
         return self.monty.worker_pid is not None
 
     async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
-        """Answer what `call`, a blocking call of the client's for this worker, does. Cancelled, it costs the worker its life."""
+        """Answer what a blocking call for this worker does. Cancelled, it costs the worker its life."""
         return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
+
+    async def leave(self) -> None:
+        """`exit`, in a turn."""
+        await self.turn(self.exit, stand_by=False)
 
     def _alone(self, call: Callable[[], Any]) -> Any:
         with self._one_at_a_time:
@@ -67,13 +87,6 @@ class Session:
         if self._worker is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._worker, signal.SIGKILL)
-
-    async def leave(self) -> None:
-        """Hand the worker back; one that is dead or in the middle of something is replaced by the pool."""
-        from pydantic_monty import MontyError
-
-        with contextlib.suppress(MontyError, RuntimeError, OSError):
-            await self.turn(lambda: self._checkout.__exit__(None, None, None), stand_by=False)
 
 
 class Workers:
@@ -85,8 +98,8 @@ class Workers:
         self._turns = Turns()
         self._folder: Path | None = None
         self._ready: collections.OrderedDict[str, Session] = collections.OrderedDict()
-        self._wanted: dict[str, bytes] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._used: dict[str, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.chains = asyncio.Semaphore(settings.sandbox_parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
@@ -156,11 +169,13 @@ class Workers:
     async def close(self) -> None:
         """Hand back and end all workers. Safe to call twice."""
         pool, self._pool = self._pool, None
-        self._wanted.clear()
+        used = list(self._used.values())
+        self._used.clear()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        while self._ready:
-            await self._ready.popitem()[1].leave()
+        for session in (*used, *self._ready.values()):
+            await session.leave()
+        self._ready.clear()
         if pool is not None:
             await asyncio.to_thread(pool.__exit__, None, None, None)
         self._turns.close()
@@ -171,27 +186,29 @@ class Workers:
     async def take(self, key: str, image: bytes) -> Session:
         """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
         session = self._ready.pop(key, None)
-        if session is None or not session.alive:
-            if session is not None:
-                self._spawn(session.leave())
-            session = await self._loaded(image)
-        return session
+        if session is None:
+            return await self._loaded(image, self._used.pop(key, None))
+        return session if session.alive else await self._loaded(image, session)
 
     def give_back(self, session: Session, key: str, image: bytes) -> None:
-        """Let go of a used worker and make the next one ready, once the chain of sends that is under way has had its turn."""
+        """Let go of a used worker and make the next one ready, once the chain of sends that is under way has had its turn; sooner
+        if it needs one."""
+        other = self._used.pop(key, None)
+        if other is not None:
+            self._spawn(other.leave())
+        self._used[key] = session
+        asyncio.get_running_loop().call_later(_TURN_S, self._renew, session, key, image)
 
-        async def next_one() -> None:
-            await asyncio.sleep(_TURN_S)
-            await self._next(session, key, image)
-
-        self._spawn(next_one())
+    def _renew(self, session: Session, key: str, image: bytes) -> None:
+        if self._used.get(key) is session:
+            self._spawn(self._next(self._used.pop(key), key, image))
 
     async def _next(self, used: Session, key: str, image: bytes) -> None:
-        await used.leave()
         if key in self._ready or self._pool is None or not self._settings.sandbox_ready:
+            await used.leave()
             return
         try:
-            session = await self._loaded(image)
+            session = await self._loaded(image, used, stand_by=False)
         except SandboxFailed as e:
             _log.warning("sandbox_worker_not_loaded", error=str(e))  # the next run tries itself
             return
@@ -204,56 +221,56 @@ class Workers:
 
     async def idle(self) -> None:
         """Return when every worker that is being made ready is."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._tasks or self._used:
+            await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(_TURN_S))
 
-    async def _loaded(self, image: bytes) -> Session:
+    async def _loaded(self, image: bytes, used: Session | None = None, *, stand_by: bool = True) -> Session:
+        """A worker with a program, in one turn; `used` lets go of the one it had for it."""
         from pydantic_monty import MontyError
 
         error: Exception | None = None
+        session = used or self._session({})
         for _ in range(_TRIES):
-            session = await self.session()
             try:
-                await session.turn(functools.partial(session.monty.load_session, image), stand_by=False)
+                await session.turn(functools.partial(session.load, image), stand_by=stand_by)
                 return session
             except (MontyError, RuntimeError) as e:
-                self._spawn(session.leave())
                 error = e
+            except (TimeoutError, OSError) as e:
+                self._spawn(session.leave())
+                raise self._none_free(e) from e
             except BaseException:
                 self._spawn(session.leave())
                 raise
+        self._spawn(session.leave())
         raise SandboxFailed(f"no worker of the sandbox took its program: {error}") from error
+
+    def _session(self, options: Mapping[str, Any]) -> Session:
+        if self._pool is None:
+            raise SandboxFailed("the sandbox is not running")
+        return Session(self._turns, functools.partial(self._pool.checkout, limits=self.limits, os_policy=_CLOCKS, **options))
 
     async def session(self, **options: Any) -> Session:
         """A fresh worker; the caller hands it back.
 
         :raises SandboxFailed: if none can be had in time.
         """
-        if self._pool is None:
-            raise SandboxFailed("the sandbox is not running")
-        checkout = self._pool.checkout(limits=self.limits, os_policy=_CLOCKS, **options)
-        entering = self._spawn(self._entered(Session(self._turns, checkout)))
-        try:
-            return await asyncio.shield(entering)
-        except asyncio.CancelledError:
-            entering.add_done_callback(self._unwanted)
-            raise
-
-    async def _entered(self, session: Session) -> Session:
         from pydantic_monty import MontyError
 
+        session = self._session(options)
         try:
             await session.turn(session.enter, stand_by=False)
         except (TimeoutError, MontyError, OSError, RuntimeError) as e:
-            raise SandboxFailed(f"no worker of the sandbox came free within {self._settings.sandbox_start_s:g} s ({e})") from e
+            raise self._none_free(e) from e
+        except asyncio.CancelledError:
+            self._spawn(session.leave())
+            raise
         return session
 
-    def _unwanted(self, entering: asyncio.Task[Session]) -> None:
-        if not entering.cancelled() and entering.exception() is None:
-            self._spawn(entering.result().leave())
+    def _none_free(self, error: Exception) -> SandboxFailed:
+        return SandboxFailed(f"no worker of the sandbox came free within {self._settings.sandbox_start_s:g} s ({error})")
 
-    def _spawn(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
