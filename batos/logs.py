@@ -46,6 +46,14 @@ def _in_our_words(record: logging.LogRecord) -> bool:
     return False
 
 
+class _Passed(logging.Handler):
+    """The libraries' own warnings (ZODB, asyncio) in the same place and of the same form."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say = structlog.get_logger("batos").error if record.levelno >= logging.ERROR else structlog.get_logger("batos").warning
+        say(record.getMessage(), logger=record.name, **({"exc_info": record.exc_info} if record.exc_info else {}))
+
+
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # sd-daemon(3)
 _least = logging.INFO  # severity that is written
 
@@ -96,4 +104,4 @@ def configure(level: str, style: str, *, journal: bool = False) -> None:
     logging.getLogger("ZODB.Connection").addFilter(_untold)
     logging.getLogger("ZODB.FileStorage").addFilter(_in_our_words)
     # The libraries' own warnings (ZODB, asyncio) in the same place.
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, handlers=[_Passed()])

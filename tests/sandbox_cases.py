@@ -79,7 +79,7 @@ def m(self, n): return n.bit_count(), (2.0).is_integer(), (2.5).is_integer(), fl
 def m(self): import datetime; return [list(datetime.date(y, k, 28).isocalendar()) for y in range(2015, 2030) for k in (1, 12)] | [] | {}
 def m(self, s): import datetime; d = datetime.date.fromisoformat(s); return d.toordinal(), datetime.date.fromordinal(d.toordinal()) == d, list(datetime.datetime(2024, 12, 30, 5).isocalendar()) | ["2026-01-30"] | {}
 def m(self): import datetime; return datetime.datetime.fromtimestamp(90061, datetime.timezone.utc).isoformat() | [] | {}
-def m(self, y): import calendar; return calendar.isleap(y), calendar.monthrange(y, 2), calendar.leapdays(2000, y), calendar.day_name[0], calendar.month_abbr[12] | [2024] | {}
+def m(self, y): import calendar; return calendar.isleap(y), calendar.monthrange(y, 2)[1], calendar.leapdays(2000, y), calendar.day_name[0], calendar.month_abbr[12] | [2024] | {}
 def m(self, t): import re; p = re.compile(r"(\w)=(\w)"); return p.sub(lambda k: k.group(2) + "=" + k.group(1), t), p.sub(lambda k: "", t, count=1), p.sub(r"\2", t), re.subn("a", "b", t), re.subn("a", "b", t, 1) | ["a=b a=d"] | {}
 def m(self, d): from collections import OrderedDict; o = OrderedDict(d); o.move_to_end("a"); p = OrderedDict(d); p.move_to_end("c", last=False); return list(o), list(p), o.popitem(last=False), o.popitem() | [{"a": 1, "b": 2, "c": 3}] | {}
 def m(self, xs): from functools import cmp_to_key; k = cmp_to_key(lambda a, b: a[0] - b[0]); return sorted(xs, key=k), sorted(xs, key=k, reverse=True), max(xs, key=k), min(xs, key=k) | [[[2, "a"], [1, "b"], [2, "c"], [1, "d"]]] | {}

@@ -9,7 +9,7 @@ import typer
 
 from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ProfileFlag, SetFlag, app, run_async, settings_from
 from batos.cli.output import Output, size
-from batos.config import SettingRow, Settings, nearest, table
+from batos.config import SettingRow, Settings, nearest, supervision, table
 from batos.errors import ConfigError
 
 ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console = on.")]
@@ -38,7 +38,7 @@ def run(
     def started(daemon: kernel.Kernel) -> None:
         if as_json:
             output.event({"type": "started", **daemon.info()})
-        else:
+        elif not supervision().journal:  # there the log says it, and nothing but the log is to be there
             report(daemon.info(), output, daemon.console.link if daemon.console else "")
 
     run_async(process.run(read(), on_started=started, reload=read))
@@ -71,12 +71,6 @@ def report(info: dict[str, Any], output: Output, link: str = "") -> None:
     )
     output.say('Give it a mission: batos send "..." --watch     Ctrl-C stops it; no mission is lost.', "dim")
     output.console.file.flush()
-
-
-def _console(info: dict[str, Any], link: str, output: Output) -> list[tuple[str, str]]:
-    if not link:
-        return []
-    return [("console", link if output.console.is_terminal else f"{info['console']} (`batos console` prints the link)")]
 
 
 @app.command()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +24,7 @@ MACHINE = Path("/etc/systemd/system")
 STATE = Path("/var/lib/batos")
 SYSTEMCTL_S = 120.0  # it waits for the end of the daemon
 _ROOT = 0
+_OWN = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108  what `PrivateTmp` hides
 
 
 @app.command()
@@ -43,6 +46,8 @@ def service(
     output, manager = Output(as_json), _Manager(user)
     if action in ("install", "uninstall") and not user and os.geteuid() != _ROOT:
         raise ConfigError(f"a unit of the machine is written to {MACHINE} by root; say `batos service {action} --user` for one of yours")
+    if action == "install" and not user:
+        _check_reach(Path(sys.executable), Path(__file__))
     if action in ("install", "show"):
         text = _text(data, config_file, user)
         if action == "show":
@@ -73,6 +78,22 @@ def _text(data: str | None, config_file: str | None, user: bool) -> str:
             f"a unit of the machine has its data in a folder of {STATE.parent}, not in {folder}; leave --data out, or take --user"
         )
     return unit(folder, config, user=False)
+
+
+def _check_reach(*files: Path) -> None:
+    """The unit of the machine runs as a user of its own, whom systemd gives a /tmp of his own.
+
+    :raises ConfigError: where he cannot reach what he has to run.
+    """
+    for file in dict.fromkeys(found for one in files for found in (one.absolute(), one.resolve())):
+        own = next((folder for folder in _OWN if folder in file.parents), None)
+        closed = next((folder for folder in reversed(file.parents) if not folder.stat().st_mode & stat.S_IXOTH), None)
+        if own or closed:
+            why = f"its {own} is another" if own else f"{closed} is closed to others"
+            raise ConfigError(
+                f"a unit of the machine runs as a user of its own, who cannot reach {file}: {why}. Install BAT OS and its Python where "
+                f"all can read them, /opt/batos for example, and say it there; or take --user"
+            )
 
 
 def _install(path: Path, text: str, manager: _Manager, now: bool) -> dict[str, Any]:

@@ -79,10 +79,18 @@ def _from_environ(environ: dict[str, str]) -> tuple[dict[str, Any], dict[str, st
     return dict(values), {name: key for key, name in names.items() if name in values}
 
 
+def _here() -> tuple[Path, ...]:
+    """The working folder; none where it was deleted under this process."""
+    try:
+        return (Path.cwd(),)
+    except FileNotFoundError:
+        return ()
+
+
 def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:
     if named:
         return Path(named)
-    for folder in (Path.cwd(), data):
+    for folder in (*_here(), data):
         if (folder / CONFIG_NAME).is_file():
             return folder / CONFIG_NAME
     return None

@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import structlog
 import zope.interface
 from ZODB.blob import copyTransactionsFromTo
 from ZODB.FileStorage.format import CorruptedError
-from ZODB.interfaces import IStorageWrapper
+from ZODB.interfaces import IMVCCStorage, IStorageWrapper
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged
@@ -31,6 +32,7 @@ _COPIED = (
     "close", "getName", "getSize", "history", "isReadOnly", "lastTransaction", "new_oid", "sortKey", "tpc_abort", "tpc_finish",
     "loadBlob", "openCommittedBlobFile", "temporaryDirectory", "supportsUndo", "undo", "undoLog", "undoInfo", "getTid",
 )  # fmt: skip
+_ASKED = ("lastTransaction", "load", "loadBefore", "loadSerial", "record_iternext")
 _NOISE = (CorruptedError, struct.error, ValueError, OverflowError, MemoryError)  # what reading at a wrong place of a file comes to
 _CLASS = re.compile(rb"c?([a-zA-Z_][\w.]*)\n(\w+)\n")  # how the pickle of a record begins
 REMEDY = "restore a backup (`batos restore`)"
@@ -45,9 +47,10 @@ def base_of(storage: Any) -> Any:
 class CheckedStorage:
     """A storage whose records carry checksums."""
 
-    def __init__(self, base: Any, name: str) -> None:
+    def __init__(self, base: Any, name: str, *, of_connection: bool = False) -> None:
         """
         :param name: of the image, for messages.
+        :param of_connection: whether it is the view of one connection of a storage that does MVCC itself.
         """
         self.base, self.name = base, name
         self.required_after: bytes | None = None
@@ -57,6 +60,12 @@ class CheckedStorage:
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))
+        if IMVCCStorage.providedBy(base) and not of_connection:
+            self._asking = threading.Lock()
+            for method in _ASKED:
+                setattr(self, method, self._as_of_now(getattr(self, method)))
+            history = self._as_of_now(base.history)
+            self.history = lambda oid, size=1: history(oid, size=size)  # ZODB gives the size where RelStorage has a version
         zope.interface.directlyProvides(self, zope.interface.providedBy(base))
         if hasattr(base, "registerDB"):
             base.registerDB(self)
@@ -68,6 +77,16 @@ class CheckedStorage:
 
     def __len__(self) -> int:
         return len(self.base)
+
+    def _as_of_now(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """A storage that does MVCC itself (RelStorage) shows its own moment: what is asked past all connections moves it on first."""
+
+        def asked(*args: Any, **more: Any) -> Any:
+            with self._asking:
+                self.base.poll_invalidations()
+                return method(*args, **more)
+
+        return asked
 
     # --- out
 
@@ -103,7 +122,7 @@ class CheckedStorage:
     def iterator(self, start: bytes | None = None, stop: bytes | None = None) -> Iterator[Any]:
         """The transactions, as `copyTransactionsFrom` reads them; of a file those that are in it whole."""
         found = Committed(self.base, start, stop) if self.sealing else self.base.iterator(start, stop)
-        with contextlib.closing(found) as transactions:
+        with contextlib.closing(found) if hasattr(found, "close") else contextlib.nullcontext(found) as transactions:  # ZEO's has none
             for transaction in transactions:
                 yield _Transaction(self, transaction)
 
@@ -172,15 +191,15 @@ class CheckedStorage:
 
     def new_instance(self) -> CheckedStorage:
         """Of a storage that does MVCC itself (RelStorage): a view for one connection, with checksums."""
-        return CheckedStorage(self.base.new_instance(), self.name)._like(self)
+        return CheckedStorage(self.base.new_instance(), self.name, of_connection=True)._like(self)
 
     def before_instance(self, before: bytes) -> CheckedStorage:
         """A view of the past."""
-        return CheckedStorage(self.base.before_instance(before), self.name)._like(self)
+        return CheckedStorage(self.base.before_instance(before), self.name, of_connection=True)._like(self)
 
     def undo_instance(self) -> CheckedStorage:
         """What an undo goes through."""
-        return CheckedStorage(self.base.undo_instance(), self.name)._like(self)
+        return CheckedStorage(self.base.undo_instance(), self.name, of_connection=True)._like(self)
 
     def _like(self, other: CheckedStorage) -> CheckedStorage:
         self.required_after = other.required_after

@@ -131,3 +131,11 @@ def test_ollama_host_is_heard_last() -> None:
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load().queue_limit = 3  # type: ignore[misc]
+
+
+def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert load({"data": str(tmp_path)}).data == tmp_path

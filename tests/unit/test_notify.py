@@ -119,3 +119,15 @@ def test_the_level_may_change_after_a_logger_was_used() -> None:
         "logs.set_level('debug'); log.debug('c')\nlogs.set_level('error'); log.warning('d')"
     )
     assert [json.loads(line)["event"] for line in lines] == ["b", "c"]
+
+
+def test_what_libraries_say_is_of_the_same_form() -> None:
+    said = logged(
+        "import logging\nlogs.configure('info', 'journal')\nlogging.getLogger('ZODB.FileStorage').warning('Ignoring %s', 'index')\n"
+        "logging.getLogger('asyncio').info('nothing')\n"
+        "try:\n    1 / 0\nexcept ZeroDivisionError:\n    logging.getLogger('asyncio').critical('it fell', exc_info=True)"
+    )
+    first, second = (json.loads(line[3:]) for line in said)
+    assert [line[:3] for line in said] == ["<4>", "<3>"]
+    assert (first["event"], first["logger"], first["level"]) == ("Ignoring index", "ZODB.FileStorage", "warning")
+    assert "ZeroDivisionError" in second["exception"]

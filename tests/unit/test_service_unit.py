@@ -131,6 +131,26 @@ def test_where_no_systemd_runs_the_unit_is_written_and_it_is_said(
     assert json.loads(capsys.readouterr().out)["active"] == "unknown"
 
 
+@pytest.mark.parametrize("place", ["closed", "tmp"])
+def test_a_unit_of_the_machine_is_not_installed_where_its_user_could_not_run_it(
+    tmp_path: Path, place: str, systemctl: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("batos.cli.service.MACHINE", tmp_path / "units")
+    monkeypatch.setattr("batos.cli.service._OWN", (tmp_path,) if place == "tmp" else ())
+    python = tmp_path / "rooms" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    (tmp_path / "rooms").chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert main(["service", "install"]) == 2
+    told = capsys.readouterr().err
+    assert "cannot reach" in told
+    assert "--user" in told
+    assert not systemctl.exists()
+    assert not (tmp_path / "units").exists()
+
+
 def test_a_unit_of_the_machine_needs_root_and_var_lib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert main(["service", "install"]) == 2

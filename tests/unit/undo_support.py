@@ -83,8 +83,8 @@ def step(lobby: UvmObject) -> None:
 
 
 @contextlib.asynccontextmanager
-async def house(folder: Path, **settings: Any) -> AsyncIterator[House]:
-    image = await LivingImage.open(f"file://{folder / 'i.fs'}", steps=(step, objects.install, memories.install, home.install))
+async def house(folder: Path, uri: str = "", **settings: Any) -> AsyncIterator[House]:
+    image = await LivingImage.open(uri or f"file://{folder / 'i.fs'}", steps=(step, objects.install, memories.install, home.install))
     try:
         yield House(image, **settings)
     finally:
