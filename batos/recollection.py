@@ -318,7 +318,8 @@ class Asked:
 def _has_document(root: Any, number: int) -> bool:
     from batos.memory.library import library_of
 
-    return number in library_of(root).documents
+    document = library_of(root).documents.get(number)
+    return document is not None and bool(document.sections or not document.archives)  # not one that is archived whole
 
 
 def _described(root: Any, documents: int | None, away: dict[str, str]) -> Reply:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from batos.allocator import give_back
 from batos.errors import Busy, ImageError
 from batos.image import blobs, packing, retention
 from batos.image.costs import Meter
@@ -157,6 +158,7 @@ class Upkeep:
         try:
             await in_helper(packing.pack, db, path, moment, self._stop)
             await in_helper(blobs.sweep, db)
+            await in_helper(give_back)
         except packing.Stopped as e:
             raise Busy(str(e)) from None
         except OSError as e:

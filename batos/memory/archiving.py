@@ -1,6 +1,7 @@
 """Archiving: sections leave the memory for a blob, a summary takes their place; and the way back.
 
-Documents stay where they are: their sources, titles and facts are found as before, and `whole` says which sections they have in all.
+Documents stay where they are, with as little as tells them: their sources are found as before, their titles are looked for in new texts
+again once something of them is back.
 An archive is an object (`library.archives`) that knows the blob, the documents, and its summary. One that lost its summary, because a
 document in it was forgotten, waits in `library.unsummarised` for another. All functions work inside whatever transaction is open.
 """
@@ -95,8 +96,7 @@ def archive(root: Any, material: Material, data: bytes, made: Made) -> Change | 
     named = {key: library.entities[key] for key in sorted(keys) if key in library.entities}
     gone = {one.section.number for one in material.held}
     for document in documents:
-        document.whole = document.whole or document.sections
-        document.sections = tuple(number for number in document.sections if number not in gone)
+        _leaves(document, gone)
         document.archives = (*document.archives, node)
         library.catalogued(document)
     dropped = library.drop_sections(one.section.number for one in material.held)
@@ -110,9 +110,24 @@ def _changed(library: Library, one: Held) -> bool:
     return now is None or now.section != one.section or now.chunks != one.chunks
 
 
+def _leaves(document: UvmObject, gone: Collection[int]) -> None:
+    """Let a document do without these sections. What it does not hold costs nothing: there may be many such documents, for ever."""
+    if tuple(sorted(document.sections)) != document.sections and not document.whole:
+        document.whole = document.sections
+    if rest := tuple(number for number in document.sections if number not in gone):
+        document.sections = rest
+    else:
+        del document._slots["sections"]
+
+
+def order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ...]:
+    """These sections, which a document that is archived has or had, in their order."""
+    there = set(sections)
+    return tuple(number for number in document.whole or sorted(there) if number in there)
+
+
 def _fill(node: UvmObject, root: Any, material: Material, data: bytes) -> None:
     node.blob, node.bytes = blobs.write(root._p_jar, data), len(data)
-    node.sections = tuple(one.section.number for one in material.held)
     node.chunks = len(material.ids)
     documents = dict.fromkeys(one.section.document for one in material.held)
     node.of = tuple(library_of(root).documents[number] for number in documents)
@@ -191,7 +206,7 @@ def restore(root: Any, number: int, only: int | None = None) -> Change:
         library.enter(root, one.section, objects_of(root, library.documents[one.section.document], one))
     library.text.add(back.segment)
     for document in documents:
-        _rejoin(library, document, node)
+        _rejoin(library, document, node, [one.section.number for one in back.held if one.section.document == document.number])
     sections = tuple(one.section.number for one in back.held)
     return Change(back.segment, tuple(dropped), *_with_vectors(library, back), sections, back.embedder)
 
@@ -268,8 +283,8 @@ def _with_vectors(library: Library, material: Material) -> tuple[tuple[int, ...]
     return tuple(ids), vectors
 
 
-def _rejoin(library: Library, document: UvmObject, node: UvmObject) -> None:
-    document.sections = tuple(number for number in document.whole if number in library.sections)
+def _rejoin(library: Library, document: UvmObject, node: UvmObject, sections: Iterable[int]) -> None:
+    document.sections = order(document, {*document.sections, *sections})
     document.archives = tuple(one for one in document.archives if one is not node)
     if not document.archives:
         for name in ("archives", "whole"):

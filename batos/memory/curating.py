@@ -10,7 +10,7 @@ import numpy as np
 
 from batos.image import blobs, journal, ledger
 from batos.image.history import oid_of
-from batos.memory import archives, archiving, clusters, extracting, standing
+from batos.memory import archives, archiving, clusters, extracting, growing, standing
 from batos.memory.library import DIGEST, FAILURE, MISSION, library_of
 from batos.memory.segments import Array
 from batos.memory.words import content_words
@@ -28,6 +28,8 @@ class Facts(NamedTuple):
     titles: tuple[str, ...]
     kinds: dict[int, str]
     day: int
+    left: tuple[int, ...]
+    """Numbers of those of which something else stays."""
 
 
 def said_in(material: archives.Material, facts: Facts) -> tuple[list[extracting.Source], Array | None]:
@@ -70,6 +72,8 @@ class Inner(NamedTuple):
     material: archives.Material
     documents: tuple[int, ...]
     titles: tuple[str, ...]
+    left: tuple[int, ...]
+    """Numbers of the documents of which something is live."""
 
 
 def inner(root: Any, summaries: Iterable[int]) -> Inner | None:
@@ -84,18 +88,22 @@ def inner(root: Any, summaries: Iterable[int]) -> Inner | None:
         return None
     documents = {one.number: one for node in nodes for one in node.of}
     titles = dict.fromkeys(one.title or one.source for one in documents.values())
-    return Inner(tuple(node.number for node in nodes), tuple(node.blob._p_oid for node in nodes), material, tuple(documents), tuple(titles))
+    left = tuple(number for number, one in documents.items() if one.sections)
+    were = tuple(node.number for node in nodes), tuple(node.blob._p_oid for node in nodes)
+    return Inner(*were, material, tuple(documents), tuple(titles), left)
 
 
 def facts_of(root: Any, held: Sequence[archives.Held]) -> Facts:
     library = library_of(root)
     documents = [library.documents[number] for number in dict.fromkeys(one.section.document for one in held)]
+    gone = {one.section.number for one in held}
     days = {one.section.day or library.documents[one.section.document].day for one in held}
     return Facts(
         library.embedder,
         tuple(dict.fromkeys(document.title or document.source for document in documents)),
         {document.number: document.kind for document in documents},
         days.pop() if len(days) == 1 else 0,
+        tuple(document.number for document in documents if not gone.issuperset(document.sections)),
     )
 
 
@@ -183,6 +191,20 @@ def rounded(root: Any, now: float, size: int) -> None:
     """System transaction: there was a round."""
     curator = root["lobby"].memory.curator
     curator.at, curator.bytes, curator.rounds = now, size, curator.rounds + 1
+
+
+TREES = ("chunks", "sections", "starts", "documents", "reads", "by_source", "by_content", "by_title")
+"""Those of the library that archiving takes much out of, or which have few entries in many places then."""
+
+
+def scattered(root: Any, name: str) -> list[Any]:
+    """Keys of one of these trees that stand alone in too many leaves."""
+    return growing.scattered(getattr(library_of(root), name))
+
+
+def gathered(root: Any, name: str, keys: Sequence[Any]) -> None:
+    """System transaction: put them together."""
+    growing.gather(getattr(library_of(root), name), keys)
 
 
 def nothing(root: Any) -> None:

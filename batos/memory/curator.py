@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 
+from batos.allocator import give_back
 from batos.config import Settings
 from batos.errors import BatosError, ImageError
 from batos.image import blobs
@@ -35,6 +36,7 @@ Reply = dict[str, Any]
 
 _DAY_S = 86400.0
 _SEEN = 4096  # sections noticed in one transaction
+_GATHERED = 1000  # entries of trees put together in one
 _TITLES = 3  # that a summary is called by
 _GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
 
@@ -178,7 +180,17 @@ class Curator:
                     await self._one(cluster, told, now)
                 await self._image.system(curating.rounded, now, self._image.db.getSize(), mission="curator")
                 self._note(told)
+                if told["clusters"]:
+                    await self._tidied()
             return {**told, "took_s": round(time.monotonic() - begun, 3)}
+
+    async def _tidied(self) -> None:
+        """Give back the room that what left took up."""
+        for name in curating.TREES:
+            keys = await in_helper(self._image.read, curating.scattered, name)
+            for begin in range(0, len(keys), _GATHERED):
+                await self._image.system(curating.gathered, name, keys[begin : begin + _GATHERED], mission="curator")
+        await in_helper(give_back)
 
     def _note(self, told: Reply) -> None:
         """Remember the round; where it did all it could, there need be no other until there is more."""
@@ -225,8 +237,8 @@ class Curator:
         if by_model:
             text = f"{gist.text.strip()}\n{text}"
         documents = cluster.documents if inner is None else inner.documents
-        facts = facts if inner is None else facts._replace(titles=inner.titles)
-        summary = await in_helper(self._summary, text, facts, documents, cluster.lived, gist.mission)
+        facts = facts if inner is None else facts._replace(titles=inner.titles, left=inner.left)
+        summary = await in_helper(self._summary, text, facts, cluster.lived, gist.mission)
         made = archiving.Made(*summary, documents, now, cluster.level, by_model)
         data = await in_helper(archives.packed, material if inner is None else inner.material)
         step = (curating.put_away, material) if inner is None else (curating.put_together, inner)
@@ -264,16 +276,14 @@ class Curator:
         id = f"curate-{hashlib.sha256(named.encode()).hexdigest()[:24]}"  # the same again, after a kill: what was paid for is there
         return await self._gist(id, [one.section.number for one in material.held], self._settings.curate_sentences)
 
-    def _summary(
-        self, text: str, facts: curating.Facts, documents: tuple[int, ...], lived: bool, mission: str, number: int = 0
-    ) -> tuple[int, Prepared, Segment]:
+    def _summary(self, text: str, facts: curating.Facts, lived: bool, mission: str, number: int = 0) -> tuple[int, Prepared, Segment]:
         """A summary that is ready to be kept, with the number of its archive: a new one, if it has none yet."""
         number = number or self._shelver.numbers.take()
         more = f" and {len(facts.titles) - _TITLES} more" if len(facts.titles) > _TITLES else ""
         title = f"Summary of {', '.join(facts.titles[:_TITLES])}{more}"
         draft = Draft(DIGEST if lived else SUMMARY, title, [DraftPart(text, title, facts.day)], facts.day)
         longest = self._settings.ingest_section_chars
-        prepared = prepare(draft, self._shelver, source=f"archive:{number}", mission=mission, section_chars=longest, about=documents)
+        prepared = prepare(draft, self._shelver, source=f"archive:{number}", mission=mission, section_chars=longest, about=facts.left)
         return number, prepared, build(prepared.entries)
 
     async def _changed(self, *step: Any) -> bool:
@@ -293,7 +303,7 @@ class Curator:
             said, vectors = curating.said_in(material, facts)
             text = await self._extract(said, vectors, curating.sentences_for(len(material.ids), self._settings.curate_sentences))
             documents = tuple(dict.fromkeys(one.section.document for one in material.held))
-            summary = await in_helper(self._summary, text, facts, documents, lived, "", number)
+            summary = await in_helper(self._summary, text, facts, lived, "", number)
             made = archiving.Made(*summary, documents, self._now(), level)
             await self._shielded(self._changed(archiving.summarise, made))
 

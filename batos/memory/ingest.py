@@ -256,8 +256,13 @@ def _done(root: Any, path: str, stamp: tuple[int, int]) -> None:
     library = library_of(root)
     library.queue.pop(path, None)
     library.refused.pop(path, None)
-    if library.stamps.get(path) != stamp:
+    if library.stamps.get(path) != stamp and _followed(library, path):
         library.stamps[path] = stamp
+
+
+def _followed(library: Any, path: str) -> bool:
+    """Whether a path is in a watched folder: elsewhere nobody asks when it was looked at last."""
+    return any(path.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched)
 
 
 def _alias(root: Any, number: int, path: str, stamp: tuple[int, int]) -> list[int]:
@@ -309,7 +314,7 @@ def _forget(root: Any, source: str) -> tuple[Facts, list[int]]:
     document = library.document(source)
     told = {"source": source, "title": document.title, "kept": [other for other in document.sources if other != source]}
     stamp, dropped = library.stamps.get(source), _leave(library, source)
-    if stamp is not None and any(source.startswith(folder.rstrip(os.sep) + os.sep) for folder in library.watched):
+    if stamp is not None and _followed(library, source):
         library.stamps[source] = stamp  # it stays forgotten until the file changes
     return told, dropped
 

@@ -298,17 +298,19 @@ class Library(Persistent):
             self.by_source[source] = document.number
         if document.complete:
             self.by_content.setdefault(document.digest, document.number)
-            if document.title and document.kind not in _UNNAMED:
-                key = document.title.casefold()
-                if self.by_title.setdefault(key, document.number) == document.number:
-                    self.unlinked.add(key)
             self.catalogued(document)
 
     def catalogued(self, document: UvmObject) -> None:
-        """Let the catalogue have a document's facts; not of one that is archived whole, since no search can find anything of it."""
+        """Let a document be found by its title and its facts; not one that is archived whole, since no search can find anything of it."""
+        key = document.title.casefold() if document.kind not in _UNNAMED else ""
         if document.archives and not document.sections:
+            if self.by_title.get(key) == document.number:
+                del self.by_title[key]
             self.catalogue.drop(document.number)
         else:
+            if key and key not in self.by_title:
+                self.by_title[key] = document.number
+                self.unlinked.add(key)
             self.catalogue.put(document.number, {name: getattr(document, name) for name in CATALOGUED})
 
     def _unlist(self, document: UvmObject) -> None:

@@ -21,9 +21,10 @@ DOCUMENT: dict[str, Any] = {
 }  # fmt: skip
 """Slots of the prototype of documents. `day` counts as `datetime.date.toordinal` does, 0 is none; `sections` are numbers;
 `of` is what a summary is of; `complete` says that all of it is there, also of a file that takes several transactions;
-`archives` are those that hold some of its sections, `whole` all that it has then, and `archive` what a summary stands for."""
+`archives` are those that hold some of its sections; `whole` are all that it has then, in their order, where that is not that of
+their numbers; `archive` is what a summary stands for."""
 ARCHIVE: dict[str, Any] = {
-    "of": (), "sections": (), "chunks": 0, "bytes": 0, "summary": None, "by_model": False, "level": 1, "entities": (), "made": 0.0,
+    "of": (), "chunks": 0, "bytes": 0, "summary": None, "by_model": False, "level": 1, "entities": (), "made": 0.0,
 }  # fmt: skip
 """Slots of the prototype of archives. `of` are documents, `bytes` those of its blob, `made` is in seconds since the epoch, `entities` are
 those that nothing names any more; `level` is 1 where it holds what was read or lived through, more where it holds summaries."""

@@ -83,8 +83,9 @@ class Shelver:
 
 
 def about_of(objects: Iterable[UvmObject]) -> tuple[int, ...]:
-    """Numbers of these documents, and of those that these chunks are of."""
-    return tuple(dict.fromkeys((one if "sections" in one._slots else one.document).number for one in objects))
+    """Numbers of these documents, and of those that these chunks are of; not of what is archived whole, of which nothing can be found."""
+    documents = (one.document if "document" in one._slots else one for one in objects)
+    return tuple(dict.fromkeys(one.number for one in documents if one.sections or not one.archives))
 
 
 def section_key(number: int) -> int:

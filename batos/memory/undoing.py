@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ZODB.POSException import POSKeyError
 
 from batos.errors import HistoryGone
-from batos.memory.archiving import archived, objects_of
+from batos.memory.archiving import archived, objects_of, order
 from batos.memory.library import Section, library_of
 from batos.memory.segments import Entry, Segment, build
 from batos.memory.shelving import Shelver
@@ -84,8 +84,8 @@ def _brought_back(root: Any, past: Any, then: UvmObject, shelver: Shelver) -> li
             chunks = objects_of(root, document, one)
             entries += _entries(one.section, chunks, document.kind, shelver)
             shelves.append((one.section, chunks))
-        if then.whole:
-            document.sections = then.whole
+        if then.archives:
+            document.sections = order(then, (section.number for section, _ in shelves))
     except POSKeyError:
         raise HistoryGone(f"the document {then.title!r} cannot come back: it was packed away") from None
     library_of(root).bring_back(root, document, shelves, None)

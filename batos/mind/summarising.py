@@ -79,7 +79,7 @@ def _remember(obj: UvmObject, summary: UvmObject, attempt: Thinking) -> None:
     library, source = library_of(root), summary_source(obj.number)
     earlier = library.summary_of(obj.number)
     dropped = library.forget(earlier) if earlier is not None else []
-    document = obj if "sections" in obj._slots else obj.document
+    document = obj.document if "document" in obj._slots else obj
     title = f"Summary of {document.title or document.source}"
     draft = Draft(SUMMARY, title, [DraftPart(summary.text, title)], document.day)
     longest = attempt.settings.ingest_section_chars

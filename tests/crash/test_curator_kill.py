@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from batos.image import blobs
-from batos.memory import archives
+from batos.memory import archives, archiving
 from batos.memory.library import library_of
 from batos.testing import ScriptedOllama
 from tests.crash.support import on_disk
@@ -118,13 +118,19 @@ def texts_of(root: Any) -> dict[str, str]:
     library = library_of(root)
     consistent(library)
     there = {number: library.text_of(library.section(number)) for number in library.sections}
+    owners = {number: library.section(number).document for number in library.sections}
     for node in library.archives.values():
         material = archives.unpacked(blobs.read(node.blob))
         assert not {one.section.number for one in material.held} & there.keys()
         there |= {one.section.number: one.text for one in material.held}
+        owners |= {one.section.number: one.section.document for one in material.held}
         assert node.summary is not None
         assert node.summary.archive is node
-    return {d.source: "".join(there[number] for number in d.whole or d.sections) for d in library.documents.values() if d.archive is None}
+    found = {}
+    for document in filter(lambda one: one.archive is None, library.documents.values()):
+        own = (number for number, of in owners.items() if of == document.number)
+        found[document.source] = "".join(there[number] for number in archiving.order(document, own))
+    return found
 
 
 @pytest.mark.timeout(110)
@@ -154,6 +160,8 @@ def test_a_daemon_that_curates_and_is_killed_at_any_moment(tmp_path: Path) -> No
                     peer.ask("ingest", paths=[str(tmp_path / "notes")])
                 while peer.ask("memory")["waiting"]["files"]:
                     time.sleep(0.02)
+                while life == 4 and not peer.ask("memory", archives=1)["archived"]["archives"]:
+                    time.sleep(0.02)  # a busy machine: there would be nothing to bring back
                 time.sleep(chance.uniform(0.0, 0.6))  # not to wait for anything: the kill may come at any moment
                 running.kill()
             assert on_disk(tmp_path, texts_of) == texts

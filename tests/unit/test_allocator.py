@@ -40,3 +40,27 @@ def test_threads_share_one_arena() -> None:
         child = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=True)
         found[how] = int(child.stdout)
     assert found["one"] < found["many"]
+
+
+FREE_BETWEEN = """
+import re
+from batos.allocator import give_back, one_arena
+
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
+one_arena()
+held = [bytearray(30_000) for _ in range(2000)]
+last = held.pop()
+held.clear()
+before = resident()
+assert give_back()
+print(before - resident(), len(last))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc, and glibc")
+def test_what_is_free_below_what_is_held_is_given_back() -> None:
+    command = [sys.executable, "-c", FREE_BETWEEN]
+    child = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=True)
+    assert int(child.stdout.split()[0]) > 40_000  # KiB, of 58,594

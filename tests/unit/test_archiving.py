@@ -16,6 +16,7 @@ from batos.memory.drafts import Draft, DraftPart
 from batos.memory.library import SUMMARY, Library, library_of
 from batos.memory.remembering import prepare
 from batos.memory.segments import build
+from batos.memory.shelving import about_of
 from tests.unit.memory_support import Memory, consistent, memory
 
 NOTES = {
@@ -173,6 +174,57 @@ async def test_one_section_of_a_document_goes_and_comes_back_to_its_place(tmp_pa
         assert held.look(lambda library: library.document(str(tmp_path / "garden.md")).sections) == (garden,)
         await bring_back(held, second)
         assert held.image.read(everything) == before
+
+
+async def test_sections_that_stand_in_another_order_come_back_in_it(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        source = tmp_path / "garden.md"
+        source.write_text("# Frogs\n\nFrogs sing in the pond.\n\n" + NOTES["garden.md"])  # a new section before those that stay
+        await held.read(source)
+        await held.embedded()
+        before = held.image.read(everything)
+        sections = held.look(lambda library: library.document(str(source)).sections)
+        assert list(sections) != sorted(sections)
+        numbers = [await put_away(held, sections=list(some)) for some in (sections[:1], sections[1:])]
+        await held.embedded()
+        for number in numbers[::-1]:
+            await bring_back(held, number)
+        assert held.image.read(everything) == before
+
+
+async def test_what_is_archived_whole_costs_little_and_is_named_again_once_it_is_back(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+
+        def named(library: Library) -> tuple[bool, tuple[str, ...], set[int]]:
+            (chunk,) = library.chunks_of(library.document(str(tmp_path / "new.md")))
+            linked = {int(to) for segment in library.text.segments() for id, to in segment.links if id == chunk.number}
+            return "garden" in library.by_title, chunk.mentioned, linked
+
+        garden = held.look(lambda library: library.document(str(tmp_path / "garden.md")).number)
+        number = await put_away(held, tmp_path / "garden.md")
+        assert held.look(lambda library: not {"sections", "whole"} & library.documents[garden]._slots.keys())
+        (tmp_path / "new.md").write_text("What the Garden needs is a fence.\n")
+        await held.read(tmp_path / "new.md")
+        await held.embedded()
+        assert held.look(named) == (False, (), set())
+        await bring_back(held, number)
+        held.recollection.vectors.wake()
+        await held.until(lambda: held.look(named) == (True, ("garden",), {garden}))
+        await held.whole()
+
+
+async def test_a_summary_points_at_what_can_be_found_only(tmp_path: Path) -> None:
+    async with memory(tmp_path) as held:
+        await filled(held, tmp_path)
+        gardens = list(held.look(lambda library: library.document(str(tmp_path / "garden.md")).sections))
+        boats = list(held.look(lambda library: library.document(str(tmp_path / "boats.md")).sections))
+        garden = held.look(lambda library: library.document(str(tmp_path / "garden.md")).number)
+        facts = held.image.read(curating.read, [gardens[0], *boats])[1]
+        assert facts.left == (garden,)
+        await put_away(held, sections=[gardens[0], *boats])
+        assert held.look(lambda library: about_of(library.archives[archived(library)[0]].of)) == (garden,)
 
 
 async def put_together(held: Memory, *archives_: int, text: str = "Much is away.") -> archiving.Change | None:

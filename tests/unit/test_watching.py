@@ -54,6 +54,16 @@ async def test_a_folder_is_watched_after_a_restart_and_what_went_meanwhile_is_fo
             await held.recollection.tell(unfollow=str(notes))
 
 
+async def test_what_was_read_before_its_folder_was_watched_is_looked_after_from_then_on(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path) as held:
+        await held.read(notes / "garden.md")
+        assert held.look(lambda library: list(library.stamps)) == []  # of use below watched folders only
+        assert (await held.read(follow=[notes]))["unchanged"] == 1
+        assert held.look(lambda library: list(library.stamps)) == [str(notes / "garden.md")]
+        (notes / "garden.md").unlink()
+        await held.until(lambda: not held.found("tomatoes"))
+
+
 async def test_the_last_file_of_a_folder_is_forgotten_too(tmp_path: Path, notes: Path) -> None:
     async with memory(tmp_path) as held:
         await held.read(follow=[notes])
