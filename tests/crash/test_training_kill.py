@@ -1,4 +1,4 @@
-"""kill -9 between any two steps of a training of the loop's: the old expert writes, or the new one, and the next start brings it to its end."""
+"""kill -9 between any two steps of a training of the loop: the old expert writes, or the new one; the next start brings it to its end."""
 
 from __future__ import annotations
 
