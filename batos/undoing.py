@@ -88,10 +88,10 @@ class Undoing:
 
         :param state: what becomes of it, `UNDONE` or `DISABLED`.
         :param effect: figures of its watch.
-        :returns: `number` and `objects`; `already`, if it is so already.
+        :returns: `number` and `objects`; `already`, if it is so already; `refused`, if it was only proposed, and is refused now.
         :raises UndoConflict: if later work depends on it.
         :raises UnknownChange: if there is none of that number.
-        :raises InvalidInput: if it was never made.
+        :raises InvalidInput: if it was refused.
         :raises HistoryGone: if it is from before the last pack.
         """
         name = changes.name_of(number)
@@ -175,7 +175,7 @@ class Undoing:
             return _Done([], [], {"objects": [], "already": True})
         if record.state == changes.PROPOSED:  # whoever tries it finds out
             changes.refuse(root, number, why, changes.described(record)["comparison"])
-            return _Done([name], [], {"objects": []})
+            return _Done([name], [], {"objects": [], "refused": True})
         changes.take_back(root, number, state, why, effect)
         tid = reversal.annotated(self._image.db, record._p_oid, name, changes.NOTE)
         change = reversal.change_in(self._image.db, root, name, tid, lambda obj: changes.is_record(root, obj) or is_of_memory(obj))

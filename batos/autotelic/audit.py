@@ -17,7 +17,7 @@ from batos.autotelic.alarms import Fired
 from batos.autotelic.expertise import KIND
 from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal, Proposed
-from batos.autotelic.remedies import TRAINED, remedies
+from batos.autotelic.remedies import may_be_trained, remedies
 from batos.errors import BatosError, InferenceFailed
 from batos.image import history, ledger
 from batos.mind import weaving
@@ -94,7 +94,7 @@ class Audits:
 
     def _told(self, proposal: Proposal, source: str, cause: Cause) -> dict[str, Any]:
         evidence = cause._asdict()
-        if cause.trigger in TRAINED and proposal.kind != KIND and (why := self._ground.trains()):
+        if may_be_trained(cause.trigger, cause.key) and proposal.kind != KIND and (why := self._ground.trains()):
             evidence["training"] = f"not proposed: {why}"
         return {**proposal.to_json(), "source": source, "evidence": evidence}
 

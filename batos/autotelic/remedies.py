@@ -41,7 +41,7 @@ def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Prop
     """
     if trigger in RULES:
         yield from RULES[trigger](root, key)
-    if trigger in TRAINED or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED):
+    if may_be_trained(trigger, key):
         yield from _training(root, ground)
     if trigger in SPOKEN:
         yield from _other_models(root, trigger, key, ground.settings.autotelic_models)
@@ -135,6 +135,11 @@ def _woven(root: Any) -> dict[str, Counter[str]]:
 
 
 # --- experts
+
+
+def may_be_trained(trigger: str, key: str) -> bool:
+    """Whether an expert that has learned more may help."""
+    return trigger in ("guardian_refuses", "expert_behind") or (trigger == "failure_repeats" and key.split(" ")[0] in REFUSED)
 
 
 def _training(root: Any, ground: Ground) -> Iterator[Proposal]:
@@ -253,7 +258,5 @@ RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "persona_unchosen": _unchosen,
 }
 """By trigger."""
-TRAINED = ("guardian_refuses", "expert_behind")
-"""Triggers against which an expert that has learned more may help."""
 SPOKEN = ("failure_repeats", "entropy_falls", "entropy_still", "state_slow", "missions_costly")
 """Triggers against which another model may help, where nothing smaller is left to be tried."""

@@ -37,7 +37,7 @@ from batos.image.turns import in_helper
 
 log = structlog.get_logger("batos.autotelic")
 
-MODULES = ("torch", "transformers", "safetensors", "gguf")
+MODULES = ("torch", "transformers", "accelerate", "safetensors", "gguf")
 """What the extra `training` brings."""
 NAME = "method-writer"
 LOOK_S = 1.0  # between two looks whether the training is still wanted

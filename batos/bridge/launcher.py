@@ -3,7 +3,8 @@
     python -I -S launcher.py PARENT_PID [--idle] [NAME=VALUE ...] -- PROGRAM [ARGUMENT ...]
 
 Linux sends the program SIGTERM when its parent dies, however it dies (PR_SET_PDEATHSIG survives the exec). SIGTERM and not
-SIGKILL: `ollama serve` then takes its runners with it. With `--idle` it computes only when nobody else wants to.
+SIGKILL: `ollama serve` then takes its runners with it. With `--idle` it computes only when nobody
+else wants to, and is the first to go where memory runs out.
 """
 
 import ctypes
@@ -24,11 +25,15 @@ def main() -> None:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != parent:
         sys.exit(1)  # it died before the line above
-    if rest[0] == IDLE:
+    idle = rest[0] == IDLE
+    if idle:
         os.nice(19)
         if hasattr(os, "SCHED_IDLE"):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    for pair in rest[rest[0] == IDLE : cut]:
+        if sys.platform == "linux":
+            with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+                file.write("1000")
+    for pair in rest[1 if idle else 0 : cut]:
         name, _, value = pair.partition("=")
         os.environ[name] = value
     program = rest[cut + 1 :]

@@ -73,7 +73,8 @@ def _undo(number: int, why: str | None, dry: bool, address: str, output: Output)
     if reply.get("already"):
         output.say(f"change {number} is undone already")
         return
-    output.say(f"change {number} {'would be undone' if dry else 'is undone, and will not be made again'}")
+    done = "refused" if reply.get("refused") else "undone"
+    output.say(f"change {number} {f'would be {done}' if dry else f'is {done}, and will not be made again'}")
     output.pairs([("objects", "; ".join(f"{one['oid']} {', '.join(one['parts'])}" for one in reply["objects"]))])
 
 
@@ -107,6 +108,8 @@ def _page(change: dict[str, Any], output: Output) -> None:
         if change[name]:
             output.say(f"\n{title}", "bold")
             _figures(change[name], output)
+    if change["state"] == "proposed":
+        output.note(f"refused, and stopped, with: batos changes undo {change['number']}", "dim")
     if change["state"] in ("promoted", "kept"):
         output.note(f"taken back with: batos changes undo {change['number']}", "dim")
 

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from batos.autotelic import changes, effect, purse
+from batos.autotelic import changes, effect, purse, training
+from batos.autotelic.budget import Budget
 from batos.autotelic.purse import Purse
 from batos.autotelic.rehearsal import Rehearsals
 from batos.bridge import expert_model
@@ -24,6 +25,7 @@ from batos.image.committer import Committer
 from batos.mind import psm
 from batos.recollection import Recollection
 from batos.wire.outbox import ClientHandle
+from tests import fake_trainer
 
 CHANGE = "change:"  # what the annotation of a promotion begins with
 _left = 0
@@ -197,6 +199,35 @@ CHANGE_POINTS: dict[str, Callable[[], None]] = {
 }
 """Steps from a proposal to what becomes of it."""
 
+TRAINING_POINTS: dict[str, Callable[[], None]] = {
+    "never": lambda: None,
+    "before a training is counted": lambda: before(Budget, "trains"),
+    "before it is trained": lambda: before(training.Training, "_train"),
+    "after it was trained": after_the_step(training.Training, "_train"),
+    "before its folder is in place": lambda: before(training.os, "replace", lambda source, target: "method-writer-change" in str(target)),
+    "after its folder is in place": lambda: after(training.Training, "_stage"),
+    "after what was made is noted": lambda: before(training.Training, "_built"),
+    "after what was made is built": after_the_step(training.Training, "_built"),
+    "before it is chosen": lambda: before(experts, "choose_writer"),
+    "after it is chosen": lambda: after(experts, "choose_writer"),
+    "before it is done away with": lambda: before(training.Training, "clear"),
+    "after its folder is gone": lambda: after(training, "_remove"),
+    "after it is done away with": after_the_step(training.Training, "clear"),
+}
+"""Steps of a training; what trains is `tests/fake_trainer.py`."""
+
+
+def play_trainings(how: str) -> None:
+    """Let nothing be trained, and no extra be missing."""
+    training.MODULES = ()
+
+    def words(settings: Any, image: str, work: Any, minutes: float) -> list[str]:
+        return [sys.executable, fake_trainer.__file__, str(work), how]
+
+    defaults: Any = training.Training.__init__.__kwdefaults__
+    defaults["command"] = words
+
+
 EXPERT_POINTS: dict[str, Callable[[], None]] = {
     "before it is intended": lambda: before(experts, "intend"),
     "after it is intended": lambda: before(expert_model.adapters, "write_gguf"),
@@ -210,6 +241,9 @@ EXPERT_POINTS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
-    (install,) = {*(table[point] for table in (POINTS, STEPS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS) if point in table)}
+    if point in TRAINING_POINTS:
+        play_trainings(os.environ.get("TRAINER", "good"))
+    tables = (POINTS, STEPS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS)
+    (install,) = {*(table[point] for table in tables if point in table)}
     install()
     sys.exit(main(sys.argv[3:]))
