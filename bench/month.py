@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=4, help="of one training")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--staging", default="", help="folder of the expert that it begins with; that of the checkout if left out")
-    parser.add_argument("--proved", default="", help="proved.json of an earlier training (DATA/training/method-writer)")
+    parser.add_argument("--proved", default="", help="proved.json of an earlier training of seed 1 (DATA/training/method-writer)")
     parser.add_argument("--curve", default="", help="file for the curve as text")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models, the images and the training, 600 MB")
     parser.add_argument("--json", action="store_true", help="only the last line, which is JSON in any case")
@@ -172,7 +172,7 @@ class Month:
     async def _train(self, day: int) -> None:
         words = [
             sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", str(self.args.minutes),
-            "--seed", str(self.args.seed), "--data", str(self.folder), "--set", f"lora_staging={self.settings.lora_staging}",
+            "--data", str(self.folder), "--set", f"lora_staging={self.settings.lora_staging}",
         ]  # fmt: skip
         self._say(f"day {day}: training, {self.args.minutes:g} minutes")
         child = await asyncio.create_subprocess_exec(
