@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,8 @@ async def test_a_voice_is_trained_measured_and_staged_and_a_worse_one_is_not(
     with pytest.raises(ExpertRefused, match=r"not staged: .* that of the voice that is staged .* that of the plain model"):
         train_voice(chosen, PLAN, tmp_path / "staging", "robin", image=image)
     assert (made / "expert.toml").read_bytes() == before
+    with pytest.raises(InvalidInput, match="robin-voice holds a voice of another making"):
+        train_voice(chosen, dataclasses.replace(PLAN, rank=3), tmp_path / "staging", "robin", image=image)
     with pytest.raises(ExpertRefused, match="that of the plain model"):
         train_voice(chosen, PLAN, tmp_path / "elsewhere", "robin", image=image)
     assert not (tmp_path / "elsewhere").exists()
