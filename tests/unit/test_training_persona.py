@@ -199,6 +199,7 @@ async def test_a_voice_is_trained_measured_and_staged_and_a_worse_one_is_not(
     made = train_voice(chosen, PLAN, tmp_path / "staging", "ROBIN", image=image, tell=lines.append)
     about = read_about(made / "expert.toml")
     assert (made.name, about.model, about.role) == ("robin-voice", "robin:voice-v1", "voice")
+    assert about.on_choice, "nobody has heard it yet"
     figures = tomllib.loads((made / "expert.toml").read_text())["lineage"]["figures"]
     assert figures["tuned_perplexity"] < figures["plain_perplexity"]
     assert len(about.lineage.missions) == 6, "two of eight measure"
