@@ -53,15 +53,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--tasks-a-day", type=int, default=2)
-    parser.add_argument("--kinds", type=int, default=8, help="families that the user's tasks are of")
+    parser.add_argument("--kinds", type=int, default=12, help="families that the user's tasks are of")
     parser.add_argument("--each", type=int, default=2, help="tasks of each of his kinds that measure")
-    parser.add_argument("--others", type=int, default=16, help="families that nobody uses, one task each")
+    parser.add_argument("--others", type=int, default=12, help="families that nobody uses, one task each")
     parser.add_argument("--base-tasks", type=int, default=6, help="of those that measure, for the base model, which takes long to fail")
     parser.add_argument("--trainings", type=int, default=3, help="how many, evenly over the days")
     parser.add_argument("--minutes", type=float, default=4, help="of one training")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--staging", default="", help="folder of the expert that it begins with; that of the checkout if left out")
-    parser.add_argument("--proved", default="", help="proved.json of an earlier training (DATA/training/method-writer)")
+    parser.add_argument("--proved", default="", help="proved.json of an earlier training of seed 1 (DATA/training/method-writer)")
     parser.add_argument("--curve", default="", help="file for the curve as text")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models, the images and the training, 600 MB")
     parser.add_argument("--json", action="store_true", help="only the last line, which is JSON in any case")
@@ -91,11 +91,11 @@ class Month:
         self.points: list[dict[str, Any]] = []
 
     def _put(self, kinds: Sequence[Family]) -> list[Task]:
-        """The tasks of the month, day after day."""
+        """The tasks of the month, day after day: each kind once before one comes again."""
         count = self.args.days * self.args.tasks_a_day
-        drawn = {family.name: iter(tasks_of(family, count, self.args.seed + LIFE)) for family in kinds}
-        tasks = (next(drawn[self.rng.choice(kinds).name], None) for _ in range(count))
-        return [task for task in tasks if task is not None]
+        rounds = -(-count // len(kinds))
+        drawn = [tasks_of(family, rounds, self.args.seed + LIFE) for family in kinds]
+        return [task for n in range(rounds) for tasks in self.rng.sample(drawn, len(drawn)) for task in tasks[n : n + 1]][:count]
 
     async def run(self) -> dict[str, Any]:
         args = self.args
@@ -172,7 +172,7 @@ class Month:
     async def _train(self, day: int) -> None:
         words = [
             sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", str(self.args.minutes),
-            "--seed", str(self.args.seed), "--data", str(self.folder), "--set", f"lora_staging={self.settings.lora_staging}",
+            "--data", str(self.folder), "--set", f"lora_staging={self.settings.lora_staging}",
         ]  # fmt: skip
         self._say(f"day {day}: training, {self.args.minutes:g} minutes")
         child = await asyncio.create_subprocess_exec(

@@ -54,7 +54,8 @@ def _chosen(voice: str | None) -> tuple[str | None, str | None]:
 
 
 def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
-    about = facts["reason"] or f"{facts['how']} on {facts['base']}"
+    waits = f"; waits to be chosen: --voice {facts['persona']}={facts['model']}" if facts.get("on_choice") and not facts["speaks"] else ""
+    about = facts["reason"] or f"{facts['how']} on {facts['base']}{waits}"
     return facts["model"], facts["state"], facts["persona"] if facts["speaks"] else "", ago(facts["built"]), one_line(about, 200)
 
 

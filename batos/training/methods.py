@@ -25,6 +25,7 @@ EACH, EACH_PRODUCT, EACH_EVERYDAY, CHECKED = 8, 3, 60, 32
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
 _SHARE = 0.25  # of the data that an image's own methods make up at least, where there are any
+_BATCH = 500  # answers that are proved between two notes of it
 _ON = 0.5  # of the rate, where it goes on from what was trained before: at the whole rate a short training forgets first
 
 
@@ -86,12 +87,13 @@ def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[lis
     """
     file = work / "proved.json"
     known: dict[str, bool] = json.loads(file.read_text()) if file.exists() else {}
-    fresh = {key: task for task in tasks if (key := _key(task)) not in known}
-    if fresh:
-        good, bad = asyncio.run(proved(list(fresh.values()), settings))
+    fresh = list({key: task for task in tasks if (key := _key(task)) not in known}.values())
+    work.mkdir(parents=True, exist_ok=True)
+    for start in range(0, len(fresh), _BATCH):  # what an interruption costs
+        good, bad = asyncio.run(proved(fresh[start : start + _BATCH], settings))
         known |= {_key(task): True for task in good} | {_key(task): False for task, _ in bad}
-        work.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(known))
+        (partial := file.with_suffix(".partial")).write_text(json.dumps(known))
+        partial.replace(file)
     found = [task for task in tasks if known[_key(task)]]
     return found, len(tasks) - len(found)
 

@@ -90,7 +90,10 @@ def train_voice(
     rivals = {}
     if (file := staging / name_of(persona) / adapters.WEIGHTS).exists():
         earlier = Trainer(weights, work, plan)
-        earlier.begin_with(file)
+        try:
+            earlier.begin_with(file)
+        except InvalidInput:
+            raise InvalidInput(f"{file.parent} holds a voice of another making; move it away, or call it otherwise") from None
         rivals["the voice that is staged"] = _measured(earlier, held, known, settings)
     trainer = Trainer(weights, work, plan)
     rivals["the plain model"] = plain = _measured(trainer, held, known, settings)

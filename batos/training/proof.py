@@ -7,8 +7,10 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import structlog
+
 from batos.config import Settings
-from batos.errors import MessageNotUnderstood, MethodError, MethodUnsupported
+from batos.errors import MessageNotUnderstood, MethodError, MethodUnsupported, SandboxFailed
 from batos.guardian import PersistenceGuardian
 from batos.image import history
 from batos.image.examples import Example
@@ -16,6 +18,9 @@ from batos.mind.trial import same
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox
 from batos.training.tasks import Task
+
+log = structlog.get_logger("batos.training")
+_AGAIN = 3  # times
 
 
 class Judgement(NamedTuple):
@@ -48,8 +53,16 @@ class Prover:
         """What becomes of a source as the answer to a task.
 
         :param trials: those of the task, if left out.
-        :raises SandboxFailed: if no worker runs.
+        :raises SandboxFailed: if no worker runs, again and again.
         """
+        for _ in range(_AGAIN):  # a busy machine may keep a worker waiting for too long; the next one is a new one
+            try:
+                return await self._judged(task, source, trials)
+            except SandboxFailed as e:
+                log.info("judged_again", family=task.family, why=e.message)
+        return await self._judged(task, source, trials)
+
+    async def _judged(self, task: Task, source: str, trials: Sequence[Example] | None) -> Judgement:
         wanted = task.trials if trials is None else trials
         verdict = self._guardian.audit(source, task.selector)
         if not verdict.accepted:
@@ -88,7 +101,10 @@ class Prover:
 
 
 async def proved(tasks: Sequence[Task], settings: Settings) -> tuple[list[Task], list[tuple[Task, str]]]:
-    """The tasks whose answers pass, and those whose do not, with the reason."""
+    """The tasks whose answers pass, and those whose do not, with the reason.
+
+    :raises SandboxFailed: if no worker runs, again and again.
+    """
     good: list[Task] = []
     bad: list[tuple[Task, str]] = []
     async with Prover(settings) as prover:

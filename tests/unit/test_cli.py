@@ -296,6 +296,8 @@ EXPERTS = {
          "base": "smollm2:embedded", "folder": "log"},
         {"model": "babs:bad-v1", "persona": "babs", "state": "refused", "speaks": False, "built": None, "reason": "wrong base", "how": "",
          "base": "x", "folder": "bad"},
+        {"model": "robin:voice-v1", "persona": "robin", "state": "built", "speaks": False, "built": 0, "reason": "", "how": "adapter",
+         "base": "smollm2:embedded", "folder": "robin-voice", "on_choice": True},
     ],
     "voices": {"babs": {"choice": "newest", "model": "babs:log-v1"}, "robin": {"choice": "plain", "model": ""}},
     "refused": [
@@ -310,6 +312,7 @@ def test_experts(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, request.scan) == (0, True)
     out = capsys.readouterr().out
     assert re.search(r"babs:log-v1 +built +babs +\d+ d +adapter on smollm2:embedded", out)
+    assert "waits to be chosen: --voice robin=robin:voice-v1" in " ".join(out.split())
     assert re.search(r"babs:bad-v1 +refused +wrong base", out)
     assert out.count("wrong base") == 1, "said once"
     assert re.search(r"new/ +waits +still being copied", out)

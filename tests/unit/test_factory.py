@@ -191,6 +191,15 @@ async def test_words_about_an_expert_may_change(house: House) -> None:
 # --- gone
 
 
+async def test_one_that_waits_for_a_choice_is_built_and_does_not_speak(house: House) -> None:
+    stage(house.staging, on_choice=True)
+    await house.factory.scan()
+    assert (list(house.states.values()), house.voice) == (["built"], "")
+    about(house.staging / "weaver", on_choice=False)
+    await house.factory.scan()
+    assert house.voice == "babs:knowledge-weaver-v1", "its author thinks otherwise now"
+
+
 async def test_deleted_from_ollama_it_comes_back(house: House) -> None:
     stage(house.staging)
     await house.factory.scan()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,7 @@ async def test_a_voice_is_trained_measured_and_staged_and_a_worse_one_is_not(
     made = train_voice(chosen, PLAN, tmp_path / "staging", "ROBIN", image=image, tell=lines.append)
     about = read_about(made / "expert.toml")
     assert (made.name, about.model, about.role) == ("robin-voice", "robin:voice-v1", "voice")
+    assert about.on_choice, "nobody has heard it yet"
     figures = tomllib.loads((made / "expert.toml").read_text())["lineage"]["figures"]
     assert figures["tuned_perplexity"] < figures["plain_perplexity"]
     assert len(about.lineage.missions) == 6, "two of eight measure"
@@ -208,6 +210,8 @@ async def test_a_voice_is_trained_measured_and_staged_and_a_worse_one_is_not(
     with pytest.raises(ExpertRefused, match=r"not staged: .* that of the voice that is staged .* that of the plain model"):
         train_voice(chosen, PLAN, tmp_path / "staging", "robin", image=image)
     assert (made / "expert.toml").read_bytes() == before
+    with pytest.raises(InvalidInput, match="robin-voice holds a voice of another making"):
+        train_voice(chosen, dataclasses.replace(PLAN, rank=3), tmp_path / "staging", "robin", image=image)
     with pytest.raises(ExpertRefused, match="that of the plain model"):
         train_voice(chosen, PLAN, tmp_path / "elsewhere", "robin", image=image)
     assert not (tmp_path / "elsewhere").exists()

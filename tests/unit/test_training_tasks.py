@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
 from batos.config import Settings
+from batos.errors import SandboxFailed
 from batos.image.examples import Example
 from batos.training import kinds
 from batos.training.dataset import answered, as_read, generate, pairs, tasks_of
@@ -126,3 +128,21 @@ def test_every_kind_can_be_drawn_and_is_plain(name: str) -> None:
         before = ["2026-03-14"]
     for _ in range(5):
         assert isinstance(kinds.sample(name, rng, before), str | int | float | list | dict | bool)
+
+
+async def test_a_worker_that_died_is_no_judgement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, died = generate("validation", 1, each=1)[0], []
+    async with Prover(Settings(data=tmp_path)) as prover:
+        compile_ = prover._sandbox.compile
+
+        async def dies(source: str) -> None:
+            died.append(source)
+            if len(died) != 3:
+                raise SandboxFailed("the worker died")
+            await compile_(source)
+
+        monkeypatch.setattr(prover._sandbox, "compile", dies)
+        assert (await prover.judge(task, task.source)).right
+        with pytest.raises(SandboxFailed):
+            await prover.judge(task, task.source)
+        assert len(died) == 7, "not for ever"
