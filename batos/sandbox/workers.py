@@ -31,7 +31,7 @@ from batos.sandbox.turns import Turns
 _log = structlog.get_logger(__name__)
 _GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
 _TURN_S = 0.001
-_TRIES = 3  # to load a program: a worker may have died while nobody looked
+_TRIES = 8  # to have a worker do its first turn: idle ones may have died while nobody looked
 _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "random_start": "call_host"}
 _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", "landlock"), None)
 
@@ -257,15 +257,20 @@ class Workers:
         """
         from pydantic_monty import MontyError
 
+        error: Exception | None = None
         session = self._session(options)
-        try:
-            await session.turn(session.enter, stand_by=False)
-        except (TimeoutError, MontyError, OSError, RuntimeError) as e:
-            raise self._none_free(e) from e
-        except asyncio.CancelledError:
-            self._spawn(session.leave())
-            raise
-        return session
+        for _ in range(_TRIES):
+            try:
+                await session.turn(session.enter, stand_by=False)
+                return session
+            except (MontyError, RuntimeError) as e:
+                error = e
+            except (TimeoutError, OSError) as e:
+                raise self._none_free(e) from e
+            except asyncio.CancelledError:
+                self._spawn(session.leave())
+                raise
+        raise SandboxFailed(f"no worker of the sandbox starts: {error}") from error
 
     def _none_free(self, error: Exception) -> SandboxFailed:
         return SandboxFailed(f"no worker of the sandbox came free within {self._settings.sandbox_start_s:g} s ({error})")
