@@ -2,7 +2,7 @@
 
 Its pickler asks of everything that it meets, each name and number too, whether that has a record of its own; and it looks up
 each object's class, and writes it, anew. Here it is answered at once for what is plain and for objects of classes that had a
-record before, and how the record of a class begins is written once. A mission accepted takes a quarter less (docs/decisions.md).
+record before, and how the record of a class begins is written once. What it saves is in docs/decisions.md.
 """
 
 from __future__ import annotations
