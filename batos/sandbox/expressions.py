@@ -75,15 +75,15 @@ class Expressions(Names):
             refuse(node, "`super()` answers messages only: call it, `super().name(…)`")
         return self.load(self.visit(node.value), node.attr)
 
-    @staticmethod
-    def _unbound(node: ast.Attribute) -> ast.expr:
+    def _unbound(self, node: ast.Attribute) -> ast.expr:
         if node.attr in _CLASS_METHODS:
             return node
-        call = ast.Call(
-            ast.Attribute(ref("_b_o"), node.attr, ast.Load()),
-            [ast.Starred(ref("_b_a"), ast.Load())],
-            [ast.keyword(None, ref("_b_k"))],
-        )
+        more, named = ast.Starred(ref("_b_a"), ast.Load()), ast.keyword(None, ref("_b_k"))
+        if node.attr in _OF_ONE:
+            self.supplied.add(f"x.{node.attr}")
+            call = ast.Call(ref(f"_b_x_{node.attr}"), [ref("_b_o"), more], [named])
+        else:
+            call = ast.Call(ast.Attribute(ref("_b_o"), node.attr, ast.Load()), [more], [named])
         arguments = ast.arguments([], [ast.arg("_b_o")], ast.arg("_b_a"), [], [], ast.arg("_b_k"), [])
         return ast.Lambda(arguments, call)
 
@@ -196,7 +196,9 @@ class Expressions(Names):
         if name == "resend" and isinstance(receiver, ast.Name) and receiver.id == self.receiver:
             return self._resend(node)
         reserved(function, name)
-        if self._is_unbound(receiver, name) and node.args and not isinstance(node.args[0], ast.Starred):
+        if self._is_unbound(receiver, name) and node.args:
+            if isinstance(node.args[0], ast.Starred):  # set.union(*sets)
+                return ast.Call(self.visit(function), [self.visit(arg) for arg in node.args], [self.visit(k) for k in node.keywords])
             receiver, node.args = node.args[0], node.args[1:]  # str.upper(x) is x.upper()
         certain = scopes.is_built_in(receiver) or (isinstance(receiver, ast.Name) and receiver.id in self.built_in)
         joins = name == "join" and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp)

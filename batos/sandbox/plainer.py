@@ -4,58 +4,59 @@ from __future__ import annotations
 
 import ast
 
+from batos.sandbox.names import call
+from batos.sandbox.refusals import refuse
+
+UNFOLDED = "re.unfolded"
+"""what `make` needs to be supplied"""
 _VERBOSE = {"X", "VERBOSE"}
-_BLANK = " \t\n\r\f\v"
+_OF_PATTERNS = {"compile", "match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"}
 
 
-def make(tree: ast.Module) -> None:
-    """Make a method plainer, in place: `urllib.parse.quote` where `import urllib.parse` stands, and verbose patterns."""
-    dotted = any(
-        isinstance(node, ast.Import) and any(a.name == "urllib.parse" and not a.asname for a in node.names) for node in ast.walk(tree)
-    )
-    for node in ast.walk(tree):
-        if dotted and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and _is_parse(node.value):
+def make(tree: ast.Module) -> set[str]:
+    """Make a method plainer, in place: `urllib.parse.quote` where `import urllib.parse` stands, and verbose patterns.
+
+    :return: what has to be supplied for it.
+    """
+    imports = [(node, alias) for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    dotted = any(alias.name == "urllib.parse" and not alias.asname for _, alias in imports)
+    for node in ast.walk(tree) if dotted else ():
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and _is_parse(node.value):
             node.value = node.value.value
-        elif isinstance(node, ast.Call) and node.args and _is_verbose(node):
-            pattern = node.args[0]
-            if isinstance(pattern, ast.Constant) and isinstance(pattern.value, str):
-                pattern.value = unfolded(pattern.value)
+    flags, functions = _of_re(tree, _VERBOSE), _of_re(tree, _OF_PATTERNS)
+    return _unfold(tree, flags, functions) if flags else set()
 
 
 def _is_parse(node: ast.Attribute) -> bool:
     return node.attr == "parse" and isinstance(node.value, ast.Name) and node.value.id == "urllib"
 
 
-def _is_verbose(node: ast.Call) -> bool:
-    given = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
-    return any(
-        isinstance(part, ast.Attribute) and part.attr in _VERBOSE and isinstance(part.value, ast.Name) and part.value.id == "re"
-        for value in given
-        for part in ast.walk(value)
-    )
+def _of_re(tree: ast.Module, members: set[str]) -> set[int]:
+    """The nodes that name a member of `re`."""
+    modules, names = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules |= {alias.asname or "re" for alias in node.names if alias.name == "re"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "re":
+            names |= {alias.asname or alias.name for alias in node.names if alias.name in members}
+    return {
+        id(node)
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Name) and node.id in names)
+        or (isinstance(node, ast.Attribute) and node.attr in members and isinstance(node.value, ast.Name) and node.value.id in modules)
+    }
 
 
-def unfolded(pattern: str) -> str:
-    """A pattern written for `re.VERBOSE`, without its blanks and comments."""
-    found, at, inside = "", 0, False
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "\\":
-            found += pattern[at : at + 2]
-            at += 2
-            continue
-        if char == "#" and not inside:
-            at = pattern.find("\n", at) % (len(pattern) + 1)
-            continue
-        if char == "[" and not inside:
-            inside = True
-            more = 2 if pattern[at + 1 : at + 2] == "^" else 1  # a bracket that comes first is one of the set
-            more += pattern[at + more : at + more + 1] == "]"
-            found += pattern[at : at + more]
-            at += more
-            continue
-        inside = inside and char != "]"
-        if inside or char not in _BLANK:
-            found += char
-        at += 1
-    return found
+def _unfold(tree: ast.Module, flags: set[int], functions: set[int]) -> set[str]:
+    seen: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and id(node.func) in functions and node.args:
+            given = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
+            here = {id(part) for value in given for part in ast.walk(value)} & flags
+            if here:
+                seen |= here
+                node.args[0] = call("_b_re_unfolded", node.args[0])
+    for node in ast.walk(tree):
+        if id(node) in flags - seen:
+            refuse(node, "re.VERBOSE is written in the call that it is for: re.compile(pattern, re.VERBOSE)")
+    return {UNFOLDED}

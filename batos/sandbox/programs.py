@@ -143,7 +143,8 @@ def _certain(text: str, source: str) -> list[tuple[int, int, str]]:
         supplied = any(f"`{name}`" in what for name in supply.METHODS)
         supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in supply.FUNCTIONS  # Module `m` has no member `f`
         supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)
-        if rule in _CERTAIN and "None" not in what and not supplied and not _OF_OTHERS.search(what):
+        guessed = "None" in what or "type `object`" in what  # what it says of a value it knows nothing of
+        if rule in _CERTAIN and not guessed and not supplied and not _OF_OTHERS.search(what):
             first = int(line) == 1 and int(column) > source.find("self")
             found.append((int(line), max(0, int(column) - 1 - (shift if first else 0)), what))
     return found

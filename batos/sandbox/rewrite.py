@@ -75,13 +75,14 @@ def _rewrite(source: str, limit: int) -> Program:
     tree = _parse(source, limit)
     for first in unsupported_nodes(tree):
         raise first
-    plainer.make(tree)
+    needed = plainer.make(tree)
     fractions = fractional.imported(tree)
     if fractions:
         tree = fractional.known(tree)
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
     work = Rewriter(tree, method)
+    work.supplied |= needed
     if fractions:
         work.supplied |= fractional.SUPPLIED
     reads = scopes.reads_of(tree, work.receiver)

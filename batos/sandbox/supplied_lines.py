@@ -236,6 +236,27 @@ def _b_json_plain(o, default):
     if t is list or t is tuple:
         return [_b_json_plain(x, default) for x in o]
     return o if o is None or t in (str, int, float, bool) else _b_json_plain(default(o), default)
+# re.unfolded
+def _b_re_unfolded(pattern):
+    found, at, inside = '', 0, False
+    while at < len(pattern):
+        char = pattern[at]
+        if char == '\\':
+            found, at = found + pattern[at:at + 2], at + 2
+        elif char == '#' and not inside:
+            at = pattern.find('\n', at)
+            if at < 0:
+                break
+        elif char == '[' and not inside:
+            more = 2 if pattern[at + 1:at + 2] == '^' else 1
+            more += pattern[at + more:at + more + 1] == ']'
+            found, at, inside = found + pattern[at:at + more], at + more, True
+        else:
+            inside = inside and char != ']'
+            if inside or char == ']' or char not in ' \t\n\r\f\v':
+                found += char
+            at += 1
+    return found
 # re.VERBOSE
 _b_re_VERBOSE = 0
 # re.X

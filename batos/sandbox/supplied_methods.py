@@ -2,7 +2,8 @@
 
 TEXT = r"""
 # bit_length
-def _b_x_bit_length(o):
+def _b_x_bit_length(o, *given):
+    o = given[0] if given else o  # int.bit_length(n)
     return len(bin(abs(o))) - 2 if o else 0
 # bit_count
 def _b_x_bit_count(o):
