@@ -73,7 +73,7 @@ Command = Callable[[Settings, str, Path, float], Sequence[str]]
 
 def command(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
     """`batos train methods --from-image`, with a data folder and a staging folder of its own."""
-    given = {"image": image, "lora_staging": str(work / "lora_staging")}
+    given = {"image": image, "lora_staging": work / "lora_staging", "training_threads": settings.training_threads}
     words = [sys.executable, "-m", "batos", "train", "methods", "--from-image", "--minutes", f"{minutes:g}"]
     words += ["--data", str(work), "--profile", settings.profile]
     return words + [word for name, value in given.items() for word in ("--set", f"{name}={value}")]

@@ -25,8 +25,9 @@ from tests.daemon import ROOT
 SETTINGS: dict[str, Any] = {
     "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 3600, "remember": "off", "evidence_passages": 0, "lora_scan_s": 3600,
     "lora_settle_s": 0, "loop_training_minutes": 5, "rehearsal_tasks": 2, "rehearsal_least": 1, "rehearsal_s": 240,
+    "training_threads": 1,
 }  # fmt: skip
-MINUTES = 0.1
+MINUTES = 0.05
 
 
 def briefly(settings: Settings, image: str, work: Path, minutes: float) -> list[str]:
