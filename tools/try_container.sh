@@ -37,5 +37,8 @@ engine run --isolation chroot "$made" -- sh -c '
     batos doctor
     batos run >/data/log 2>&1 & daemon=$!
     for second in $(seq 60); do batos dashboard --once >/dev/null 2>&1 && break; sleep 1; done
-    batos send "I feel stuck" --watch || { cat /data/log; exit 1; }
+    for try in 1 2 3 4; do      # under one id it is one mission, however often a busy machine has it asked for again
+        ! batos send "I feel stuck" --id tried --watch || break
+        [ $try -lt 4 ] || { cat /data/log; exit 1; }
+    done
     kill -TERM $daemon && wait $daemon && ! batos dashboard --once && echo "container: built, thinks, ends in good order"'

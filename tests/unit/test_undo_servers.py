@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """A PostgreSQL of the tests' own, on a socket of its own: the beginning of an address, which a database's name completes."""
     pytest.importorskip("relstorage", reason="RelStorage is not installed (the extra `postgres`)")
     pytest.importorskip("psycopg2")
@@ -39,13 +40,10 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if not places and shutil.which("initdb") is None:
         pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
     programs = places[-1].parent if places else Path(shutil.which("initdb") or "").parent
-    folder = Path(tmp_path_factory.mktemp("pg"))
+    folder = Path(tempfile.mkdtemp(prefix="batos-pg-"))  # pytest closes its own folders to others, and root's PostgreSQL is nobody's
     data = folder / "data"
     who: dict[str, int] = {}
-    if os.geteuid() == 0:  # it does not run as root
-        for one in (folder, *folder.parents):
-            if one != Path("/tmp") and one.is_relative_to("/tmp"):
-                one.chmod(one.stat().st_mode | 0o011)
+    if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
         who = {"user": NOBODY, "group": NOBODY}
     with socket.socket() as probe:
@@ -64,6 +62,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"postgres://batos@127.0.0.1:{port}/"
     finally:
         run("pg_ctl", "-D", str(data), "-m", "fast", "-w", "stop")
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
