@@ -45,7 +45,8 @@ class _Transfer:
     def __init__(self, model: str, room: Room, step: Step, note_s: float, most: int | None = None) -> None:
         self._model, self._room, self._step, self._note_s, self._most = model, room, step, note_s, most
         self._needed = 0
-        self._had: dict[str, int] = {}  # of each layer, when it began
+        self._there = _blobs(room.folder)
+        self._had: dict[str, int] = {}  # of each layer, before it began
         self._have: dict[str, int] = {}
         self.layers: set[str] = set()  # of which something was heard
         self._noted: dict[str, int] = {}  # how far each was when it was broken off
@@ -61,7 +62,10 @@ class _Transfer:
         return sum(self._have.values()) - sum(self._had.values())
 
     def _begins(self, layer: str, completed: int, total: int) -> None:
-        self._needed += total - completed
+        # Much of a layer may have come before it is first told of; and what was there is told as if it had come just now.
+        known_before = self._there is None or _blob(layer) in self._there
+        there = completed if completed >= total and known_before else 0
+        self._needed += total - there
         if self._most is not None and self._needed > self._most:
             raise Cannot(
                 f"{self._model} takes {mib(self._needed)} or more, and {mib(self._most)} may be pulled for it",
@@ -69,7 +73,7 @@ class _Transfer:
                 TOO_LARGE,
             )
         self._room.claim((self._model, layer), total - completed)
-        self._had[layer] = completed
+        self._had[layer] = there
         self.layers.add(layer)
 
     def hear(self, part: ProgressResponse) -> None:
@@ -97,6 +101,16 @@ class _Transfer:
         """Nothing more comes."""
         for layer in self.layers:
             self._room.release((self._model, layer))
+
+
+def _blob(layer: str) -> str:
+    """The name of a layer's file."""
+    return layer.replace(":", "-")
+
+
+def _blobs(folder: Path | None) -> set[str] | None:
+    """The names of the layers that an Ollama has; None where its folder is not known."""
+    return None if folder is None else {path.name for path in (folder / "blobs").glob("sha256-*")}
 
 
 async def pull(

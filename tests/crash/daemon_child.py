@@ -1,6 +1,7 @@
 """A daemon that dies at a named point: `python daemon_child.py POINT PASS run ...`, the rest as for `python -m batos`.
 
-At the PASSth time that it comes to the point it kills itself, as `kill -9` does. Nothing in batos/ knows of this.
+At the PASSth time that it comes to the point it kills itself, as `kill -9` does. Nothing in batos/ knows of this. With +PASS only the
+times count after it has started: how often a start commits depends on what it finds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from batos.bridge.client import OllamaInference
 from batos.cli import main
 from batos.image import experts, groupsync, journal, ledger, questions, reversal
 from batos.image.committer import Committer
+from batos.kernel import Kernel
 from batos.mind import psm
 from batos.recollection import Recollection
 from batos.wire.outbox import ClientHandle
@@ -29,15 +31,31 @@ from tests import fake_trainer
 
 CHANGE = "change:"  # what the annotation of a promotion begins with
 _left = 0
+_counting = True
 _failing: list[int] = []
 
 
 def die(*_: Any) -> None:
     """Kill this process, if it is the time."""
     global _left
-    _left -= 1
+    _left -= _counting
     if _left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def count_from_the_start_on() -> None:
+    """Count what comes once the daemon has started."""
+    global _counting
+    _counting = False
+    original = Kernel.start
+
+    async def start(*args: Any, **kwargs: Any) -> Kernel:
+        global _counting
+        kernel = await original(*args, **kwargs)
+        _counting = True
+        return kernel
+
+    Kernel.start = start  # type: ignore[method-assign,assignment]
 
 
 def before(owner: Any, name: str, when: Callable[..., bool] = lambda *args, **kwargs: True) -> None:
@@ -246,4 +264,6 @@ if __name__ == "__main__":
     tables = (POINTS, STEPS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS)
     (install,) = {*(table[point] for table in tables if point in table)}
     install()
+    if sys.argv[2].startswith("+"):
+        count_from_the_start_on()
     sys.exit(main(sys.argv[3:]))
