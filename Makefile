@@ -53,8 +53,8 @@ $(VENV)/.models: $(VENV)/.made constraints.txt
 
 # PyPI has torch for Linux with CUDA only; it computes on the processor as well.
 $(VENV)/.embedders: $(VENV)/.installed-dev
-	@echo "embedders: sentence-transformers, torch and ONNX runtime"
-	@$(pip) install --constraint constraints.txt --editable '.[sentence-transformers]'
+	@echo "embedders: sentence-transformers, torch and ONNX runtime; what trains on the same torch"
+	@$(pip) install --constraint constraints.txt --editable '.[sentence-transformers,training]'
 	@touch $@
 
 $(VENV)/.training: $(VENV)/.installed
