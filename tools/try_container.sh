@@ -12,18 +12,18 @@ engine() { buildah --root "$scratch/store" --runroot "$scratch/run" --storage-dr
 named() { sed -n "s/^ARG $1=//p" Containerfile; }
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -E '/debian/?$' | head -n 1)
 
-# An image of a folder, under the name that the Containerfile's FROM has for it.
+# An image of a folder, under the name that the Containerfile's FROM has for it, on this machine.
 import() {
     made=$(engine from scratch)
     engine add -q "$made" "$1" / >/dev/null
-    engine commit -q "$made" "docker.io/$2" >/dev/null
+    engine commit -q "$made" "localhost/$2" >/dev/null
     engine rm "$made" >/dev/null
     rm -rf "$1"
 }
 debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates stable "$scratch/python" "$mirror" >"$scratch/log"
 rm -f "$scratch"/python/usr/lib/python3*/EXTERNALLY-MANAGED     # as in the image that it stands for
 ln -s python3 "$scratch/python/usr/bin/python"
-import "$scratch/python" "library/$(named PYTHON_IMAGE)"
+import "$scratch/python" "$(named PYTHON_IMAGE)"
 mkdir -p "$scratch/ollama/usr/bin" "$scratch/ollama/usr/lib/ollama"
 cp build/ollama/bin/ollama "$scratch/ollama/usr/bin/"
 import "$scratch/ollama" "$(named OLLAMA_IMAGE)"
@@ -31,6 +31,7 @@ import "$scratch/ollama" "$(named OLLAMA_IMAGE)"
 # pip in it reaches the index as this machine's does
 set --
 for file in /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do [ ! -f $file ] || set -- "$@" -v "$file:$file:ro"; done
+for name in PYTHON_IMAGE OLLAMA_IMAGE; do set -- "$@" --build-arg "$name=localhost/$(named $name)"; done
 engine bud --format docker --isolation chroot --pull-never "$@" -t batos . >"$scratch/log"
 made=$(engine from --pull-never localhost/batos)
 engine run --isolation chroot "$made" -- sh -c '
