@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -112,7 +112,8 @@ class Improver:
         """
         if found := await in_helper(self._image.read, self._new):
             await self._image.system(_take, found, self._settings.changes_kept)
-        change = self._image.read(_next, self._settings.autotelic == "observe")
+        observe = self._settings.autotelic == "observe"
+        change = self._image.read(_next, observe, self._preparations.keys() if observe else ())
         if change is None or await self._leash.why_not():
             return False
         await self._quiet()
@@ -274,12 +275,17 @@ def _take(root: Any, found: Sequence[tuple[str, dict[str, Any]]], limit: int) ->
             changes.propose(root, Proposal.from_json(told), told["evidence"], mission, source=told["source"], limit=limit)
 
 
-def _next(root: Any, observe: bool) -> dict[str, Any] | None:
+def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | None:
     """The oldest proposal with which there is something to be done.
 
     :param observe: what its rehearsal found good stays proposed.
+    :param left: kinds that stay proposed as they are.
     """
-    open_ones = [one for one in changes.listed(root, state=changes.PROPOSED) if not observe or one["comparison"].get("reason", "-")]
+    open_ones = [
+        one
+        for one in changes.listed(root, state=changes.PROPOSED)
+        if one["kind"] not in left and (not observe or one["comparison"].get("reason", "-"))
+    ]
     return open_ones[-1] if open_ones else None
 
 

@@ -93,6 +93,18 @@ async def test_a_better_model_is_pulled_tried_and_taken_and_one_command_goes_bac
         assert (spoken(kernel), store.there) == (before, {NEW})
 
 
+async def test_observed_it_pulls_nothing_and_tries_others_meanwhile(tmp_path: Path) -> None:
+    inference, store = inferring(), Store()
+    async with improving(tmp_path, inference, autotelic_models=(NEW,), autotelic="observe") as kernel:
+        equip(kernel, store)
+        await thought(kernel, *BRIEFS)
+        await recorded(kernel, "model", "robin", NEW)
+        await recorded(kernel, "facet", "robin.dull_facet_", "Say what everybody says about it.")
+        facet, model = await stepped(kernel)
+        assert (facet["state"], model["state"]) == (changes.REFUSED, changes.PROPOSED)
+        assert (model["comparison"], store.fetched) == ({}, [])
+
+
 async def test_a_model_that_is_not_better_goes_again(tmp_path: Path) -> None:
     inference, store = inferring(), Store()
     async with improving(tmp_path, inference, autotelic_models=(NEW,)) as kernel:
