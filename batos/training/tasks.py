@@ -268,11 +268,20 @@ def _plain(value: Any) -> Any:
 
 
 def _various(found: list[Example], rng: random.Random) -> list[Example]:
-    """The different examples, those with different results first."""
+    """The different examples, those with different results first; before all, those that show something, as the one that a user gives does."""
     different = list({repr(one): one for one in found}.values())
     rng.shuffle(different)
+    different.sort(key=_shows_little)
     by_result: dict[str, Example] = {}
     for one in different:
         by_result.setdefault(repr((one.result, one.after)), one)
     first = list(by_result.values())
     return first + [one for one in different if not any(one is other for other in first)]
+
+
+def _shows_little(one: Example) -> bool:
+    """Whether much else answers the same: nothing, or one of the things given, and no slot changed."""
+    if one.after or isinstance(one.result, bool):
+        return False
+    given = [*one.args, *(value for _, value in (*one.kwargs, *one.slots))]
+    return one.result in (None, 0, "", [], {}) or any(one.result == value for value in given)
