@@ -144,15 +144,6 @@ for _key, _draw in {
     "european": lambda r: f"{r.randint(10, 28)}.{r.randint(10, 12)}.{r.randint(1990, 2030)}",
     "time": _time,
     "stamp": lambda r: f"{_date(r)}T{_time(r)}:00",
-    "compact_date": lambda r: _date(r).replace("-", ""),
-    "american": lambda r: f"{r.randint(10, 12)}/{r.randint(10, 28)}/{r.randint(1990, 2030)}",
-    "maybe_date": lambda r: r.choice(
-        (_date(r), _date(r), f"{r.randint(1990, 2030)}-13-01", f"{r.randint(1990, 2030)}-02-30", r.choice(WORDS))
-    ),
-    "monday_or_not": lambda r: f"2026-06-{r.choice((1, 8, 15, 22, 29, r.randint(1, 30))):02d}",
-    "times": lambda r: [f"{r.randint(0, 3)}:{r.randint(0, 59):02d}" for _ in range(r.randint(2, 4))],
-    "times_of_day": lambda r: [_time(r) for _ in range(r.randint(3, 5))],
-    "clock": lambda r: f"{r.randint(0, 5)}:{r.randint(0, 59):02d}:{r.randint(0, 59):02d}",
     # --- numbers
     "number": lambda r: r.randint(-5, 40),
     "positive": lambda r: r.choice((1, 2, 4, 5, 8, 10, 12, 20, 25, 50, 80, 100)),
@@ -178,15 +169,6 @@ for _key, _draw in {
     "weight": lambda r: r.randint(50, 100),
     "height": lambda r: round(r.uniform(1.5, 2.0), 2),
     "flag": lambda r: r.random() < 0.5,
-    "huge_seconds": lambda r: r.randint(3600, 99999),
-    "number_wide": lambda r: r.randint(-60, 160),
-    "fraction_or_whole": lambda r: r.choice((float(r.randint(-9, 40)), round(r.uniform(-9, 40), 2))),
-    "perfect_or_not": lambda r: r.choice((6, 28, r.randint(2, 40))),
-    "power_or_not": lambda r: r.choice((2 ** r.randint(0, 9), r.randint(3, 99))),
-    "composite": lambda r: 2 ** r.randint(0, 6) * 3 ** r.randint(0, 3) * 5 ** r.randint(0, 2) * 7 ** r.randint(0, 1),
-    "triple": lambda r: r.choice(([3, 4, 5], [5, 12, 13], [6, 8, 10], sorted(r.sample(range(2, 15), 3)))),
-    "operator": lambda r: r.choice("+-*"),
-    "operation": lambda r: r.choice(("add", "sub", "mul")),
     # --- lists
     "numbers": _numbers,
     "short_numbers": lambda r: _numbers(r, 3, 3, -4, 9),
@@ -196,8 +178,6 @@ for _key, _draw in {
     "distinct": lambda r: r.sample(range(-9, 20), r.randint(3, 7)),
     "distinct_small": lambda r: r.sample(range(1, 9), r.randint(2, 5)),
     "maybe_sorted": lambda r: r.choice((sorted(_numbers(r)), _numbers(r), [1, 2, 2, 5], [3, 7, 9])),
-    "maybe_sorted_numbers": lambda r: sorted(_numbers(r)) if r.random() < 0.5 else _numbers(r),
-    "maybe_no_numbers": lambda r: [] if r.random() < 0.2 else _numbers(r),
     "words": _words,
     "distinct_words": lambda r: r.sample(WORDS, 3),
     "numbers_as_words": lambda r: _words(r, 2, 4),
@@ -283,21 +263,6 @@ def _dictionary(rng: random.Random, before: Sequence[Any]) -> dict[str, str]:
 def _date_near(rng: random.Random, before: Sequence[Any]) -> str:
     year = _first(before, str)[:4]
     return f"{year}-{_first(before, str)[5:7]}-{rng.randint(1, 28):02d}" if rng.random() < 0.5 else f"{int(year) + 7}{_date(rng)[4:]}"
-
-
-@kind("date_birthday")
-def _date_birthday(rng: random.Random, before: Sequence[Any]) -> str:
-    return str(_half(rng, f"{rng.randint(1990, 2030)}{_first(before, str)[4:]}", _date(rng)))
-
-
-@kind("month_in")
-def _month_in(rng: random.Random, before: Sequence[Any]) -> int:
-    return int(_half(rng, int(_first(before, str)[5:7]), rng.randint(1, 12)))
-
-
-@kind("stamp_near")
-def _stamp_near(rng: random.Random, before: Sequence[Any]) -> str:
-    return str(_half(rng, f"{_first(before, str)[:10]}T{_time(rng)}:00", f"{_date(rng)}T{_time(rng)}:00"))
 
 
 @kind("item_of")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from batos.image.examples import Example
 from batos.mind import prompting
 from batos.objects import Method, UvmObject
-from batos.training import kinds
+from batos.training import kinds, kinds_more  # noqa: F401 - it adds kinds
 from batos.training.families import Family, fill
 from batos.training.kinds import words_of
 
@@ -47,7 +47,8 @@ NEW_SLOT_NAMES: dict[str, tuple[str, ...]] = {
 _DISTRACTING = ("flag", "number", "numbers", "record", "text", "words")
 _LIKE = {
     "positive": "number", "zero_or_not": "number", "any": "number", "maybe_empty": "words", "repeats_list": "words",
-    "maybe_sorted_numbers": "numbers", "maybe_no_numbers": "numbers", "record_distinct": "record",
+    "maybe_sorted_numbers": "numbers", "maybe_no_numbers": "numbers", "record_distinct": "record", "record_positive": "record",
+    "n": "number", "keys_words": "words",
 }  # fmt: skip
 _HELPERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "of_number": (
