@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from batos.image.examples import Example
 from batos.mind import prompting
 from batos.objects import Method, UvmObject
-from batos.training import kinds
+from batos.training import kinds, kinds_more  # noqa: F401 - it adds kinds
 from batos.training.families import Family, fill
 from batos.training.kinds import words_of
 
@@ -30,6 +30,8 @@ SLOT_NAMES: dict[str, tuple[str, ...]] = {
     "record": words_of("ages stock votes counts settings prices phone_book scores ratings stock_by_name"),
     "text": words_of("title motto status greeting mood label city last_word color owner"),
     "flag": words_of("active open enabled visible locked done alarm is_on"),
+    "records": words_of("people orders members rooms players plants trips products contacts jobs"),
+    "date": words_of("due_date birthday begun_on last_visit deadline start_date day"),
 }
 NEW_SLOT_NAMES: dict[str, tuple[str, ...]] = {
     "number": ("savings", "pages", "fuel", "distance", "goals", "rainfall", "tokens"),
@@ -38,9 +40,16 @@ NEW_SLOT_NAMES: dict[str, tuple[str, ...]] = {
     "record": ("inventory", "wages", "heights"),
     "text": ("slogan", "headline", "nickname"),
     "flag": ("ready", "muted", "paused"),
+    "records": ("pupils", "cars", "recipes"),
+    "date": ("release_date", "opened_on"),
 }
 """Names that no task of training has: those of the tasks that measure."""
-_LIKE = {"positive": "number", "maybe_empty": "words", "repeats_list": "words", "any": "number"}
+_DISTRACTING = ("flag", "number", "numbers", "record", "text", "words")
+_LIKE = {
+    "positive": "number", "zero_or_not": "number", "any": "number", "maybe_empty": "words", "repeats_list": "words",
+    "maybe_sorted_numbers": "numbers", "maybe_no_numbers": "numbers", "record_distinct": "record", "record_positive": "record",
+    "n": "number", "keys_words": "words",
+}  # fmt: skip
 _HELPERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "of_number": (
         ("price_", "tax_", "bonus_", "fee_", "cost_", "points_for_", "rate_", "score_of_", "weight_of_", "measure_"),
@@ -163,7 +172,7 @@ def _draw_holes(family: Family, rng: random.Random, new_names: bool) -> tuple[di
 def _distractors(rng: random.Random, slot_kinds: Mapping[str, str], new_names: bool) -> dict[str, Any]:
     """Slots that the method has nothing to do with."""
     found: dict[str, Any] = {}
-    for kind in rng.sample(sorted(SLOT_NAMES), rng.choice((0, 0, 1, 2))):
+    for kind in rng.sample(_DISTRACTING, rng.choice((0, 0, 1, 2))):
         name = rng.choice((NEW_SLOT_NAMES if new_names else SLOT_NAMES)[kind])
         if name not in slot_kinds:
             found[name] = kinds.sample(kind, rng, ())
@@ -214,7 +223,7 @@ def _wording(family: Family, holes: Mapping[str, str], rng: random.Random) -> st
 
 
 def _case(family: Family, slot_kinds: Mapping[str, str], holes: Mapping[str, str], rng: random.Random) -> tuple[dict[str, Any], list[Any]]:
-    slots = {name: kinds.sample(kind, rng, ()) for name, kind in slot_kinds.items()}
+    slots = {name: _few_fields(kinds.sample(kind, rng, ()), holes) for name, kind in slot_kinds.items()}
     values: list[Any] = list(slots.values())
     args: list[Any] = []
     for kind in family.kinds:
