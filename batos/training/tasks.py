@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 from batos.image.examples import Example
 from batos.mind import prompting
 from batos.objects import Method, UvmObject
-from batos.training import kinds
+from batos.training import (
+    further_kinds,  # noqa: F401 - its kinds register themselves
+    kinds,
+)
 from batos.training.families import Family, fill
 from batos.training.kinds import words_of
 
