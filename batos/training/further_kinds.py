@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -91,3 +92,20 @@ def _pair_of(rng: random.Random, before: Sequence[Any]) -> list[Any]:
     items = _first(before, list)
     at = rng.randrange(len(items) - 1)
     return list(_half(rng, items[at : at + 2], rng.sample(items, 2)))
+
+
+@kind("member_tag")
+def _member_tag(rng: random.Random, before: Sequence[Any]) -> str:
+    return str(rng.choice(rng.choice(_first(before, list))["tags"]))
+
+
+@kind("record_or_other")
+def _record_or_other(rng: random.Random, before: Sequence[Any]) -> dict[str, int]:
+    return dict(_half(rng, {key: rng.randint(0, 9) for key in _first(before, dict)}, dict.fromkeys(rng.sample(KEYS, 3), 1)))
+
+
+_plain("keys_only", lambda r: r.sample(KEYS, r.randint(2, 4)))
+_plain("json_text", lambda r: json.dumps({key: r.randint(0, 20) for key in r.sample(KEYS, r.randint(2, 3))}))
+_plain("few_values", lambda r: {key: r.randint(0, 7) for key in r.sample(KEYS, 3)})
+_plain("keys_list_or_others", lambda r: r.sample(KEYS, r.randint(2, 5)))
+_plain("keys_text", lambda r: " ".join(r.sample((*KEYS, *WORDS[:4]), 6)))

@@ -43,7 +43,10 @@ NEW_SLOT_NAMES: dict[str, tuple[str, ...]] = {
     "flag": ("ready", "muted", "paused"),
 }
 """Names that no task of training has: those of the tasks that measure."""
-_LIKE = {"positive": "number", "maybe_empty": "words", "repeats_list": "words", "any": "number"}
+_LIKE = {
+    "positive": "number", "maybe_empty": "words", "repeats_list": "words", "any": "number", "maybe_text": "text", "maybe_sorted": "numbers",
+    "text_record": "record",
+}  # fmt: skip
 _HELPERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "of_number": (
         ("price_", "tax_", "bonus_", "fee_", "cost_", "points_for_", "rate_", "score_of_", "weight_of_", "measure_"),
