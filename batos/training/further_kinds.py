@@ -109,3 +109,5 @@ _plain("json_text", lambda r: json.dumps({key: r.randint(0, 20) for key in r.sam
 _plain("few_values", lambda r: {key: r.randint(0, 7) for key in r.sample(KEYS, 3)})
 _plain("keys_list_or_others", lambda r: r.sample(KEYS, r.randint(2, 5)))
 _plain("keys_text", lambda r: " ".join(r.sample((*KEYS, *WORDS[:4]), 6)))
+_plain("underscored", lambda r: f"{r.choice(WORDS)} ___ {r.choice(WORDS)}")
+_plain("direction", lambda r: r.choice(("left", "right", "up", "down")))
