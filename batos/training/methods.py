@@ -20,7 +20,7 @@ from batos.training.lora import Plan, Trainer
 from batos.training.proof import proved
 from batos.training.tasks import Task
 
-EACH, EACH_PRODUCT, EACH_EVERYDAY, CHECKED = 8, 3, 60, 32
+EACH, EACH_PRODUCT, EACH_EVERYDAY, CHECKED = 5, 3, 40, 48
 """Tasks of a family, of one that is put together of parts, of one that is asked for first, and of the validation in all."""
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")

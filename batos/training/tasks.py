@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from batos.image.examples import Example
 from batos.mind import prompting
 from batos.objects import Method, UvmObject
-from batos.training import kinds, kinds_more  # noqa: F401 - it adds kinds
+from batos.training import further_kinds, kinds  # noqa: F401 - the former adds kinds
 from batos.training.families import Family, fill
 from batos.training.kinds import words_of
 
@@ -49,6 +49,7 @@ _LIKE = {
     "positive": "number", "zero_or_not": "number", "any": "number", "maybe_empty": "words", "repeats_list": "words",
     "maybe_sorted_numbers": "numbers", "maybe_no_numbers": "numbers", "record_distinct": "record", "record_positive": "record",
     "n": "number", "keys_words": "words",
+    "maybe_text": "text", "maybe_sorted": "numbers", "text_record": "record",
 }  # fmt: skip
 _HELPERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "of_number": (
@@ -277,7 +278,7 @@ def _plain(value: Any) -> Any:
 
 
 def _various(found: list[Example], rng: random.Random) -> list[Example]:
-    """The different examples, those with different results first; before all, those that show something, as the one that a user gives does."""
+    """The different examples: those that show something first, as the one that a user gives does, and of them different results."""
     different = list({repr(one): one for one in found}.values())
     rng.shuffle(different)
     different.sort(key=_shows_little)

@@ -123,6 +123,7 @@ def test_every_kind_can_be_drawn_and_is_plain(name: str) -> None:
         "member_word": [["a", "b"]], "member_or_word": [["a", "b"]], "member_key_slot": [{"a": 1}], "key_slot": [{"a": 1}],
         "word_in_slot": ["a b"], "name_in": [[{"name": "a"}]], "member_name": [[{"name": "a"}]], "dictionary": ["a b c"],
         "some_keys_slot": [{"a": 1}], "keys_of_slot": [{"a": 1}], "first_of": [["ab"]], "last_of": [["ab"]], "letter_of": [["ab"]],
+        "member_tag": [[{"tags": ["a"]}]],
     }.get(name, ["one two three", [1, 2, 3], {"a": 1, "b": 2, "c": 3}])  # fmt: skip
     if name in ("date_near", "date_later", "month_in"):
         before = ["2026-03-14"]
