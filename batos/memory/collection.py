@@ -16,7 +16,7 @@ import numpy as np
 from batos.memory.embedders import Maker
 from batos.memory.packed import widen
 from batos.memory.ranking import ROOM, Part, Ranking
-from batos.memory.segments import FACTS, Array, Segment, build, merge
+from batos.memory.segments import FACTS, SPOKEN, Array, Segment, build, merge
 from batos.memory.view import View
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class Collection:
         self._has = np.zeros(0, bool)
         self._runs = np.zeros(0, np.int32)
         self._lengths = np.zeros(0, np.float32)
+        self._told = np.zeros(0, np.uint16)
+        self._looks = np.zeros(0, np.uint16)
+        self._speakers: frozenset[int] = frozenset()
         self._matrix = np.zeros((0, 0), np.float32)
         self._rows = _Rows(np.empty(0, np.int64))
         self._parts: list[Part] = []
@@ -176,6 +179,11 @@ class Collection:
     def _add(self, facts: Array) -> None:
         begin, end = self.size, self.size + len(facts)
         self._facts[begin:end] = facts
+        self._told[begin:end] = facts["length"]
+        self._looks[begin:end] = facts["flags"]
+        if (spoken := facts["speaker"]).any():
+            self._looks[begin:end] += (spoken > 0) * np.uint16(SPOKEN)
+            self._speakers |= set(spoken.tolist()) - {0}
         keys = self._facts[max(begin - 1, 0) : end]
         new = (np.diff(keys["document"]) != 0) | (np.diff(keys["section"]) != 0)
         if begin:
@@ -203,7 +211,7 @@ class Collection:
         if rows <= len(self._facts):
             return
         room = 2 * rows + _SPARE
-        for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_matrix"):
+        for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_told", "_looks", "_matrix"):
             old: Any = getattr(self, name)
             new = np.zeros((room, *old.shape[1:]), old.dtype)
             new[: self.size] = old[: self.size]

@@ -23,6 +23,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 QUESTION, SUMMARY = 1, 2
 """Flags of a chunk: it asks something; it tells what others hold."""
 
+SPOKEN = 256
+"""Beside the flags, in a view: somebody says it."""
+
 FACTS: np.dtype[np.void] = np.dtype(
     [
         ("id", "i8"),
@@ -69,7 +72,12 @@ class Entry(NamedTuple):
 
 def speaker_key(name: str) -> int:
     """The number by which searches know a speaker; never 0."""
-    return zlib.crc32(name.strip().casefold().encode("utf-8", "surrogatepass")) or 1
+    return folded_key(name.strip().casefold())
+
+
+def folded_key(name: str) -> int:
+    """As `speaker_key`, of a name that is casefolded."""
+    return zlib.crc32(name.encode("utf-8", "surrogatepass")) or 1
 
 
 @dataclass(frozen=True, slots=True)
