@@ -8,13 +8,14 @@ import builtins
 import collections
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from batos.errors import BatosError, MethodFailed, MethodUnsupported, SandboxFailed
 from batos.sandbox import supply
 from batos.sandbox.prelude import ERRORS, PRELUDE
 from batos.sandbox.rewrite import Program, rewrite
+from batos.sandbox.watch import Pace
 from batos.sandbox.workers import Workers
 
 _KEPT = 512  # programs kept; one is some 30 KB
@@ -57,6 +58,7 @@ class Loaded:
     program: Program
     image: bytes
     key: str
+    pace: Pace = field(compare=False)
 
     def lines(self, error: Any) -> list[int]:
         """The lines of the method's source that an error of the interpreter passed through, innermost last."""
@@ -78,7 +80,7 @@ class Programs:
         """
         found = self._known.get(source)
         if found is None:
-            found = self._known[source] = Loaded(*await self._compiled(source), source)
+            found = self._known[source] = Loaded(*await self._compiled(source), source, Pace(source))
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         else:
