@@ -1,80 +1,115 @@
 """How the data of a record is written: as ZODB writes it, to the byte, in less time.
 
-Its pickler asks of everything that it meets, each name and number too, whether that has a record of its own; and it looks up
-each object's class, and writes it, anew. Here it is answered at once for what is plain and for objects of classes that had a
-record before, and how the record of a class begins is written once. What it saves is in docs/decisions.md.
+Its pickler asks of everything that it meets, each name and number too, whether that has a record of its own; and it makes a
+pickler for each object that changed, looks up each object's class, and writes it, anew. Here it is answered at once for what is
+plain and for objects of classes that had a record before, a thread has one pickler, and how the record of a class begins is
+written once. What it saves is in docs/decisions.md.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
+import io
+import threading
 from typing import Any
 
 from persistent import Persistent
-from ZODB.serialize import ObjectWriter, binary
+from ZODB.serialize import ObjectWriter, PersistentPickler, binary
 
-_PLAIN = frozenset({type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type})
-"""Types whose values have no record. `type` is of the classes that references name; persistent classes have another."""
+_PROTOCOL = 3
+_plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
+"""Types whose values have no record. `type` is of the classes that references name; the classes of BTrees are of types of their
+own, which are added as they are met."""
 _heads: dict[type, tuple[bytes, dict[int, Any]] | None] = {}
 """By class: its part of a record, and what the pickler remembers of it; None where that differs from object to object."""
+_thread = threading.local()
+
+
+class _Pickling:
+    """What a thread writes records with."""
+
+    def __init__(self) -> None:
+        self.file = io.BytesIO()
+        self.pickler = PersistentPickler(self._reference, self.file, _PROTOCOL)
+        self.writer: Any = None
+        """The writer that is at work."""
+
+    def _reference(self, obj: Any) -> Any:
+        kind = type(obj)
+        if kind in _plain:
+            return None
+        writer = self.writer
+        if _by_class(kind):  # type: ignore[arg-type]  # classes are hashable
+            oid = obj._p_oid
+            if oid is None:  # new: its record is written after this one
+                oid = obj._p_oid = writer._jar.new_oid()
+                obj._p_jar = writer._jar
+                writer._stack.append(obj)
+                return binary(oid), kind
+            if obj._p_jar is writer._jar:
+                return binary(oid), kind
+        return writer.persistent_id(obj)
 
 
 class RecordWriter(ObjectWriter):
     """ZODB's writer of records, quicker."""
 
+    _p = None  # ZODB's own pickler, made when there is something for it
+
     def __init__(self, obj: Any = None) -> None:
-        super().__init__(obj)
-        jar, found, ask = self._jar, self._stack, self.persistent_id
-
-        def reference(obj: Any) -> Any:
-            kind = type(obj)
-            if kind in _PLAIN:
-                return None
-            if _by_class(kind):  # type: ignore[arg-type]  # classes are hashable
-                oid = obj._p_oid
-                if oid is None:  # new: its record is written after this one
-                    oid = obj._p_oid = jar.new_oid()
-                    obj._p_jar = jar
-                    found.append(obj)
-                    return binary(oid), kind
-                if obj._p_jar is jar:
-                    return binary(oid), kind
-            return ask(obj)
-
-        self._p.persistent_id = reference
+        self._stack = []
+        if obj is not None:
+            self._stack.append(obj)
+            self._jar = obj._p_jar
 
     def serialize(self, obj: Any) -> bytes:
         """The data of an object's record."""
         kind = type(obj)
-        head = _heads[kind] if kind in _heads else self._learn(kind)
+        head = _heads[kind] if kind in _heads else _learn(kind)
         if head is None:
             return super().serialize(obj)  # type: ignore[no-any-return]
         state = obj.__getstate__()
-        file, pickler = self._file, self._p
-        file.seek(0)
-        file.write(head[0])
-        pickler.memo = head[1]  # copied by it
-        pickler.dump(state)
-        file.truncate()
-        return file.getvalue()  # type: ignore[no-any-return]
+        try:
+            mine = _thread.pickling
+        except AttributeError:
+            mine = _thread.pickling = _Pickling()
+        file, pickler, mine.writer = mine.file, mine.pickler, self
+        try:
+            file.seek(0)
+            file.write(head[0])
+            pickler.memo = head[1]  # copied by it
+            pickler.dump(state)
+            file.truncate()
+            return file.getvalue()  # type: ignore[no-any-return]
+        finally:
+            mine.writer = None
 
-    def _learn(self, kind: type) -> tuple[bytes, dict[int, Any]] | None:
-        found = None
-        if type(kind) is type and not hasattr(kind, "__getnewargs__"):
-            self._file.seek(0)
-            self._p.clear_memo()
-            self._p.dump(kind)
-            self._file.truncate()
-            found = self._file.getvalue(), self._p.memo.copy()
-        _heads[kind] = found
-        return found
+    def _dump(self, classmeta: Any, state: Any) -> bytes:
+        if self._p is None:
+            found = self._stack
+            super().__init__()
+            self._stack = found
+        return super()._dump(classmeta, state)  # type: ignore[no-any-return]
+
+
+def _learn(kind: type) -> tuple[bytes, dict[int, Any]] | None:
+    found = None
+    if _by_class(kind):
+        writer = ObjectWriter()
+        writer._p.dump(kind)
+        found = writer._file.getvalue(), writer._p.memo.copy()
+    _heads[kind] = found
+    return found
 
 
 @functools.cache
 def _by_class(kind: type) -> bool:
     """Whether references to the objects of a class are their id and the class."""
-    return issubclass(kind, Persistent) and not hasattr(kind, "__getnewargs__")
+    if not issubclass(kind, Persistent) or hasattr(kind, "__getnewargs__") or isinstance(kind._p_oid, bytes | None):
+        return False  # the last: a class that has a record itself
+    _plain.add(type(kind))
+    return True
 
 
 _connection = importlib.import_module("ZODB.Connection")  # the module, in which a commit looks up its `ObjectWriter`
