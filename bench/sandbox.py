@@ -126,6 +126,7 @@ class Floor:
 
     def __init__(self, sandbox: Sandbox, obj: UvmObject, loaded: Mapping[str, Loaded]) -> None:
         self.sandbox, self.obj, self.loaded = sandbox, obj, loaded
+        self.name = Sends(sandbox).activity.name
 
     @contextlib.asynccontextmanager
     async def worker(self, selector: str) -> AsyncIterator[Any]:
@@ -135,7 +136,7 @@ class Floor:
         self.sandbox.workers.give_back(session, loaded.key, loaded.image)
 
     def given(self) -> dict[str, Any]:
-        return {"_b_given": [Handles(bytes(32)).give(self.obj), 2]}
+        return {"_b_given": [Handles(self.name).give(self.obj), 2]}
 
     async def no_host_call(self) -> float:
         """One feed: a handle and a number go in, a number comes out."""

@@ -572,6 +572,12 @@ def m(self):
     from fractions import Fraction
     return Fraction(1, 2) < "a"
 --- [] | {}
+def m(self, items):
+    return [[round(x, n) for n in (0, 1, 2, 3, -1)] for x in items] + [round(number=7.125, ndigits=2), round(25, -1), round(2.5)]
+--- [[-47.455, 43.915, 24.05, 17.415, -6.705, 6.445, 0.125, -0.04, 1e300, 1234.5]] | {}
+def m(self, items):
+    return max(items, key=len).upper() + min(items, key=len).title() + sorted(items, key=len)[0].strip()
+--- [["ant", "zebra", " b"]] | {}
 '''
 
 

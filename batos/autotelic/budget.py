@@ -182,7 +182,7 @@ def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: in
                 open_ones.append(mission.id)
         for id in open_ones:
             mission = ledger.mission_of(root, id)
-            spent = journal.spent_on(mission.journal)
+            spent = journal.spent_on(journal.of(mission))
             tokens = sum(one.prompt_tokens + one.answer_tokens for one in spent)
             seconds = sum(one.model_ms for one in spent) / 1000
             found[id] = _Mission(float(mission.accepted), tokens, seconds, mission.state in ledger.FINAL)

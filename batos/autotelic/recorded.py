@@ -10,7 +10,7 @@ from batos.autotelic import expertise
 from batos.autotelic.kinds import exemplars_of
 from batos.autotelic.proposals import Proposal
 from batos.errors import CovenantViolationError, MethodRefused
-from batos.image import ledger
+from batos.image import journal, ledger
 from batos.objects import UvmObject
 
 LOOKED_AT = 256  # missions, the newest first
@@ -34,7 +34,7 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
 
 def _can_be_tried(mission: UvmObject) -> bool:
     """A user's mission that has ended, of which the journal still has the texts."""
-    if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or mission.journal.spent:
+    if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or journal.of(mission).spent:
         return False
     if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # what is said to the loop itself
         return False

@@ -4,10 +4,9 @@ Its persistent classes are written into every record under the name `batos.image
 """
 
 from batos.image.examples import Taught
-from batos.image.journal import Decision, Journal, JournalEntry, Recalled
-from batos.image.ledger import Costs, Ledger, MissionTree, Newest
+from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
+from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living import LivingImage
-from batos.image.partials import PartialText
 
 __all__ = [
     "Costs",
@@ -19,6 +18,7 @@ __all__ = [
     "MissionTree",
     "Newest",
     "PartialText",
+    "PendingSet",
     "Recalled",
     "Taught",
 ]

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from batos.errors import ImageDamaged
+from batos.image import journal
 from batos.image.journal import Inference, Spent, merged, spent_by, spent_on
 from batos.image.ledger import FINAL, MILESTONE, Costs, ledger_of, numbered
 from batos.image.living import LivingImage
@@ -112,7 +113,7 @@ def fold(root: Any, until: int, rows: list[Spent]) -> None:
 
 
 def _spent_on(missions: Iterable[Any]) -> list[Spent]:
-    return [row for mission in missions for row in spent_on(mission.journal)]
+    return [row for mission in missions for row in spent_on(journal.of(mission))]
 
 
 def _plain(rows: list[Spent]) -> dict[str, Any]:

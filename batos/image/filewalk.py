@@ -37,6 +37,7 @@ class FileWalk:
         self._note, self._wrong_index = note, wrong_index
         self._file: BinaryIO
         self._inode = 0
+        self._whole = 0  # up to where there were whole transactions in it
         self._whole_to = 0  # up to where what the file object has read ahead was written in whole
         self._going = self._round()
         self.checked = 0
@@ -53,7 +54,7 @@ class FileWalk:
             self._whole_to = 0
             inode = os.fstat(self._file.fileno()).st_ino
             if inode != self._inode:  # packed meanwhile: nothing is where it was
-                self._inode, self._going = inode, self._round()
+                self._inode, self._whole, self._going = inode, 0, self._round()
             upto = self.checked + limit
             while self.checked < upto:
                 size = next(self._going, None)
@@ -78,9 +79,11 @@ class FileWalk:
             self._note(f"{BYTE}{position}", f"{e}; what follows it was not reached")
 
     def _end(self) -> int:
-        """Up to where there are whole transactions."""
+        """Up to where there are whole transactions; or were, in a file that a pack has put another in the place of just now."""
         with self._storage._lock:
-            return int(self._storage._pos)
+            if os.stat(self._storage._file_name).st_ino == self._inode:
+                self._whole = int(self._storage._pos)
+        return self._whole
 
     def _head(self, position: int, before: bytes) -> seals.Head:
         if position >= self._whole_to:  # what was read ahead then may have been half a transaction

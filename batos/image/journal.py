@@ -18,7 +18,6 @@ import structlog
 from persistent import Persistent
 
 from batos.errors import ImageDamaged
-from batos.image import partials
 
 log = structlog.get_logger("batos.image")
 
@@ -27,6 +26,8 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",
 
 PARTS = ("digest", "system", "user", "schema", "options")
 Content = tuple[bytes, bytes, bytes, bytes, bytes]
+Key = tuple[bytes, int]
+"""Content key and occurrence of an inference."""
 
 
 class Inference(NamedTuple):
@@ -112,12 +113,20 @@ class Recalled(Persistent):
         self.question, self.chunks, self.shown = question, chunks, shown
 
 
+class PartialText(Persistent):
+    """The text of one unfinished inference, and the tokens it took (`batos.image.partials`)."""
+
+    __module__ = "batos.image"
+    text: str = ""
+    tokens: int = 0
+
+
 class Journal(Persistent):
     """The inferences of one mission, in the order in which they ended."""
 
     __module__ = "batos.image"
     entries: tuple[JournalEntry, ...] = ()
-    partials: tuple[tuple[partials.Key, partials.PartialText], ...] = ()
+    partials: tuple[tuple[Key, PartialText], ...] = ()
     decided: Decision | None = None
     """Who thinks the mission through: decided once, and durable no later than the first of the entries."""
     recalled: tuple[Recalled, ...] = ()
@@ -128,6 +137,23 @@ class Journal(Persistent):
     """By the mark of a brief: the personas that it was shared out to, each with its part."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
+
+
+def of(mission: Any) -> Journal:
+    """The journal of a mission; an empty one, to look into, where it has none yet."""
+    held = mission.journal
+    return Journal() if held is None else held
+
+
+def opened(mission: Any) -> Journal:
+    """System transaction's part: the journal of a mission, to be written to. It has one from its first attempt on."""
+    if mission.journal is None:
+        mission.journal = Journal()
+    return mission.journal  # type: ignore[no-any-return]
+
+
+def _writable(root: Any, mission: str) -> Journal:
+    return opened(root["ledger"].missions[mission])
 
 
 def content_of(digest: str, system: str, user: str, schema: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Content:
@@ -158,14 +184,16 @@ def changed_parts(one: bytes, other: bytes) -> list[str]:
 
 def add(root: Any, mission: str, inference: Inference) -> None:
     """System transaction: record an inference of a mission."""
-    journal = root["ledger"].missions[mission].journal
+    journal = _writable(root, mission)
     journal.entries += (JournalEntry(inference),)
-    partials.forget(journal, (inference.key, inference.occurrence))
+    if journal.partials:  # it is journaled now
+        done = (inference.key, inference.occurrence)
+        journal.partials = tuple(entry for entry in journal.partials if entry[0] != done)
 
 
 def set_route(root: Any, mission: str, route: str) -> None:
     """System transaction: record who thinks a mission through; the first decision stays."""
-    journal = root["ledger"].missions[mission].journal
+    journal = _writable(root, mission)
     if journal.decided is None:
         journal.decided = Decision(route)
 
@@ -173,7 +201,8 @@ def set_route(root: Any, mission: str, route: str) -> None:
 def route_of(root: Any, mission: str) -> str | None:
     """The recorded decision who thinks a mission through."""
     found = root["ledger"].missions.get(mission)
-    return None if found is None or found.journal.decided is None else found.journal.decided.route
+    decided = None if found is None else of(found).decided
+    return None if decided is None else decided.route
 
 
 def mark_of(text: str) -> bytes:
@@ -183,7 +212,7 @@ def mark_of(text: str) -> bytes:
 
 def add_recalled(root: Any, mission: str, question: str, chunks: tuple[int, ...], shown: tuple[tuple[Any, ...], ...] = ()) -> None:
     """System transaction: record what was recalled about a question, nothing included; the first time stays."""
-    journal, mark = root["ledger"].missions[mission].journal, mark_of(question)
+    journal, mark = _writable(root, mission), mark_of(question)
     if mark in journal.nothing_on or any(known.question == question for known in journal.recalled):
         return
     if chunks:
@@ -195,13 +224,13 @@ def add_recalled(root: Any, mission: str, question: str, chunks: tuple[int, ...]
 def recalled_of(root: Any, mission: str) -> dict[str, Recalled]:
     """By question: what a mission recalled about it."""
     found = root["ledger"].missions.get(mission)
-    return {} if found is None else {one.question: one for one in found.journal.recalled}
+    return {} if found is None else {one.question: one for one in of(found).recalled}
 
 
 def nothing_on(root: Any, mission: str) -> frozenset[bytes]:
     """The marks of the questions of a mission to which memory had nothing to say."""
     found = root["ledger"].missions.get(mission)
-    return frozenset() if found is None else frozenset(found.journal.nothing_on)
+    return frozenset() if found is None else frozenset(of(found).nothing_on)
 
 
 def forget_shown(journal: Journal) -> None:
@@ -213,7 +242,7 @@ def forget_shown(journal: Journal) -> None:
 
 def add_shared(root: Any, mission: str, mark: bytes, parts: tuple[tuple[str, str], ...]) -> None:
     """System transaction: record how a brief was shared out; the first time stays."""
-    journal = root["ledger"].missions[mission].journal
+    journal = _writable(root, mission)
     if mark not in dict(journal.shared):
         journal.shared += ((mark, parts),)
 
@@ -221,13 +250,13 @@ def add_shared(root: Any, mission: str, mark: bytes, parts: tuple[tuple[str, str
 def shared_of(root: Any, mission: str) -> dict[bytes, tuple[tuple[str, str], ...]]:
     """By the marks of briefs: how they were shared out."""
     found = root["ledger"].missions.get(mission)
-    return {} if found is None else dict(found.journal.shared)
+    return {} if found is None else dict(of(found).shared)
 
 
 def load(root: Any, mission: str) -> list[Inference]:
     """All recorded inferences of a mission that are intact, in the order in which they ended."""
     found = root["ledger"].missions.get(mission)
-    return [] if found is None else [entry.inference for entry in _readable(found.journal)]
+    return [] if found is None else [entry.inference for entry in _readable(of(found))]
 
 
 def _readable(journal: Journal) -> Iterator[JournalEntry]:

@@ -22,8 +22,8 @@ from persistent import Persistent
 
 from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionIdTaken, UnknownMission
-from batos.image import failed
-from batos.image.journal import Journal, forget_shown
+from batos.image import failed, journal
+from batos.image.journal import Journal
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.image")
@@ -40,12 +40,12 @@ DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "paused": False, "questions": None,
     "rating": None, "undone": None,
-    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None,
+    "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
 
 
-_DESCRIBED = ("id", "brief", "accepted", "number", *(name for name in DEFAULTS if name != "thought"))
+_DESCRIBED = ("id", "brief", "accepted", "number", *(name for name in DEFAULTS if name not in ("thought", "journal")))
 
 
 class MissionTree(OOBTree):
@@ -53,6 +53,13 @@ class MissionTree(OOBTree):
 
     __module__ = "batos.image"
     max_leaf_size = 16
+    max_internal_size = 32
+
+
+class PendingSet(OOTreeSet):
+    """Ids of missions. Small inner nodes: one is rewritten whenever a leaf is parted."""
+
+    __module__ = "batos.image"
     max_internal_size = 32
 
 
@@ -67,7 +74,7 @@ class Ledger(Persistent):
         """
         self.prototype = prototype
         self.missions = MissionTree()
-        self.pending = OOTreeSet()
+        self.pending = PendingSet()
         self.failures = OOBTree()
         self.failures_by_selector = OOBTree()
         self.newest: Newest = Newest()
@@ -126,6 +133,8 @@ def add_missing_indexes(root: Any) -> None:
     if getattr(ledger, "milestones", None) is None:
         ledger.milestones = LOBTree({m.number: m for m in newest_first(root) if m.number % MILESTONE == 0})
         ledger.costs = Costs()
+    if type(ledger.pending) is not PendingSet:
+        ledger.pending = PendingSet(ledger.pending)
 
 
 # --- system transactions
@@ -147,12 +156,12 @@ def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool)
         return False, describe(found)
     before = ledger.newest.mission
     mission = UvmObject(
-        **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "journal": Journal(), "before": before},
+        **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "before": before},
         number=_next_number(ledger),
         **{name: value for name, value in options.items() if DEFAULTS[name] != value},
     )
     if begin:
-        mission.attempts = 1
+        mission.attempts, mission.journal = 1, Journal()
     ledger.missions[id] = mission
     ledger.pending.insert(id)
     ledger.newest.mission = mission
@@ -178,6 +187,7 @@ def begin_attempt(root: Any, id: str, limit: int) -> int:
     if mission.attempts >= limit:
         raise AttemptsExhausted(f"mission {id!r} was begun {mission.attempts} times and never ended; it is not tried again")
     mission.attempts += 1
+    journal.opened(mission)  # now, since its record is written anyway: later it would meet what the cycle commits
     return int(mission.attempts)
 
 
@@ -245,7 +255,7 @@ def settle(root: Any, id: str) -> None:
     ledger = ledger_of(root)
     if id in ledger.pending:
         ledger.pending.remove(id)
-        forget_shown(ledger.missions[id].journal)
+        journal.forget_shown(journal.of(ledger.missions[id]))
 
 
 def recover(root: Any) -> list[dict[str, Any]]:

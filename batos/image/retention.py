@@ -49,4 +49,4 @@ def drop(root: Any, missions: list[tuple[int, str]]) -> int:
     """System transaction: deal with these missions, which follow each other; of how many there was anything to drop."""
     ledger = ledger_of(root)
     ledger.costs.retained = max(ledger.costs.retained, missions[-1][0])
-    return sum(journal.drop_texts(ledger.missions[id].journal) for _, id in missions)
+    return sum(journal.drop_texts(journal.of(ledger.missions[id])) for _, id in missions)

@@ -29,7 +29,7 @@ from batos.image.tail import check_tail
 log = structlog.get_logger("batos.image")
 
 POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is committed, for ever
-FORMAT = 3  # of the image's root; a higher number in a file means a newer BAT OS wrote it. 2: checksums; 3: slots' names as bytes
+FORMAT = 4  # of the image's root; a higher number means a newer BAT OS wrote it. 2: checksums; 3: names as bytes; 4: journals made late
 CHECKED_AFTER = "checked_after"  # key in the root: every record written after this transaction has a checksum
 _DAMAGE = (
     CorruptedError,

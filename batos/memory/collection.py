@@ -16,7 +16,7 @@ import numpy as np
 from batos.memory.embedders import Maker
 from batos.memory.packed import widen
 from batos.memory.ranking import ROOM, Part, Ranking
-from batos.memory.segments import FACTS, Array, Segment, build, merge
+from batos.memory.segments import FACTS, SPOKEN, Array, Segment, build, merge
 from batos.memory.view import View
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class Collection:
         self._has = np.zeros(0, bool)
         self._runs = np.zeros(0, np.int32)
         self._lengths = np.zeros(0, np.float32)
+        self._told = np.zeros(0, np.uint16)
+        self._looks = np.zeros(0, np.uint16)
+        self._speakers: frozenset[int] = frozenset()
         self._matrix = np.zeros((0, 0), np.float32)
         self._rows = _Rows(np.empty(0, np.int64))
         self._parts: list[Part] = []
@@ -125,7 +128,7 @@ class Collection:
             return
         self._widen(matrix.shape[1])
         rows = self._alive(np.asarray(ids, np.int64))
-        if rows[0] >= 0 and (np.diff(rows) == 1).all():
+        if rows[0] >= 0 and (rows[1:] - rows[:-1] == 1).all():
             place = self._matrix[rows[0] : rows[-1] + 1]
             if matrix.dtype == np.float16:
                 widen(matrix, place)
@@ -176,14 +179,19 @@ class Collection:
     def _add(self, facts: Array) -> None:
         begin, end = self.size, self.size + len(facts)
         self._facts[begin:end] = facts
-        keys = self._facts[max(begin - 1, 0) : end]
-        new = (np.diff(keys["document"]) != 0) | (np.diff(keys["section"]) != 0)
+        self._ranking = self._view = None
+        self._told[begin:end] = facts["length"]
+        spoken = facts["speaker"]
+        self._looks[begin:end] = facts["flags"] + (spoken > 0) * np.uint16(SPOKEN)
+        if not self._speakers.issuperset(said := set(spoken.tolist()) - {0}):
+            self._speakers |= said
+        documents, sections = (self._facts[name][max(begin - 1, 0) : end] for name in ("document", "section"))
+        new = (documents[1:] != documents[:-1]) | (sections[1:] != sections[:-1])
         if begin:
             self._runs[begin:end] = self._runs[begin - 1] + np.cumsum(new)
         elif end:
             self._runs[1:end] = np.cumsum(new)
         self.size = end
-        self._ranking = self._view = None
 
     def _join(self, part: Part) -> None:
         self._lengths[part.rows] = part.own_lengths()
@@ -203,7 +211,7 @@ class Collection:
         if rows <= len(self._facts):
             return
         room = 2 * rows + _SPARE
-        for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_matrix"):
+        for name in ("_facts", "_gone", "_has", "_runs", "_lengths", "_told", "_looks", "_matrix"):
             old: Any = getattr(self, name)
             new = np.zeros((room, *old.shape[1:]), old.dtype)
             new[: self.size] = old[: self.size]
@@ -219,9 +227,7 @@ class Collection:
 
     def _alive(self, ids: Array) -> Array:
         rows = self._rows.find(ids)
-        here = rows >= 0
-        here[here] = ~self._gone[rows[here]]
-        return np.where(here, rows, -1)
+        return np.where((rows >= 0) & ~self._gone[rows], rows, -1) if self.dropped else rows
 
     def _ranked(self) -> Ranking:
         if self._ranking is None:
@@ -241,10 +247,17 @@ class _Rows:
     def add(self, ids: Array, base: int) -> None:
         self._late.update(zip(ids.tolist(), range(base, base + len(ids)), strict=True))
 
+    def _one(self, id: int) -> int:
+        late = self._late.get(id)
+        if late is not None or not len(self._ids):
+            return -1 if late is None else late
+        at = int(self._ids.searchsorted(id))
+        return int(self._order[at]) if at < len(self._ids) and self._ids[at] == id else -1
+
     def find(self, ids: Array) -> Array:
         """int64: the row of each, -1 for one that there never was."""
-        if len(ids) == 1 and (row := self._late.get(int(ids[0]))) is not None:  # the vector of what was just added
-            return np.array([row], np.int64)
+        if len(ids) == 1:  # what is added alone, and its vector
+            return np.array([self._one(int(ids[0]))], np.int64)
         if len(self._ids):
             at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
             rows = np.where(self._ids[at] == ids, self._order[at], -1)

@@ -148,7 +148,7 @@ def _blank(root: Any, mission: str) -> None:
     if mission:
         record = ledger.mission_of(root, mission)
         record.result = record.result and json.dumps({**json.loads(record.result), "text": "", "value": None})
-        journal.drop_texts(record.journal)
+        journal.drop_texts(journal.of(record))
 
 
 def bring_back(root: Any, number: int, only: int | None, now: float, score: float) -> archiving.Change | None:

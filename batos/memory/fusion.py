@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from batos.memory.question import Question
-from batos.memory.segments import QUESTION, Array
+from batos.memory.segments import QUESTION, SPOKEN, Array
 from batos.memory.traits import FIRST_PERSON, NUMBER, WHEN
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ class Weights(NamedTuple):
 WEIGHTS = Weights()
 CANDIDATES, FINALISTS = 1024, 128
 """Rows that are weighed by their facts as well, and of these the ones that are weighed by their neighbours: what costs most."""
-_HALF = np.float32(0.5)
-_STEP, _MANY = 64, 16
+_STEP, _MANY = 64, 4
 """Of so many scores one is looked at to tell where the best begin, if there are so many times as many as are wanted."""
 
 
@@ -94,15 +93,16 @@ class Weighing:
         :param allowed: bool[n]: rows that may be returned; all if left out.
         """
         self.view, self._question, self._weights = view, question, weights
-        self._vectors = vectors if (view.has & ~view.gone).any() else None
+        known = view.known()
+        self._vectors = vectors if known.any() else None
         self._barred = view.gone if allowed is None else view.gone | ~allowed
-        self._wide = _for_all(view, question, self._vectors, weights) if view.n else _Wide({}, {})
+        self._facets = _facets(weights, question.wants)
+        self._wide = _for_all(view, question, self._vectors, known, weights) if view.n else _Wide({}, {})
 
     def best(self, count: int = FINALISTS) -> Fused:
         """The rows that are best by what costs little, weighed by everything: `count` of them, or fewer."""
         rows = _best(self._rough, max(CANDIDATES, count))
-        signals = self._of_facts(rows)
-        return self._weighed(*_chosen(rows, signals, _best(_added(signals, len(rows)), count)))
+        return self.of(rows[_best(self._rough.take(rows) + self._facets.sums(self.view, rows), count)])
 
     def best_of(self, document: int) -> int | None:
         """The row of a document that is best by what costs little; None if it has none that may be returned."""
@@ -113,30 +113,29 @@ class Weighing:
     def of(self, rows: Array) -> Fused:
         """These rows weighed by everything; those that may not be returned are left out."""
         rows = rows[~self._barred[rows]]
-        return self._weighed(rows, self._of_facts(rows))
+        runs = self.view.runs[rows]
+        signals = {name: found.take(rows) for name, found in self._wide.rows.items()}
+        signals |= {name: found.take(runs) for name, found in self._wide.sections.items()}
+        signals |= self._facets.signals(self.view, rows)
+        if self._vectors is not None and len(rows):
+            signals |= _beside(self.view, rows, self._vectors.full, self._weights)
+        table = np.array(list(signals.values()), np.float32).reshape(len(signals), len(rows))
+        scores = np.add.reduce(table, axis=0)
+        order = np.lexsort((rows, -scores))
+        return Fused(rows[order], scores[order], dict(zip(signals, table[:, order], strict=True)))
 
     @functools.cached_property
     def _rough(self) -> Array:
         """float32[n]: what costs little, added; minus infinity for rows that may not be returned."""
-        rough = np.repeat(_added(self._wide.sections, len(self.view.starts)), self.view.sizes)
+        sections = np.zeros(len(self.view.starts), np.float32)
+        for signal in self._wide.sections.values():
+            sections += signal
+        rough = np.repeat(sections, self.view.sizes)
         for signal in self._wide.rows.values():
             rough += signal
-        if self._barred.any():
+        if self._barred is not self.view.gone or self.view.masked:
             rough[self._barred] = -np.inf
         return rough
-
-    def _of_facts(self, rows: Array) -> dict[str, Array]:
-        runs = self.view.runs[rows]
-        wide = {name: found[rows] for name, found in self._wide.rows.items()}
-        wide |= {name: found[runs] for name, found in self._wide.sections.items()}
-        return wide | _by_facts(self.view.facts[rows], self._question, self._weights)
-
-    def _weighed(self, rows: Array, signals: dict[str, Array]) -> Fused:
-        if self._vectors is not None and len(rows):
-            signals = signals | _beside(self.view, rows, self._vectors.full, self._weights)
-        scores = _added(signals, len(rows))
-        order = np.lexsort((rows, -scores))
-        return Fused(*_chosen(rows, signals, order, scores))
 
 
 # --- signals of all rows
@@ -149,15 +148,14 @@ class _Wide(NamedTuple):
     sections: dict[str, Array]
 
 
-def _for_all(view: View, question: Question, vectors: Vectors | None, weights: Weights) -> _Wide:
+def _for_all(view: View, question: Question, vectors: Vectors | None, known: Array, weights: Weights) -> _Wide:
     said = view.bm25(question.words)
     sections = {"section_words": _of_sections(view, said, weights.section_words)}
     rows = {"words": standard(said, weights.words + weights.document_words * (1 - view.talk))}
     if vectors is not None:
         meant = likeness(view.matrix, vectors.cleaned)
-        known = view.has & ~view.gone
         if not known.all():  # neither better nor worse for it, nor is their section
-            meant = np.where(known, meant, meant[known].mean() if known.any() else np.float32(0))
+            meant = np.where(known, meant, meant[known].mean())
         sections["section_meaning"] = _of_sections(view, meant, weights.section_meaning)
         rows["meaning"] = standard(meant, weights.meaning)
     if question.spans:
@@ -166,7 +164,7 @@ def _for_all(view: View, question: Question, vectors: Vectors | None, weights: W
             within += (view.days >= span.first) & (view.days <= span.last)
         rows["days"] = within * np.float32(weights.days)
     if question.speakers:
-        theirs = np.isin(view.speakers.keys, question.speakers)
+        theirs = np.isin(view.spoken, question.speakers)
         sections["strangers"] = _of_strangers(view, theirs, weights)
         if question.people == 1:
             rows["speaker"] = _by_speaker(view, theirs, weights)
@@ -180,62 +178,87 @@ def _of_sections(view: View, scores: Array, weight: float) -> Array:
 
 def _of_strangers(view: View, theirs: Array, weights: Weights) -> Array:
     """Less for each section that is talk and in which nobody speaks whom the question names."""
-    talk = np.maximum.reduceat(view.speakers.keys, view.starts) > 0
+    talk = np.maximum.reduceat(view.looks, view.starts) >= SPOKEN
     strange = talk & ~np.logical_or.reduceat(theirs, view.starts)
     return np.where(strange, np.float32(-weights.stranger), np.float32(0))
 
 
 def _by_speaker(view: View, theirs: Array, weights: Weights) -> Array:
-    other = np.where(view.speakers.keys > 0, np.float32(-weights.speaker), np.float32(0))
+    other = np.where(view.looks >= SPOKEN, np.float32(-weights.speaker), np.float32(0))
     return np.where(theirs, np.float32(weights.speaker), other)
 
 
 # --- signals of the best rows only
 
 
-def _by_facts(facts: Array, question: Question, weights: Weights) -> dict[str, Array]:
-    flags, speaks = facts["flags"], facts["speaker"] > 0
-    told = np.log1p(np.minimum(facts["length"], weights.enough).astype(np.float32))
-    return {
-        "told": told * np.float32(weights.told),
-        "when": _flagged(flags, WHEN, question.wants & WHEN, weights.wanted_when) + _flagged(flags, WHEN, speaks, weights.says_when),
-        "number": _flagged(flags, NUMBER, question.wants & NUMBER, weights.wanted_number)
-        + _flagged(flags, NUMBER, speaks, weights.says_number),
-        "personal": _flagged(flags, FIRST_PERSON, speaks, weights.personal),
-    }
+class _Facets(NamedTuple):
+    """What a chunk's facts add, worked out once for all that its facts can be."""
+
+    told: Array
+    """float32: by the length, up to `Weights.enough`."""
+    flagged: Array
+    """float32[3, 512]: by `View.looks`, a row a signal."""
+    added: Array
+    """float32[512]: those three together."""
+
+    def sums(self, view: View, rows: Array) -> Array:
+        """float32: what these rows get."""
+        sums: Array = self.told.take(view.told.take(rows), mode="clip")
+        sums += self.added.take(view.looks.take(rows))
+        return sums
+
+    def signals(self, view: View, rows: Array) -> dict[str, Array]:
+        """The same, signal by signal."""
+        flagged = self.flagged.take(view.looks.take(rows), 1)
+        return {"told": self.told.take(view.told.take(rows), mode="clip"), **dict(zip(_FLAGGED, flagged, strict=True))}
 
 
-def _flagged(flags: Array, flag: int, where: Array | int, weight: float) -> Array:
-    return ((flags & flag > 0) & (np.asarray(where) > 0)) * np.float32(weight)
+_FLAGGED = ("when", "number", "personal")
+
+
+@functools.lru_cache(maxsize=16)
+def _facets(weights: Weights, wants: int) -> _Facets:
+    flags = np.arange(2 * SPOKEN)
+    speaks = flags >= SPOKEN
+
+    def flagged(flag: int, where: Array | bool, weight: float) -> Array:
+        return ((flags & flag > 0) & where) * np.float32(weight)
+
+    by_flags = np.stack(
+        [
+            flagged(WHEN, bool(wants & WHEN), weights.wanted_when) + flagged(WHEN, speaks, weights.says_when),
+            flagged(NUMBER, bool(wants & NUMBER), weights.wanted_number) + flagged(NUMBER, speaks, weights.says_number),
+            flagged(FIRST_PERSON, speaks, weights.personal),
+        ]
+    )
+    told = np.log1p(np.arange(weights.enough + 1, dtype=np.float32)) * np.float32(weights.told)
+    return _Facets(told, by_flags, by_flags.sum(axis=0))
 
 
 def _beside(view: View, rows: Array, vector: Array, weights: Weights) -> dict[str, Array]:
     """What stands beside the rows: their likeness with their neighbours', and with the question before them, if it is one."""
     beside = view.beside(rows)
-    usual, usual_around = (likeness(sample, vector) for sample in view.sampled)
-    around = (likeness(beside.around, vector) - usual_around.mean()) / (usual_around.std() or np.float32(1))
-    before = (likeness(beside.previous, vector) / _HALF - usual.mean()) / (usual.std() or np.float32(1))
-    asked = (beside.flags & QUESTION > 0) & ~beside.first
-    return {
-        "around": np.where(view.has[rows], around, np.float32(0)) * np.float32(weights.around),
-        "answers": np.where(asked, before, np.float32(0)) * np.float32(weights.answers),
-    }
+    sample = likeness(view.sampled, vector)
+    usual, usual_around = sample[: len(sample) // 2], sample[len(sample) // 2 :]
+    around = _apart(likeness(beside.around, vector) / beside.lengths, usual_around)
+    answers = np.zeros(len(rows), np.float32)
+    asked = np.flatnonzero((beside.flags & QUESTION > 0) & ~beside.first)
+    if len(asked):
+        answers[asked] = _apart(likeness(view.matrix.take(rows[asked] - 1, 0), vector), usual) * np.float32(weights.answers)
+    known = view.has.take(rows)
+    return {"around": np.where(known, around, np.float32(0)) * np.float32(weights.around), "answers": answers}
+
+
+def _apart(found: Array, usual: Array) -> Array:
+    """How far values are from what is usual, in standard deviations of that."""
+    mean = np.add.reduce(usual) / len(usual)
+    apart = usual - mean
+    spread = math.sqrt(float(np.einsum("i,i->", apart, apart)) / len(usual))
+    away: Array = (found - mean) / np.float32(spread or 1)
+    return away
 
 
 # --- numbers
-
-
-def _added(signals: dict[str, Array], size: int) -> Array:
-    total = np.zeros(size, np.float32)
-    for signal in signals.values():
-        total += signal
-    return total
-
-
-def _chosen(rows: Array, signals: dict[str, Array], places: Array, scores: Array | None = None) -> tuple[Any, ...]:
-    """The rows at these places, their scores if there are any, and their signals."""
-    chosen = {name: found[places] for name, found in signals.items()}
-    return (rows[places], chosen) if scores is None else (rows[places], scores[places], chosen)
 
 
 def likeness(rows: Array, vector: Array) -> Array:
@@ -252,9 +275,9 @@ def standard(scores: Array, weight: float = 1.0, times: Array | None = None) -> 
     :param times: how often each counts; once if left out.
     """
     size = len(scores) if times is None else int(np.add.reduce(times))
-    mean = np.add.reduce(scores) / size if times is None else np.einsum("i,i->", scores, times) / size
+    mean = np.add.reduce(scores if times is None else scores * times) / size
     apart: Array = scores - np.float32(mean)
-    squares = np.einsum("i,i->", apart, apart) if times is None else np.einsum("i,i,i->", apart, apart, times)
+    squares = np.einsum("i,i->", apart, apart) if times is None else np.add.reduce(apart * apart * times)
     spread = math.sqrt(float(squares) / size)
     apart *= np.float32(weight / spread if spread > 1e-6 else 0)
     return apart
@@ -265,13 +288,15 @@ def _best(scores: Array, count: int) -> Array:
     some = scores[::_STEP]
     place = len(some) - 2 * count // _STEP
     if len(scores) > _MANY * count and place < len(some):  # some tell what twice as many exceed: the others need not be parted
-        rows = np.flatnonzero(scores > np.partition(some, place)[place])
+        rows = (scores > np.partition(some, place)[place]).nonzero()[0]
         if len(rows) >= count:
-            return rows[_parted(scores[rows], count)]
+            best: Array = rows[_parted(scores.take(rows), count)]
+            return best
     return _parted(scores, count)
 
 
 def _parted(scores: Array, count: int) -> Array:
     # of the negative: among many that are alike, as where no word occurs, the other way round is 40 times slower
     rows = np.argpartition(-scores, count - 1)[:count] if len(scores) > count else np.arange(len(scores))
-    return rows[np.isfinite(scores[rows])]
+    best: Array = rows[np.isfinite(scores.take(rows))]
+    return best

@@ -144,7 +144,7 @@ class PartLog(Persistent):
 
     def _newest(self) -> int:
         """The greatest key."""
-        return max((self._parts.maxKey(), *(self._tail or ())))  # type: ignore[no-any-return]
+        return max(self._parts.maxKey(), self._tail.newest() if self._tail else _FIRST)  # type: ignore[no-any-return]
 
     def _merge(self, keys: Sequence[int]) -> None:
         parts = [self._home(key)[key][1] for key in keys]

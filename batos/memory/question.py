@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable, Set
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import NamedTuple
 
-from batos.memory.segments import speaker_key
+from batos.memory.segments import folded_key
 from batos.memory.traits import NUMBER, WHEN
 from batos.memory.words import STOP, content_words, words
 
@@ -28,8 +28,10 @@ _SPOKEN = re.compile(
     r"(?:,?\s+(?:of\s+)?(?P<year>\d{4})\b)?"
 )
 """7 May 2023, 7th of May, May 7, May 7th, 2023, May 2023, Sept. 2023."""
+_DATED = re.compile(rf"\d|{'|'.join(name[:3] for name in _MONTHS)}")
 _IN = re.compile(r"\b(?:in|of|since|last|next|during|until|till|by|from|before|after)\s+$")
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_RELATIVE = re.compile("day|week|month|year")
 _AGO = re.compile(r"\b(\d{1,4}|a|an|one|two|three|four|five|six|seven|ten) (day|week|month|year)s? ago\b")
 _COUNTED = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "ten": 10}
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
@@ -75,7 +77,7 @@ class Question(NamedTuple):
 
 def understood(
     text: str,
-    speakers: Container[int] = frozenset(),
+    speakers: Set[int] = frozenset(),
     *,
     called: Callable[[str], Iterable[int]] = lambda name: (),
     days: Callable[[], Span | None] = lambda: None,
@@ -96,21 +98,23 @@ def understood(
     return Question(text, words(text), cleaned or text, named, people, spans, wants, bool(_BRIDGES.search(low)))
 
 
-def _names(text: str, speakers: Container[int], called: Callable[[str], Iterable[int]]) -> tuple[tuple[int, ...], set[str], int]:
+def _names(text: str, speakers: Set[int], called: Callable[[str], Iterable[int]]) -> tuple[tuple[int, ...], set[str], int]:
     """Keys of the speakers named, the longest names first, the words of their names, and how many names there are."""
-    said = [_POSSESSIVE.sub("", word) for word in _WORD.findall(text)]
+    said = [_POSSESSIVE.sub("", word) if not word.isalnum() else word for word in _WORD.findall(text)]
+    low = [word.casefold() for word in said]
     written = text[1:] != text[1:].lower()
     keys: dict[int, None] = {}
     names: set[str] = set()
     taken: set[int] = set()
     for size in range(_NAME_WORDS, 0, -1):
         for at in range(len(said) - size + 1):
-            name = " ".join(said[at : at + size])
-            if not taken.isdisjoint(range(at, at + size)) or (size == 1 and _only_a_word(name, at, written)):
+            if (taken and not taken.isdisjoint(range(at, at + size))) or (size == 1 and _only_a_word(said[at], at, written)):
                 continue
-            if found := [key for key in (speaker_key(name), *called(name.casefold())) if key in speakers]:
-                keys |= dict.fromkeys(found)
-                names.add(name.casefold())
+            name = " ".join(low[at : at + size])
+            those = (folded_key(name), *called(name))
+            if not speakers.isdisjoint(those):
+                keys |= dict.fromkeys(key for key in those if key in speakers)
+                names.add(name)
                 taken |= set(range(at, at + size))
     return tuple(keys), {part for name in names for part in content_words(name)}, len(names)
 
@@ -123,6 +127,8 @@ def _only_a_word(name: str, at: int, written: bool) -> bool:
 
 def _dates(low: str, days: Callable[[], Span | None]) -> list[Span]:
     spans: list[Span] = []
+    if not _DATED.search(low):  # as most questions: the expressions below take longer
+        return spans
     for match in _ISO.finditer(low):
         spans += _nested(int(match["year"]), int(match["month"]), _number(match["day"]), days)
     low = _ISO.sub(" ", low)
@@ -164,6 +170,8 @@ def _nested(year: int | None, month: int | None, day: int | None, days: Callable
 
 
 def _relative(low: str, today: date) -> list[Span]:
+    if not _RELATIVE.search(low):
+        return []
     now = today.toordinal()
     monday = now - today.weekday()
     month = today.replace(day=1)

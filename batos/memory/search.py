@@ -101,11 +101,11 @@ def _days(view: View) -> Span | None:
 
 def _different(view: View, fused: Fused, k: int) -> list[int]:
     """Places of the best `k` of which no two say the same, word for word."""
-    rows = fused.rows[: k * _MORE].tolist()
+    rows = fused.rows[: k * _MORE]
     lengths = view.facts["length"][rows].tolist()
     kept: dict[int, list[int]] = {}
     places: list[int] = []
-    for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+    for place, (row, length) in enumerate(zip(rows.tolist(), lengths, strict=True)):
         if len(places) == k:
             break
         twins = kept.setdefault(length, [])
@@ -116,9 +116,10 @@ def _different(view: View, fused: Fused, k: int) -> list[int]:
 
 
 def _hits(view: View, fused: Fused, places: list[int], steps: dict[int, Step]) -> list[Hit]:
-    rows, ids = fused.rows[places].tolist(), view.ids[fused.rows[places]].tolist()
-    scores = np.round(fused.scores[places].astype(np.float64), 4).tolist()
-    added = np.round(np.array([found[places] for found in fused.signals.values()], np.float64), 4).T.tolist()
+    best = np.array(places, np.int64)
+    rows, ids = fused.rows[best].tolist(), view.ids[fused.rows[best]].tolist()
+    scores = np.round(fused.scores[best].astype(np.float64), 4).tolist()
+    added = np.round(np.array([found[best] for found in fused.signals.values()], np.float64), 4).T.tolist()
     hits = []
     for row, id, score, values in zip(rows, ids, scores, added, strict=True):
         signals = {name: value for name, value in zip(fused.signals, values, strict=True) if value}

@@ -6,6 +6,7 @@ only the parts are asked about. Two units that add at the same time are put toge
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -32,6 +33,10 @@ class Tail(Persistent):
     def __contains__(self, key: int) -> bool:
         return key in self._held
 
+    def newest(self) -> int:
+        """The greatest key."""
+        return max(self._held)
+
     def __iter__(self) -> Iterator[int]:
         return iter(sorted(self._held))
 
@@ -47,7 +52,7 @@ class Tail(Persistent):
         self._p_changed = True
 
     def __getstate__(self) -> Packed:
-        return _packed({key: self._held[key] for key in self})
+        return _packed(dict(sorted(self._held.items())))
 
     def __setstate__(self, state: Packed) -> None:
         self._held = _unpacked(state)
@@ -65,7 +70,9 @@ class Tail(Persistent):
 
 
 def _packed(held: dict[int, tuple[int, Any]]) -> Packed:
-    return b"".join(_ENTRY.pack(key, rows) for key, (rows, _) in held.items()), tuple(part for _, part in held.values())
+    rows, parts = zip(*held.values(), strict=True) if held else ((), ())
+    numbers = itertools.chain.from_iterable(zip(held, rows, strict=True))
+    return struct.pack("<" + "qI" * len(held), *numbers), parts
 
 
 def _unpacked(state: Packed) -> dict[int, tuple[int, Any]]:

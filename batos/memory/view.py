@@ -8,39 +8,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from batos.memory.segments import Array
+from batos.memory.segments import SPOKEN, Array
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection
 
 _SAMPLE = 128
 """Rows from which mean and deviation of a signal are taken that is not worked out for all."""
-_BUCKETS = 1 << 16
-_HALF = np.float32(0.5)
-
-
-class Speakers:
-    """Who speaks: asked whether a key is among them. Much cheaper to make than a set of them."""
-
-    def __init__(self, keys: Array) -> None:
-        """
-        :param keys: uint32[n]: of each row, 0 for nobody.
-        """
-        self.keys = keys
-        self._buckets = np.zeros(_BUCKETS, bool)
-        self._buckets[keys & (_BUCKETS - 1)] = True
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, int) and bool(self._buckets[key & (_BUCKETS - 1)]) and bool((self.keys == key).any())
 
 
 class Beside(NamedTuple):
     """What stands beside some rows."""
 
     around: Array
-    """float32[m, d]: unit vectors of a row with half of each neighbour's."""
-    previous: Array
-    """float32[m, d]: half of the vector of the row before; zeros where there is none."""
+    """float32[m, d]: a row's vector twice and each neighbour's once, not brought to one length."""
+    lengths: Array
+    """float32[m]: how long those are."""
     flags: Array
     """Of the row before."""
     first: Array
@@ -59,6 +42,12 @@ class View:
         self.facts: Array = collection._facts[:n]
         """FACTS (`batos.memory.segments`) of each row."""
         self.ids: Array = self.facts["id"]
+        self.told: Array = collection._told[:n]
+        """uint16[n]: their lengths, one after the other in memory."""
+        self.looks: Array = collection._looks[:n]
+        """uint16[n]: their flags, and SPOKEN for those that somebody says."""
+        self.speakers: frozenset[int] = collection._speakers
+        """Keys (`speaker_key`) of those who speak, or did."""
         self.gone: Array = collection._gone[:n]
         """bool: rows that no search may return; their vectors are there still."""
         self.matrix: Array = collection._matrix[:n]
@@ -90,9 +79,16 @@ class View:
     # --- what many questions ask of one view, worked out once
 
     @functools.cached_property
+    def begins(self) -> Array:
+        """bool[n + 1]: whether a run of neighbours begins with a row; True after the last."""
+        begins = np.ones(self.n + 1, bool)
+        np.not_equal(self.runs[1:], self.runs[:-1], out=begins[1:-1])
+        return begins
+
+    @functools.cached_property
     def starts(self) -> Array:
         """int64: the rows with which a run of neighbours begins, ascending; the first is 0. For `np.add.reduceat` and the like."""
-        return np.flatnonzero(np.diff(self.runs, prepend=-1)) if self.n else np.empty(0, np.int64)
+        return np.flatnonzero(self.begins[:-1])
 
     @functools.cached_property
     def sizes(self) -> Array:
@@ -110,9 +106,9 @@ class View:
         return np.ascontiguousarray(self.facts["day"])
 
     @functools.cached_property
-    def speakers(self) -> Speakers:
-        """Who speaks."""
-        return Speakers(np.ascontiguousarray(self.facts["speaker"]))
+    def spoken(self) -> Array:
+        """uint32[n]: keys of who says them, 0 for nobody."""
+        return np.ascontiguousarray(self.facts["speaker"])
 
     @functools.cached_property
     def span(self) -> tuple[int, int] | None:
@@ -123,28 +119,41 @@ class View:
     @functools.cached_property
     def talk(self) -> float:
         """Share of the rows that somebody says; 0 to 1."""
-        return float((self.speakers.keys > 0).mean()) if self.n else 0.0
+        return float((self.looks >= SPOKEN).mean()) if self.n else 0.0
 
     @functools.cached_property
-    def sampled(self) -> tuple[Array, Array]:
-        """float32[m, d], twice: vectors of some rows, and with what stands beside them: they show what is usual."""
-        known = np.flatnonzero(self.has & ~self.gone)
+    def masked(self) -> bool:
+        """Whether any row is gone."""
+        return bool(self.gone.any())
+
+    def known(self) -> Array:
+        """bool[n]: the rows that may be returned and have their vector by now."""
+        return self.has & ~self.gone if self.masked else self.has
+
+    @functools.cached_property
+    def sampled(self) -> Array:
+        """float32[2 m, d]: unit vectors of some rows, then those with what stands beside them: they show what is usual."""
+        known = np.flatnonzero(self.known())
         rows = known[:: max(1, len(known) // _SAMPLE)]
-        return self.matrix[rows], self.beside(rows).around
+        beside = self.beside(rows)
+        return np.concatenate([self.matrix[rows], beside.around / beside.lengths[:, None]])
 
     def beside(self, rows: Array) -> Beside:
         """What stands beside some rows: neighbours of a run, as far as they have vectors and are not gone."""
         before, after = np.maximum(rows - 1, 0), np.minimum(rows + 1, self.n - 1)
-        first = (self.runs[rows] != self.runs[before]) | (rows == 0) | self.gone[before] | ~self.has[before]
-        last = (self.runs[rows] != self.runs[after]) | (rows == self.n - 1) | self.gone[after] | ~self.has[after]
-        around, previous, following = self.matrix[rows], self.matrix[before], self.matrix[after]
-        previous *= np.where(first, np.float32(0), _HALF)[:, None]
-        following *= np.where(last, np.float32(0), _HALF)[:, None]
-        around += previous
-        around += following
-        lengths = np.sqrt(np.einsum("ij,ij->i", around, around))
-        around /= np.maximum(lengths, np.float32(1e-6))[:, None]
-        return Beside(around, previous, self.facts["flags"][before], first)
+        first, last = self.begins.take(rows), self.begins.take(rows + 1)
+        known = self.known()
+        if not known.all():
+            first |= ~known.take(before)
+            last |= ~known.take(after)
+        around = self.matrix.take(rows, 0)
+        around += around
+        for beside, none in ((before, first), (after, last)):
+            theirs = self.matrix.take(beside, 0)
+            theirs[none] = 0
+            around += theirs
+        lengths = np.maximum(np.sqrt(np.vecdot(around, around)), np.float32(1e-6))
+        return Beside(around, lengths, self.looks.take(before), first)
 
     @functools.cached_property
     def links(self) -> Array:

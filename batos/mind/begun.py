@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from batos.image import partials
+from batos.image import journal, partials
 from batos.image.living import LivingImage
 
 
@@ -21,17 +21,17 @@ class Begun:
         """
         self._mission, self._image = mission, image
         self._every_s, self._every_tokens, self._clock = every_s, every_tokens, clock
-        self._texts: dict[partials.Key, tuple[str, int]] = {}
+        self._texts: dict[journal.Key, tuple[str, int]] = {}
 
     def recall(self) -> None:
         """Load what earlier daemons kept."""
         self._texts = self._image.read(partials.load, self._mission)
 
-    def of(self, key: partials.Key) -> tuple[str, int]:
+    def of(self, key: journal.Key) -> tuple[str, int]:
         """What is there of an answer, and the tokens it took."""
         return self._texts.get(key, ("", 0))
 
-    def listener(self, key: partials.Key, hear: Callable[[str], None] | None) -> Callable[[str], None]:
+    def listener(self, key: journal.Key, hear: Callable[[str], None] | None) -> Callable[[str], None]:
         """What hears the pieces of an answer, notes them, and passes them on to `hear`."""
         kept_at, kept_tokens = self._clock(), self.of(key)[1]
 
@@ -49,6 +49,6 @@ class Begun:
 
         return listen
 
-    def drop(self, key: partials.Key) -> None:
+    def drop(self, key: journal.Key) -> None:
         """Forget what is there: the answer is whole, or the model begins again."""
         self._texts.pop(key, None)

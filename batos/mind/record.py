@@ -46,9 +46,9 @@ def of(root: Any, id: str) -> dict[str, Any]:
     ]
     if mission.thought is not None:
         record["thought"] = _cycle(mission.thought)
-    record["inferences"] = [_inference(entry.inference) for entry in mission.journal.entries]
-    record["cost"] = [spent._asdict() for spent in journal.spent_on(mission.journal)]
-    record["texts_dropped"] = bool(mission.journal.spent)
+    record["inferences"] = [_inference(entry.inference) for entry in journal.of(mission).entries]
+    record["cost"] = [spent._asdict() for spent in journal.spent_on(journal.of(mission))]
+    record["texts_dropped"] = bool(journal.of(mission).spent)
     record["failures"] = ledger.failures(root, id=id, limit=FAILURES)
     return record
 

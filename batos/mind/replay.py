@@ -162,7 +162,7 @@ class Replays:
 
 def _read(root: Any, id: str) -> tuple[dict[str, Any], bool]:
     mission = ledger.mission_of(root, id)
-    return ledger.describe(mission), bool(mission.journal.spent)
+    return ledger.describe(mission), bool(journal.of(mission).spent)
 
 
 def _difference(record: dict[str, Any], attempt: Replaying, result: dict[str, Any], error: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import datetime
-import functools
 import inspect
-import time
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transaction.interfaces import TransientError
@@ -22,6 +21,7 @@ from ZODB.POSException import POSError
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.sandbox.activity import Activity
+from batos.sandbox.drive import Answer, Drive
 from batos.sandbox.membrane import Handle, Handles, Membrane, TooLarge, client, unchanged
 from batos.sandbox.programs import Loaded, host_error
 from batos.sandbox.workers import Session
@@ -69,7 +69,7 @@ class Invocation:
         self.path = self._path()
         self.journal = Journal()
         settings = sandbox.settings
-        self.handles = Handles(activity.derived("handles", self.path, 32))
+        self.handles = Handles(activity.name)
         self.membrane = Membrane(self.handles, nodes=settings.sandbox_nodes, text=settings.sandbox_text_bytes)
         self._given: dict[tuple[int, str], tuple[UvmObject, str, Any, int]] = {}
         self._weight = self._calls = 0
@@ -113,26 +113,26 @@ class Invocation:
         except (TypeError, ValueError) as e:
             raise MethodFailed(self.method.selector, type(e).__name__, str(e)) from e
         code = f"_b_run({self.loaded.program.selector}, _b_given)"
+
+        def feed(worker: Any) -> Any:
+            return worker.feed_start(code, inputs={"_b_given": given}, print_callback=monty.CollectString(_OUTPUT))
+
+        drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
         try:
-            output = monty.CollectString(_OUTPUT)
-            begin = functools.partial(session.monty.feed_start, code, inputs={"_b_given": given}, print_callback=output)
-            snapshot = await self._timed(session, begin)
-            while not isinstance(snapshot, monty.MontyComplete):
+            snapshot = await drive.begin(feed)
+            while self._in_time() and not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
                 if self._calls > self.sandbox.settings.sandbox_host_calls:
                     raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
-                snapshot = await self._timed(session, await self._step(snapshot))
+                snapshot = await drive.answer(snapshot, await self._step(snapshot))
         except monty.MontyError as e:
             raise self._failure(e) from e
         return self._ended(snapshot.output)
 
-    async def _timed(self, session: Session, turn: Callable[[], Any]) -> Any:
-        begun = time.perf_counter()
-        snapshot = await session.turn(turn)
-        self.activity.seconds += time.perf_counter() - begun
+    def _in_time(self) -> bool:
         if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
             raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
-        return snapshot
+        return True
 
     def _ended(self, output: Any) -> Any:
         if type(output) is not list or len(output) != 2:
@@ -213,33 +213,33 @@ class Invocation:
 
     # --- what the worker asks for
 
-    async def _step(self, snapshot: Any) -> Callable[[], Any]:
-        """The next turn of the worker, once its question has an answer."""
+    async def _step(self, snapshot: Any) -> Answer:
+        """What resumes the worker, once its question has an answer."""
         monty = client()
         if isinstance(snapshot, monty.NameLookupSnapshot):
             return await self._lookup(snapshot)
         if not isinstance(snapshot, monty.FunctionSnapshot):
             raise self._limit("host_calls", "a future that nobody resolves")
         try:
-            return functools.partial(snapshot.resume, {"return_value": await self._answer(snapshot)})
+            return operator.methodcaller("resume", {"return_value": await self._answer(snapshot)})
         except (*FATAL, Stale):
             raise
         except Exception as e:
             kind, text = self._told(e)
-            return functools.partial(snapshot.resume, {"exc_type": kind, "message": text})
+            return operator.methodcaller("resume", {"exc_type": kind, "message": text})
 
-    async def _lookup(self, snapshot: Any) -> Callable[[], Any]:
+    async def _lookup(self, snapshot: Any) -> Answer:
         # Only text that went round the rewriter asks this way, patterns for one; a name that nobody bound comes here too.
-        resume: Callable[[], Any] = snapshot.resume
+        missing = operator.methodcaller("resume")
         if snapshot.object_id is None:
-            return resume
+            return missing
         try:
             kind, value = await self._read(self.handles.get(snapshot.object_id), snapshot.variable_name)
         except (*FATAL, Stale):
             raise
         except Exception:
-            return resume
-        return functools.partial(snapshot.resume, value=value) if kind == 0 else resume
+            return missing
+        return operator.methodcaller("resume", value=value) if kind == 0 else missing
 
     async def _answer(self, snapshot: Any) -> Any:
         name, args = snapshot.function_name, snapshot.args

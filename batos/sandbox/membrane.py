@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import functools
-import hashlib
 import re
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from persistent.list import PersistentList
@@ -46,7 +46,7 @@ class Handle:
 
     __slots__ = ("obj", "receiver")
 
-    def __init__(self, obj: UvmObject, receiver: UvmObject | None) -> None:
+    def __init__(self, obj: Any, receiver: UvmObject | None) -> None:
         self.obj, self.receiver = obj, receiver
 
 
@@ -56,9 +56,8 @@ Handle.__name__ = "UvmObject"  # as messages of the interpreter call it
 class Handles:
     """The objects that one run of a method was given, and the handles by which it names them."""
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._reference, self._kind = _wrappers()
+    def __init__(self, name: Callable[[int], uuid.UUID]) -> None:
+        self._name = name
         self._by_id: dict[uuid.UUID, Handle] = {}
         self._refs: dict[tuple[int, int], ClassInstance] = {}
 
@@ -66,10 +65,8 @@ class Handles:
         """The handle of an object, granted from now on."""
         ref = self._refs.get((id(obj), id(receiver)))
         if ref is None:
-            digest = hashlib.blake2b(len(self._by_id).to_bytes(8, "big"), key=self._key, digest_size=16).digest()
-            handle = Handle(obj, receiver)
-            ref = self._refs[id(obj), id(receiver)] = self._reference(handle, id=uuid.UUID(bytes=digest), class_type=self._kind)
-            self._by_id[ref.id] = handle
+            ref = self._refs[id(obj), id(receiver)] = _reference(Handle(obj, receiver), self._name(len(self._by_id)))
+            self._by_id[ref.id] = ref.value
         return ref
 
     def get(self, value: object) -> Handle:
@@ -93,9 +90,17 @@ def client() -> Any:
     return pydantic_monty
 
 
+def _reference(handle: Handle, name: uuid.UUID) -> ClassInstance:
+    """The client's wrapper of an object. It is made for each run, and the client's own way of making one takes longer than the rest."""
+    kind, held = _wrappers()
+    made: ClassInstance = kind.__new__(kind)
+    made.__dict__.update(held, value=handle, id=name)
+    return made
+
+
 @functools.cache
-def _wrappers() -> tuple[Any, Any]:
-    """The client's wrapper of an object, and of its class, with nothing exposed and nothing to work out at each crossing."""
+def _wrappers() -> tuple[Any, dict[str, Any]]:
+    """The client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has."""
 
     class Reference(client().ClassInstance):  # type: ignore[misc]
         def __post_init__(self) -> None:
@@ -111,7 +116,7 @@ def _wrappers() -> tuple[Any, Any]:
         def is_dataclass(self) -> bool:
             return False
 
-    return Reference, Kind(Handle, id=_CLASS)
+    return Reference, dict(Reference(Handle(None, None), class_type=Kind(Handle, id=_CLASS)).__dict__)
 
 
 _CLASS = uuid.UUID("6f3f7a52-8f0e-5f0b-9a63-5d6b1f6f2c11")  # what `type(self)` is, in every worker
@@ -130,6 +135,12 @@ class Membrane:
         :raises TypeError: for what may not go in.
         :raises TooLarge: past the limits.
         """
+        if type(value) in _NUMBERS:
+            self.weight = 1
+            return value
+        if type(value) is tuple and len(value) <= _FEW and _NUMBERS.issuperset(map(type, value)):
+            self.weight = _CONTAINER + len(value)
+            return value
         budget = _Budget(self._nodes, self._text)
         plain = self._in(value, budget, 0)
         self.weight = self._nodes - budget.nodes
@@ -172,6 +183,9 @@ class Membrane:
         :raises PermissionError: for an object that was not granted.
         :raises TooLarge: past the limits.
         """
+        if type(value) in _FREE or (type(value) is int and -_SMALL < value < _SMALL):
+            self.weight = 1
+            return value
         budget = _Budget(self._nodes, self._text)
         plain = self._out(value, budget, 0)
         self.weight = self._nodes - budget.nodes
@@ -209,6 +223,9 @@ _FREE = frozenset({type(None), bool, float})
 """Types whose values need no check but being counted."""
 
 
+_NUMBERS = _FREE | {int}
+_SMALL = 1 << 63
+_FEW = 4
 _CONTAINER = 8
 """Values that a container counts as, for a persistent one costs that much more to make and to compare."""
 

@@ -8,13 +8,14 @@ import builtins
 import collections
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from batos.errors import BatosError, MethodFailed, MethodUnsupported, SandboxFailed
 from batos.sandbox import supply
 from batos.sandbox.prelude import ERRORS, PRELUDE
 from batos.sandbox.rewrite import Program, rewrite
+from batos.sandbox.watch import Pace
 from batos.sandbox.workers import Workers
 
 _KEPT = 512  # programs kept; one is some 30 KB
@@ -46,6 +47,7 @@ _CERTAIN = frozenset(
 _OF_OTHERS = re.compile(r"`[+|&^-]=`.* of type `(list|set|dict)\[.*` and `\1\[")
 """A container that takes in one of other elements: the checker keeps to the kind that it began with, Python does not."""
 _BUILTINS = frozenset(dir(builtins))  # the checker knows fewer than there are; `refusals` knows which may not be used
+_GUESSED = re.compile(r"type `(object|Sized|Hashable|Iterable|Supports\w+)\b")  # the last: what a parameter of a builtin's asks for
 _DIAGNOSTIC = re.compile(r"^main\.py:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
 
 
@@ -56,6 +58,7 @@ class Loaded:
     program: Program
     image: bytes
     key: str
+    pace: Pace = field(compare=False)
 
     def lines(self, error: Any) -> list[int]:
         """The lines of the method's source that an error of the interpreter passed through, innermost last."""
@@ -77,7 +80,7 @@ class Programs:
         """
         found = self._known.get(source)
         if found is None:
-            found = self._known[source] = Loaded(*await self._compiled(source), source)
+            found = self._known[source] = Loaded(*await self._compiled(source), source, Pace(source))
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
         else:
@@ -143,7 +146,7 @@ def _certain(text: str, source: str) -> list[tuple[int, int, str]]:
         supplied = any(f"`{name}`" in what for name in supply.METHODS)
         supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in supply.FUNCTIONS  # Module `m` has no member `f`
         supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)
-        guessed = "None" in what or "type `object`" in what  # what it says of a value it knows nothing of
+        guessed = "None" in what or _GUESSED.search(what)  # what it says of a value it knows nothing of
         if rule in _CERTAIN and not guessed and not supplied and not _OF_OTHERS.search(what):
             first = int(line) == 1 and int(column) > source.find("self")
             found.append((int(line), max(0, int(column) - 1 - (shift if first else 0)), what))

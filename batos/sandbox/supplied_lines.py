@@ -314,6 +314,13 @@ def _b_builtins_pow(base, exp, mod=None):
     if abs(a) != 1:
         raise ValueError('base is not invertible for the given modulus')
     return pow(x * a % mod, -exp, mod)
+# builtins.round
+def _b_builtins_round(number, ndigits=None):
+    if ndigits is None:
+        return round(number)
+    if isinstance(number, float) and 0 <= ndigits <= 22:
+        return float(f'{number:.{ndigits}f}')
+    return round(number, ndigits)
 # uuid.uuid5
 def _b_uuid_uuid5(namespace, name):
     import hashlib

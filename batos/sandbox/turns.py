@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from batos.sandbox.watch import Watch
+
 _ON_THE_SPOT_S = 0.001
 _AT_A_TIME_S = 0.004
 
@@ -25,6 +27,7 @@ class Turns:
         self._idle: list[_Helper] = []  # the one used last is taken first
         self._standing: float | None = None
         self._closed = False
+        self.watch = Watch()
 
     async def of(self, call: Callable[[], Any], given_up: Callable[[], None], *, stand_by: bool = True) -> Any:
         """Answer what `call` answers.
@@ -34,7 +37,7 @@ class Turns:
         """
         helper = self._idle.pop() if self._idle else _Helper()
         helper.begin(call)
-        if not (stand_by and self._may_stand_by() and helper.done.acquire(timeout=_ON_THE_SPOT_S)):
+        if not (stand_by and self.may_stand_by() and helper.done.acquire(timeout=_ON_THE_SPOT_S)):
             await self._woken(helper, given_up)
         result, error = helper.result, helper.error
         helper.result = helper.error = None
@@ -46,6 +49,7 @@ class Turns:
     def close(self) -> None:
         """End the threads: those that are at rest now, the others when they are."""
         self._closed = True
+        self.watch.close()
         while self._idle:
             self._idle.pop().end()
 
@@ -55,7 +59,8 @@ class Turns:
         else:
             self._idle.append(helper)
 
-    def _may_stand_by(self) -> bool:
+    def may_stand_by(self) -> bool:
+        """Whether the loop may be held for a moment: it is not, if it was for `_AT_A_TIME_S` since others had their turn."""
         now = time.perf_counter()
         if self._standing is None:
             self._standing = now

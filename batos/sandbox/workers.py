@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ import structlog
 
 from batos.config import Settings
 from batos.errors import SandboxFailed
+from batos.objects import UvmObject
 from batos.sandbox import walls
+from batos.sandbox.membrane import Handles
 from batos.sandbox.turns import Turns
 
 _log = structlog.get_logger(__name__)
@@ -34,6 +37,10 @@ _TURN_S = 0.001
 _TRIES = 8  # to have a worker do its first turn: idle ones may have died while nobody looked
 _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "random_start": "call_host"}
 _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", "landlock"), None)
+
+
+def _nobody(number: int) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_OID, f"nobody {number}")
 
 
 class Session:
@@ -53,10 +60,13 @@ class Session:
         self.monty, self._held = held.__enter__(), held
         self._worker = self.monty.worker_pid
 
-    def load(self, image: bytes) -> None:
-        """Have a fresh worker with a program loaded."""
+    def load(self, image: bytes, greeting: Any = None) -> None:
+        """Have a fresh worker with a program loaded, which has had a first feed if it is given something to greet with: the pages and
+        the code that a feed needs are at hand then, where the next one is waited for."""
         self.enter()
         self.monty.load_session(image)
+        if greeting is not None:
+            self.monty.feed_start("0", inputs=greeting)
 
     def exit(self) -> None:
         """Hand the worker back; one that is dead or in the middle of something is replaced by the pool."""
@@ -74,6 +84,16 @@ class Session:
     async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
         """Answer what a blocking call for this worker does. Cancelled, it costs the worker its life."""
         return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
+
+    async def short_turn(self, call: Callable[[], Any]) -> Any:
+        """The same, for a call that is taken to be short and may be made again: here, on the loop's own thread, if it is free for that.
+
+        :raises Overdue: if it was not short. The worker is dead.
+        """
+        if not self._turns.may_stand_by():
+            return await self.turn(call)
+        with self._one_at_a_time:
+            return self._turns.watch.over(call, self._kill)
 
     async def leave(self) -> None:
         """`exit`, in a turn."""
@@ -119,8 +139,10 @@ class Workers:
         if self._pool is not None:
             return
         if importlib.util.find_spec("opentelemetry") is None:
-            # The client tries to import it at every feed; looking through all of sys.path for it took a fifth of a warm run.
-            sys.modules.setdefault("opentelemetry", None)  # type: ignore[arg-type]  # as documented: the import fails at once
+            # The client tries to import it at every feed; looking through all of sys.path for it took a fifth of a warm run. The name
+            # that it asks for is the second: without it the importer takes its locks to look for a part of the first.
+            for name in ("opentelemetry", "opentelemetry.context"):
+                sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # as documented: the import fails at once
         self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="batos-sandbox-"))
         self.walls = await asyncio.to_thread(walls.standing)
         error: Exception | None = None
@@ -190,6 +212,13 @@ class Workers:
             return await self._loaded(image, self._used.pop(key, None))
         return session if session.alive else await self._loaded(image, session)
 
+    async def load(self, session: Session, image: bytes) -> None:
+        """Have a fresh worker with a program loaded, for a run whose own has died.
+
+        :raises SandboxFailed: if there is none.
+        """
+        await self._loaded(image, session, stand_by=False)
+
     def give_back(self, session: Session, key: str, image: bytes) -> None:
         """Let go of a used worker and make the next one ready, once the chain of sends that is under way has had its turn; sooner
         if it needs one."""
@@ -197,6 +226,9 @@ class Workers:
         if other is not None:
             self._spawn(other.leave())
         self._used[key] = session
+        asyncio.get_running_loop().call_soon(self._soon, session, key, image)
+
+    def _soon(self, session: Session, key: str, image: bytes) -> None:
         asyncio.get_running_loop().call_later(_TURN_S, self._renew, session, key, image)
 
     def _renew(self, session: Session, key: str, image: bytes) -> None:
@@ -208,7 +240,7 @@ class Workers:
             await used.leave()
             return
         try:
-            session = await self._loaded(image, used, stand_by=False)
+            session = await self._loaded(image, used, stand_by=False, greeting=self._greeting())
         except SandboxFailed as e:
             _log.warning("sandbox_worker_not_loaded", error=str(e))  # the next run tries itself
             return
@@ -224,7 +256,11 @@ class Workers:
         while self._tasks or self._used:
             await (asyncio.wait(self._tasks) if self._tasks else asyncio.sleep(_TURN_S))
 
-    async def _loaded(self, image: bytes, used: Session | None = None, *, stand_by: bool = True) -> Session:
+    def _greeting(self) -> dict[str, Any]:
+        """What looks like the arguments of a run, and stands for nothing that a run may name."""
+        return {"_b_given": [Handles(_nobody).give(UvmObject()), (), {}, {}]}
+
+    async def _loaded(self, image: bytes, used: Session | None = None, *, stand_by: bool = True, greeting: Any = None) -> Session:
         """A worker with a program, in one turn; `used` lets go of the one it had for it."""
         from pydantic_monty import MontyError
 
@@ -232,7 +268,7 @@ class Workers:
         session = used or self._session({})
         for _ in range(_TRIES):
             try:
-                await session.turn(functools.partial(session.load, image), stand_by=stand_by)
+                await session.turn(functools.partial(session.load, image, greeting), stand_by=stand_by)
                 return session
             except (MontyError, RuntimeError) as e:
                 error = e

@@ -15,7 +15,6 @@ number, `L` a letter.
 from __future__ import annotations
 
 import ast
-import builtins
 import hashlib
 import re
 from collections.abc import Iterator
@@ -51,7 +50,6 @@ EVERYDAY = frozenset(
 )
 """What people ask for first: always among the families trained on, so never among those a measurement is made of."""
 _PLACEHOLDERS = {"SLOT": "slot", "OTHER": "other_slot", "FIELD": "field", "TFIELD": "kind", "HELPER": "helper_", "K": "3", "L": "a"}
-_BUILTINS = frozenset(dir(builtins))
 _HOLE = re.compile(r"SLOT|OTHER|TFIELD|FIELD|HELPER|INTENT|\b[KL]\b|(?<=_)[KL]\b|(?<=_)[KL](?=_)")
 
 
@@ -74,13 +72,12 @@ class Family:
 
     @cached_property
     def shape(self) -> str:
-        """A digest of what the method computes, whatever its names (those of builtins are what it computes): families of one shape are
-        never told apart by a split."""
+        """A digest of what the method computes, whatever its names: families of one shape are never told apart by a split."""
         body = fill(self.body, {**_PLACEHOLDERS, "INTENT": repr(self.intents[0])})
         tree = ast.parse("def m(self):\n" + body)
         names: dict[str, str] = {}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id not in _BUILTINS:
+            if isinstance(node, ast.Name):
                 node.id = names.setdefault(node.id, f"n{len(names)}")
         return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 

@@ -9,7 +9,7 @@ import pytest
 
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
-from batos.image import partials
+from batos.image import journal, partials
 from batos.kernel import Kernel
 from batos.mind.begun import Begun
 from tests.unit.mind_support import FakeInference, mind, submit
@@ -53,7 +53,7 @@ def long_answer(request: ChatRequest) -> str:
     return " ".join(f"word{i}" for i in range(30))
 
 
-async def kept(kernel: Kernel, id: str) -> dict[partials.Key, tuple[str, int]]:
+async def kept(kernel: Kernel, id: str) -> dict[journal.Key, tuple[str, int]]:
     await kernel.image.system(lambda root: None)  # what was to be kept later is kept now
     return dict(kernel.image.read(partials.load, id))
 

@@ -15,6 +15,7 @@ import pytest
 from batos.errors import ImageDamaged, InferenceFailed
 from batos.image import LivingImage, journal, ledger
 from batos.image.checked import base_of
+from batos.image.filewalk import FileWalk
 from batos.image.integrity import Walk
 from batos.image.packing import pack
 from batos.objects import Method, UvmObject
@@ -129,6 +130,27 @@ async def test_it_goes_on_beside_commits_and_packs(tmp_path: Path) -> None:
             await asyncio.to_thread(pack, image.db, tmp_path / "i.fs", time.time(), threading.Event())
     await going
     assert walk.damaged == {}
+    await image.close()
+
+
+async def test_a_pack_in_the_middle_of_a_step_is_not_taken_for_damage(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    for n in range(5):  # that a pack takes away
+        await image.system(lambda root, n=n: root["lobby"]._slots.update(filler=UvmObject(text=f"{n}" * 2000)))
+    await image.system(lambda root: root["lobby"]._slots.update(last=UvmObject(text="x" * 100_000)))  # the new file ends in it
+    damage: list[tuple[str, str]] = []
+    walk = FileWalk(image.db.storage, lambda *one: damage.append(one), lambda why: damage.append(("index", why)))
+    pauses = iter(range(10**6))
+
+    def pause() -> None:
+        if next(pauses) == 0:
+            pack(image.db, tmp_path / "i.fs", time.time(), threading.Event())
+
+    before = (tmp_path / "i.fs").stat().st_size
+    while walk.rounds < 2:
+        walk.step(10**6, pause)
+    assert before - 100_000 < (tmp_path / "i.fs").stat().st_size < before
+    assert damage == []
     await image.close()
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from BTrees.OOBTree import OOTreeSet
 
 from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
-from batos.image import LivingImage, journal, ledger
+from batos.image import Journal, LivingImage, PendingSet, journal, ledger
 from batos.image.journal import Inference
+from batos.image.storage import FORMAT
 from batos.objects import UvmObject
 
 
@@ -186,7 +188,7 @@ async def test_descriptions_are_plain_values(image: LivingImage) -> None:
 async def test_a_mission_holds_only_what_differs_from_its_prototype(image: LivingImage) -> None:
     await accept(image, "m1", priority=0, persona=None)
     names = image.read(lambda root: set(ledger.mission_of(root, "m1")._slots))
-    assert names == {"parent*", "id", "brief", "accepted", "journal", "before", "number"}
+    assert names == {"parent*", "id", "brief", "accepted", "before", "number"}
 
 
 async def test_unfinished_missions_are_found_without_a_look_at_the_others(image: LivingImage) -> None:
@@ -238,3 +240,75 @@ def test_keys_are_of_the_content() -> None:
     assert key() == key(options={"num_ctx": 2, "seed": 1})
     others = [key(digest="e"), key(options={"seed": 2}), key(schema={}), key(system="", user="sü \ud800"), key(user="")]
     assert len({key(), *others}) == 6
+
+
+async def test_a_mission_has_a_journal_from_its_first_attempt_on(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await accept(image, "m2", begin=True)
+
+    def held(root: Any, id: str) -> Any:
+        return ledger.mission_of(root, id)._slots.get("journal")
+
+    assert image.read(held, "m1") is None
+    assert image.read(journal.load, "m1") == []
+    assert image.read(journal.recalled_of, "m1") == image.read(journal.shared_of, "m1") == {}
+    assert image.read(journal.route_of, "m1") is None
+    assert image.read(journal.nothing_on, "m1") == frozenset()
+    assert image.read(lambda root: journal.spent_on(journal.of(ledger.mission_of(root, "m1")))) == []
+    assert await image.system(lambda root: journal.drop_texts(journal.of(ledger.mission_of(root, "m1")))) is False
+    assert image.read(held, "m1") is None, "looking makes none"
+    assert isinstance(image.read(held, "m2"), Journal)
+    await image.system(ledger.begin_attempt, "m1", 3)
+    made = image.read(lambda root: held(root, "m1")._p_oid)
+    await image.system(ledger.begin_attempt, "m1", 3)
+    await image.system(journal.add, "m1", inference("one"))
+    assert image.read(lambda root: held(root, "m1")._p_oid) == made
+    assert [entry.text for entry in image.read(journal.load, "m1")] == ["one"]
+
+
+async def test_what_is_journaled_while_a_cycle_goes_on_does_not_meet_what_it_commits(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await image.system(ledger.begin_attempt, "m1", 3)
+    async with image.unit() as unit:
+        mission = ledger.mission_of(unit.root, "m1")
+        await image.system(journal.add, "m1", inference("one"))
+        ledger.complete(mission, {"text": "one"}, None)
+    assert described(image, "m1")["state"] == ledger.COMPLETE
+
+
+async def test_a_mission_that_ends_before_it_began_needs_no_journal(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await image.system(ledger.fail, "m1", {"code": "cancelled", "message": ""}, {}, True)
+    assert described(image, "m1")["state"] == ledger.FAILED
+    assert image.read(ledger.counts) == {"accepted": 1, "pending": 0}
+
+
+async def test_an_image_of_format_3_goes_on_with_its_missions(image: LivingImage) -> None:
+    """There each mission has its journal from the first, and the pending ones are in another kind of set."""
+
+    def as_before(root: Any) -> None:
+        root["format"] = 3
+        del root["lobby"].traits.mission.journal
+        for id in ("m1", "m2"):
+            ledger.mission_of(root, id).journal = Journal()
+        journal.add(root, "m1", inference("paid for"))
+        ledger.ledger_of(root).pending = OOTreeSet(ledger.ledger_of(root).pending)
+
+    for id in ("m1", "m2", "m3"):
+        await accept(image, id)
+    await image.system(as_before)
+    await finish(image, "m3")
+    await image.close()
+    for _ in range(2):
+        again = await LivingImage.open(image.uri)
+        with again.snapshot() as root:
+            assert root["format"] == FORMAT
+            assert type(ledger.ledger_of(root).pending) is PendingSet
+            assert [entry.text for entry in journal.load(root, "m1")] == ["paid for"]
+            assert journal.load(root, "m2") == []
+        assert [record["id"] for record in await again.system(ledger.recover)] == ["m1", "m2"]
+        assert await again.system(ledger.begin_attempt, "m2", 9) >= 1
+        await again.system(journal.add, "m2", inference("another"))
+        assert again.read(journal.load, "m2")[0].text == "another"
+        await again.system(lambda root: setattr(ledger.mission_of(root, "m2").journal, "entries", ()))
+        await again.close()

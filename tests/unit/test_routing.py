@@ -78,9 +78,10 @@ async def test_in_no_moment_of_the_image_is_there_an_inference_without_the_decis
             with kernel.image.snapshot(at=transaction.tid) as root:
                 for mission in ledger.newest_first(root) if "ledger" in root else ():
                     moments += 1
-                    if mission.journal.entries or mission.journal.partials or mission.state != ledger.ACCEPTED:
+                    held = journal.of(mission)
+                    if held.entries or held.partials or mission.state != ledger.ACCEPTED:
                         with_entries += 1
-                        assert mission.journal.decided is not None, u64(transaction.tid)
+                        assert held.decided is not None, u64(transaction.tid)
         assert moments > with_entries > 8
 
 
