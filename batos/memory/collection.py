@@ -128,7 +128,7 @@ class Collection:
             return
         self._widen(matrix.shape[1])
         rows = self._alive(np.asarray(ids, np.int64))
-        if rows[0] >= 0 and (rows[1:] - rows[:-1] == 1).all():
+        if rows[0] >= 0 and (len(rows) == 1 or (rows[1:] - rows[:-1] == 1).all()):
             place = self._matrix[rows[0] : rows[-1] + 1]
             if matrix.dtype == np.float16:
                 widen(matrix, place)
@@ -180,11 +180,13 @@ class Collection:
         begin, end = self.size, self.size + len(facts)
         self._facts[begin:end] = facts
         self._ranking = self._view = None
-        self._told[begin:end] = facts["length"]
-        spoken = facts["speaker"]
-        self._looks[begin:end] = facts["flags"] + (spoken > 0) * np.uint16(SPOKEN)
-        if not self._speakers.issuperset(said := set(spoken.tolist()) - {0}):
+        if not self._speakers.issuperset(said := set(facts["speaker"].tolist()) - {0}):
             self._speakers |= said
+        if begin and len(facts) == 1:
+            self._add_one(begin, *facts[0].item())
+            return
+        self._told[begin:end] = facts["length"]
+        self._looks[begin:end] = facts["flags"] + (facts["speaker"] > 0) * np.uint16(SPOKEN)
         documents, sections = (self._facts[name][max(begin - 1, 0) : end] for name in ("document", "section"))
         new = (documents[1:] != documents[:-1]) | (sections[1:] != sections[:-1])
         if begin:
@@ -192,6 +194,15 @@ class Collection:
         elif end:
             self._runs[1:end] = np.cumsum(new)
         self.size = end
+
+    def _add_one(
+        self, at: int, _id: int, document: int, section: int, _place: int, speaker: int, _day: int, length: int, flags: int
+    ) -> None:
+        """As `_add` for one row after others, without arrays."""
+        self._told[at], self._looks[at] = length, flags + SPOKEN * bool(speaker)
+        before = self._facts[at - 1]
+        self._runs[at] = self._runs[at - 1] + ((document, section) != (before["document"], before["section"]))
+        self.size = at + 1
 
     def _join(self, part: Part) -> None:
         self._lengths[part.rows] = part.own_lengths()

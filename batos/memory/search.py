@@ -119,7 +119,7 @@ def _hits(view: View, fused: Fused, places: list[int], steps: dict[int, Step]) -
     best = np.array(places, np.int64)
     rows, ids = fused.rows[best].tolist(), view.ids[fused.rows[best]].tolist()
     scores = np.round(fused.scores[best].astype(np.float64), 4).tolist()
-    added = np.round(np.array([found[best] for found in fused.signals.values()], np.float64), 4).T.tolist()
+    added = np.round(np.array(list(fused.signals.values()), np.float64)[:, best], 4).T.tolist()
     hits = []
     for row, id, score, values in zip(rows, ids, scores, added, strict=True):
         signals = {name: value for name, value in zip(fused.signals, values, strict=True) if value}

@@ -55,6 +55,26 @@ def test_an_empty_collection_answers() -> None:
     assert view.starts.tolist() == []
 
 
+def test_one_by_one_is_as_all_at_once() -> None:
+    entries = [
+        entry(0, "a b", 1, 1, length=7, flags=3),
+        entry(1, "b", 1, 1, speaker=99, length=70_000, flags=255),
+        entry(2, "c a", 1, 2, speaker=99),
+        entry(3, "", 2, 2, speaker=5, flags=1),
+        entry(4, "a a b", 2, 2, length=65_535),
+    ]
+    one_by_one, at_once = Collection(), Collection()
+    for one in entries:
+        one_by_one.append(build([one]))
+    at_once.append(build(entries))
+    grown, whole = one_by_one.view(), at_once.view()
+    assert told(grown) == told(whole)
+    for name in ("facts", "told", "looks", "runs", "begins", "starts", "sizes"):
+        assert getattr(grown, name).tolist() == getattr(whole, name).tolist(), name
+    assert grown.speakers == whole.speakers == {5, 99}
+    assert grown.talk == whole.talk == 0.6
+
+
 def test_neighbours_count_within_their_section_only() -> None:
     collection = Collection()
     collection.append(build([*(entry(i, "abcdef"[i], 1, 1) for i in range(6)), entry(6, "z", 1, 2), entry(7, "y", 2, 2)]))
