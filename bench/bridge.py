@@ -3,6 +3,8 @@
 `overhead`: chats through all of the bridge (provisioning's gate, residency, turns, digests, runaway watch) and through a bare
 `ollama.AsyncClient`, taken in turns: answers of one token, and answers of about a second. The figure is the median of the differences
 between two that follow each other; beside it stands that of the processor time, which other programs on the machine do not blur.
+Both once more with the real answers sent by the clock (`pacing.py`; `paced_*`): what the server takes for one and the same answer
+differs by more, from one time to the next, than what is measured.
 
 `grouping`: missions over four LoRA experts on one base (adapters of random numbers, made here: what they say does not matter, what
 they take to load does), through the whole daemon without its socket. They are small, as those of a mixed load are where grouping matters:
@@ -17,14 +19,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import pathlib
 import random
 import shutil
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from batos import logs
@@ -85,6 +89,8 @@ async def measure(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, A
             assert not failed, failed
             if "overhead" in args.only:
                 line.update(await overhead(client, host, args.rounds))
+                async with paced(host) as (even, evenly):
+                    line.update({f"paced_{name}": value for name, value in (await overhead(evenly, even, args.rounds)).items()})
                 say(json.dumps(line))
             if "grouping" in args.only:
                 await make_experts(client, folder / "experts")
@@ -95,6 +101,24 @@ async def measure(folder: pathlib.Path, args: argparse.Namespace) -> dict[str, A
 
 
 # --- overhead
+
+
+@contextlib.asynccontextmanager
+async def paced(host: str) -> AsyncIterator[tuple[str, Any]]:
+    """Address of a server before this one whose answers keep time, and a client of it."""
+    script = pathlib.Path(__file__).with_name("pacing.py")
+    pacing = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), host, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert pacing.stdin is not None
+    assert pacing.stdout is not None
+    try:
+        even = f"127.0.0.1:{int(await pacing.stdout.readline())}"
+        async with connect(even) as client:
+            yield even, client
+    finally:
+        pacing.stdin.close()
+        await pacing.wait()
 
 
 async def overhead(client: Any, host: str, rounds: int) -> dict[str, Any]:

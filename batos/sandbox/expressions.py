@@ -91,6 +91,11 @@ class Expressions(Names):
         """`value.name` where the value may be an object, or anything else."""
         if name.startswith("_") and name not in _OF_NAMED_TUPLES:
             text = f"def @(o):\n    return _b_get(o, {name!r})"
+        elif name == "_make":  # as a value, for `map`
+            text = "def @(o):\n    return (lambda xs: o._make(xs)) if type(o) is not _b_U else _b_get(o, '_make')"
+        elif name in supply.ATTRIBUTES:
+            self.supplied.add(f"x.{name}")
+            text = f"def @(o):\n    return _b_x_{name}(o) if type(o) is not _b_U else _b_get(o, {name!r})"
         elif name in _BUILTIN_METHODS:
             text = (
                 f"def @(o):\n    if type(o) is _b_U:\n        return _b_get(o, {name!r})\n    if type(o) in _b_builtin:\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from batos.sandbox import supply
 from batos.sandbox.names import call
 from batos.sandbox.refusals import refuse
 
@@ -14,10 +15,12 @@ _OF_PATTERNS = {"compile", "match", "fullmatch", "search", "findall", "finditer"
 
 
 def make(tree: ast.Module) -> set[str]:
-    """Make a method plainer, in place: `urllib.parse.quote` where `import urllib.parse` stands, and verbose patterns.
+    """Make a method plainer, in place: `from urllib import parse`, `urllib.parse.quote` where `import urllib.parse` stands, and
+    verbose patterns.
 
     :return: what has to be supplied for it.
     """
+    _Modules().visit(tree)
     imports = [(node, alias) for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     dotted = any(alias.name == "urllib.parse" and not alias.asname for _, alias in imports)
     for node in ast.walk(tree) if dotted else ():
@@ -25,6 +28,15 @@ def make(tree: ast.Module) -> set[str]:
             node.value = node.value.value
     flags, functions = _of_re(tree, _VERBOSE), _of_re(tree, _OF_PATTERNS)
     return _unfold(tree, flags, functions) if flags else set()
+
+
+class _Modules(ast.NodeTransformer):
+    """`from urllib import parse` is `import urllib.parse as parse`."""
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt:
+        names = [ast.alias(f"{node.module}.{alias.name}", alias.asname or alias.name) for alias in node.names]
+        whole = not node.level and all(alias.name in supply.ALIASES for alias in names)
+        return ast.copy_location(ast.Import(names), node) if whole else node
 
 
 def _is_parse(node: ast.Attribute) -> bool:

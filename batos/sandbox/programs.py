@@ -46,6 +46,8 @@ _CERTAIN = frozenset(
 """Rules of the type checker whose findings fail at run time; others are matters of taste in annotations."""
 _OF_OTHERS = re.compile(r"`[+|&^-]=`.* of type `(list|set|dict)\[.*` and `\1\[")
 """A container that takes in one of other elements: the checker keeps to the kind that it began with, Python does not."""
+_EITHER = re.compile(r"`[^`]+ \| [^`]+`")
+"""A value of one kind or another, such as an item of a list that holds both: which it is, the method knows."""
 _BUILTINS = frozenset(dir(builtins))  # the checker knows fewer than there are; `refusals` knows which may not be used
 _GUESSED = re.compile(r"type `(object|Sized|Hashable|Iterable|Supports\w+)\b")  # the last: what a parameter of a builtin's asks for
 _DIAGNOSTIC = re.compile(r"^main\.py:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
@@ -146,7 +148,7 @@ def _certain(text: str, source: str) -> list[tuple[int, int, str]]:
         supplied = any(f"`{name}`" in what for name in supply.METHODS)
         supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in supply.FUNCTIONS  # Module `m` has no member `f`
         supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)
-        guessed = "None" in what or _GUESSED.search(what)  # what it says of a value it knows nothing of
+        guessed = "None" in what or _GUESSED.search(what) or _EITHER.search(what)  # what it says of a value it knows too little of
         if rule in _CERTAIN and not guessed and not supplied and not _OF_OTHERS.search(what):
             first = int(line) == 1 and int(column) > source.find("self")
             found.append((int(line), max(0, int(column) - 1 - (shift if first else 0)), what))

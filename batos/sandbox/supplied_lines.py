@@ -303,6 +303,27 @@ def _b_statistics_correlation(x, y):
     if not xx or not yy:
         raise ValueError('at least one of the inputs is constant')
     return both / (xx * yy) ** 0.5
+# re.numbered
+def _b_re_numbered(m, g):
+    if type(g[0]) is not str:
+        return g
+    names, n = list(m.groupdict()), len(m.groups())
+    if g[0] not in names:
+        raise IndexError('no such group')
+    def places(names, numbers):
+        found, numbers = [], iter(numbers)
+        for name in names:
+            for i in numbers:
+                if m.group(i) == m.group(name):
+                    found.append(i)
+                    break
+        return found
+    numbers = range(1, n + 1)
+    at = names.index(g[0])
+    first, last = places(names, numbers)[at], places(names[::-1], numbers[::-1])[::-1][at]
+    if first != last and m.group(first) is not None:
+        raise NotImplementedError('a group with a name beside an equal one without: give its number')
+    return (first,)
 # builtins.pow
 def _b_builtins_pow(base, exp, mod=None):
     if mod is None or exp >= 0:

@@ -156,4 +156,46 @@ def _b_x_sub(o, repl, string, count=0):
 # isidentifier
 def _b_x_isidentifier(o):
     return o.replace('_', 'a').isalnum() and not o[:1].isdigit() and o != ''
+# start
+def _b_x_start(o, *g):
+    return o.start(*_b_re_numbered(o, g)) if g else o.start()
+# end
+def _b_x_end(o, *g):
+    return o.end(*_b_re_numbered(o, g)) if g else o.end()
+# span
+def _b_x_span(o, *g):
+    return o.span(*_b_re_numbered(o, g)) if g else o.span()
 """
+ATTRIBUTES_TEXT = r"""
+# lastindex
+def _b_x_lastindex(m):
+    if type(m).__name__ != 'Match':
+        return m.lastindex
+    spans = [(m.end(i), -m.start(i), -i) for i in range(1, len(m.groups()) + 1) if m.group(i) is not None]
+    if not spans:
+        return None
+    ends = [s for s in spans if s[0] == max(spans)[0]]
+    if len(ends) > 1 and any([s[0] == -s[1] for s in ends]):
+        raise NotImplementedError('lastindex and lastgroup, where the last group may be empty: use groups()')
+    return -max([s[1:] for s in ends])[1]  # the outermost of those that end last
+# lastgroup
+def _b_x_lastgroup(m):
+    if type(m).__name__ != 'Match':
+        return m.lastgroup
+    i = _b_x_lastindex(m)
+    named = [k for k, v in m.groupdict().items() if v is not None and _b_re_numbered(m, (k,))[0] == i] if i else []
+    return named[0] if named else None
+# msg
+def _b_x_msg(e):
+    return str(e).rsplit(': line ', 1)[0] if type(e).__name__ == 'JSONDecodeError' else e.msg
+# pos
+def _b_x_pos(e):
+    return int(str(e).rsplit('(char ', 1)[1][:-1]) if type(e).__name__ == 'JSONDecodeError' else e.pos
+# lineno
+def _b_x_lineno(e):
+    return int(str(e).rsplit(': line ', 1)[1].split(' ')[0]) if type(e).__name__ == 'JSONDecodeError' else e.lineno
+# colno
+def _b_x_colno(e):
+    return int(str(e).rsplit(' column ', 1)[1].split(' ')[0]) if type(e).__name__ == 'JSONDecodeError' else e.colno
+"""
+"""The same for attributes that are read."""

@@ -9,6 +9,7 @@ import re
 
 from batos.sandbox.supplied_classes import TEXT as CLASSES_TEXT
 from batos.sandbox.supplied_lines import TEXT as LINES_TEXT
+from batos.sandbox.supplied_methods import ATTRIBUTES_TEXT
 from batos.sandbox.supplied_methods import TEXT as METHODS_TEXT
 from batos.sandbox.supplied_modules import TEXT as MODULES_TEXT
 from batos.sandbox.supplied_texts import TEXT as TEXTS_TEXT
@@ -50,8 +51,8 @@ def _functions(text: str) -> dict[str, str]:
 
 
 FUNCTIONS = _functions(MODULES_TEXT) | _functions(CLASSES_TEXT) | _functions(TEXTS_TEXT) | _functions(LINES_TEXT)
-METHOD_TEXTS = _functions(METHODS_TEXT)
-_ALL = FUNCTIONS | {f"x.{name}": text for name, text in METHOD_TEXTS.items()}
+METHOD_TEXTS, _ATTRIBUTE_TEXTS = _functions(METHODS_TEXT), _functions(ATTRIBUTES_TEXT)
+_ALL = FUNCTIONS | {f"x.{name}": text for name, text in (METHOD_TEXTS | _ATTRIBUTE_TEXTS).items()}
 ALIASES = {"urllib.parse": "urls"}
 """Modules whose names have dots, and what `FUNCTIONS` calls them."""
 MODULES = {name.partition(".")[0] for name in FUNCTIONS} - NATIVE - {"builtins", *ALIASES.values()} | ALIASES.keys()
@@ -82,3 +83,5 @@ def with_needs(names: set[str]) -> list[str]:
 
 METHODS = frozenset(METHOD_TEXTS)
 """Methods of builtin types that the interpreter lacks; a method that sends one has `_b_x_<name>` before it."""
+ATTRIBUTES = frozenset(_ATTRIBUTE_TEXTS)
+"""Attributes of builtin types that it lacks, in the same way."""

@@ -284,7 +284,10 @@ class Workers:
     def _session(self, options: Mapping[str, Any]) -> Session:
         if self._pool is None:
             raise SandboxFailed("the sandbox is not running")
-        return Session(self._turns, functools.partial(self._pool.checkout, limits=self.limits, os_policy=_CLOCKS, **options))
+        return Session(
+            self._turns,
+            functools.partial(self._pool.checkout, limits=self.limits, os_policy=_CLOCKS, assert_message_annotations=False, **options),
+        )
 
     async def session(self, **options: Any) -> Session:
         """A fresh worker; the caller hands it back.

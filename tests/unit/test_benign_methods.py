@@ -59,6 +59,15 @@ REFUSED = {
     "def m(self):\n    import urllib.parse\n    return urllib.parse.sys.modules\n": "urllib.parse offers",
     "def m(self):\n    import urllib.parse\n    return urllib.request.urlopen('http://a')\n": "urllib.parse offers",
     "def m(self):\n    return urllib.parse.quote('a')\n    import urllib.parse\n": "urllib.parse offers",
+    "def m(self):\n    from urllib import parse\n    return parse.sys.modules\n": "urllib.parse offers",
+    "def m(self):\n    from urllib import parse\n    return parse\n": "Write parse.member",
+    "def m(self):\n    from urllib import parse, request\n    return request.urlopen('http://a')\n": "send a message to an object that fetches it",
+    "def m(self):\n    from urllib import request as parse\n    return parse.urlopen('http://a')\n": "send a message to an object that fetches it",
+    "def m(self, peer):\n    d = {'k': []}\n    d['k'] += peer.rows\n    d['k'][0].append(1)\n": "writes its own slots",
+    "def m(self, peer):\n    d = {'k': []}\n    xs = d['k']\n    d['k'] += peer.rows\n    xs[0].append(1)\n": "writes its own slots",
+    "def m(self, peer):\n    d = {'k': peer.rows}\n    d['k'] += [1]\n": "writes its own slots",
+    "def m(self):\n    d = {'k': []}\n    xs = d['k']\n    d['k'] += self.rows\n    for x in xs:\n        x.append(1)\n": "_p_changed",
+    "def m(self):\n    d = {'k': self.rows}\n    d['k'] |= {'x': 1}\n": "_p_changed",
 }  # fmt: skip
 
 

@@ -215,6 +215,22 @@ async def test_a_worker_that_dies_while_the_loop_stands_by_is_replaced(
     assert turns == 2
 
 
+async def test_a_worker_that_answered_and_was_killed_is_lent_to_nobody(
+    sandbox: Sandbox, loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answers_too_late(session: Session, turn: Any) -> Any:
+        turn()
+        session._kill()
+        raise Overdue
+
+    monkeypatch.setattr(Session, "short_turn", answers_too_late)
+    target = obj("def m(self):\n    return 1\n")
+    for done in range(1, 5):
+        assert await call(Sends(sandbox), target, "m") == 1
+        assert loads.count == done
+        await sandbox.compile(f"def m(self):\n    return {done}\n")
+
+
 async def test_limits_hold_when_it_is_done_again(loads: Loads) -> None:
     async with Sandbox(settings(sandbox_time_s=0.3)) as sandbox:
         with pytest.raises(SandboxLimit, match="time"):

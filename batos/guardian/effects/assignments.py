@@ -91,7 +91,10 @@ class Assignments(Calls):
         self.may_raise()
         if isinstance(node.op, _IN_PLACE) and (isinstance(node.value, _CONTAINERS) or objects & self.heap.known):
             self.change(node, before, self.heap.inside(objects))  # `rows[0] += [x]`: what the item holds grows in place
-        self.assign(target, before | objects | self.heap.inside(objects))
+        # what it holds then: the old value, grown in place, or a new one of the elements of both; never the other value itself
+        self.heap.put(before, self.heap.inside(objects))
+        inside = self.heap.inside(before) | self.heap.inside(objects)
+        self.assign(target, before | self.container(node, inside, known=bool((before | objects) & self.heap.known)))
         return True
 
     def _augment_name(self, node: ast.AugAssign, target: ast.Name) -> None:

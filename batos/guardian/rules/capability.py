@@ -24,8 +24,9 @@ def checks(capability: str, hint: str) -> dict[type[ast.AST], NodeCheck]:
             refuse(subject, node, alias.name)
 
     def check_from(subject: Subject, node: ast.ImportFrom) -> None:
-        if not node.level:
-            refuse(subject, node, node.module or "")
+        module = node.module or ""
+        if not node.level and not all(f"{module}.{alias.name}" in SUPPLIED for alias in node.names):
+            refuse(subject, node, module)
 
     def check_name(subject: Subject, node: ast.Name) -> None:
         if node.id == "open" and isinstance(node.ctx, ast.Load):

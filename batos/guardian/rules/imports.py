@@ -6,7 +6,7 @@ import ast
 
 from batos.guardian.rules.base import Rule
 from batos.guardian.subject import Subject
-from batos.guardian.vocabulary import CAPABILITIES, MODULES, import_hint
+from batos.guardian.vocabulary import CAPABILITIES, MODULES, SUPPLIED, import_hint
 
 ID = "import"
 
@@ -39,6 +39,10 @@ def _shorten(subject: Subject, module: str) -> None:
 def check_from(subject: Subject, node: ast.ImportFrom) -> None:
     """`from a import b as c`."""
     module = node.module or ""
+    if not node.level and all(f"{module}.{alias.name}" in SUPPLIED for alias in node.names):  # `from urllib import parse`
+        names = [ast.alias(f"{module}.{alias.name}", alias.asname or alias.name) for alias in node.names]
+        check_import(subject, ast.copy_location(ast.Import(names), node))
+        return
     for alias in node.names:
         subject.bind(alias.asname or alias.name, imported=True)
     if node.level:
