@@ -28,7 +28,6 @@ log = structlog.get_logger("batos.image")
 
 SystemFunction = Callable[..., Any]
 _RETRIES = 5  # of a group that met a conflict with another process on the same storage
-_GATHERED_TURNS = 20  # of the loop, at most: a group waits while each brings more for it
 _NOTE_BYTES = 1024  # of mission ids in the metadata of one group
 
 
@@ -65,7 +64,6 @@ class Committer:
         self._deferred: collections.deque[_System] = collections.deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
         self._roused = False
-        self._seen = self._turns = 0
         self._closing = False
         self._failure: ImageFailed | None = None
         self._storage = base_of(db.storage)
@@ -123,15 +121,9 @@ class Committer:
         # At the end of the loop's turn: what the turn brings is one group, and the threads change places once for all of it.
         if not self._roused:
             self._roused = True
-            self._seen = self._turns = 0
             self._loop.call_soon(self._call_thread)
 
     def _call_thread(self) -> None:
-        queued = len(self._systems)
-        if max(1, self._seen) < queued < self._batch and not self._commits and self._turns < _GATHERED_TURNS:
-            self._seen, self._turns = queued, self._turns + 1
-            self._loop.call_soon(self._call_thread)  # many ask at once: the next turn may bring more
-            return
         self._roused = False
         self._wake.put(None)
 
@@ -155,9 +147,7 @@ class Committer:
         try:
             while True:
                 self._wake.get()
-                more = True
-                while more and (self._systems or self._commits):
-                    more = len(self._systems) > self._batch  # what comes from now on is gathered, too, and has its wake-up
+                while self._systems or self._commits:
                     done: list[_System | _Commit] = []
                     group = [self._systems.popleft() for _ in range(min(len(self._systems), self._batch))]
                     commits = [self._commits.popleft() for _ in range(len(self._commits))]

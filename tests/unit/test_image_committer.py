@@ -66,10 +66,6 @@ def fails(root: Any) -> None:
     raise LookupError("of this function alone")
 
 
-def nothing(root: Any) -> None:
-    pass
-
-
 def value(image: LivingImage) -> int:
     return int(image.read(lambda root: root["lobby"].n))
 
@@ -440,21 +436,6 @@ async def test_what_one_turn_of_the_loop_brings_is_one_group(image: LivingImage)
     await asyncio.gather(*(image.system(bump) for _ in range(200)))
     assert image.committer.stats["groups"] == before["groups"] + 1
     assert image.committer.stats["system"] == before["system"] + 200
-
-
-async def test_what_turns_in_a_row_bring_is_one_group_of_which_nobody_waits_for_ever(tmp_path: Path) -> None:
-    image = await LivingImage.open(f"file://{tmp_path / 'many.fs'}", batch=1_000_000)
-    groups, asked = image.committer.stats["groups"], []
-    for _ in range(5):
-        asked += await tasks(*(image.system(nothing) for _ in range(2)))
-    await asyncio.gather(*asked)
-    assert image.committer.stats["groups"] == groups + 1
-    asked = await tasks(image.system(nothing), image.system(nothing))
-    async with asyncio.timeout(20):
-        while not asked[0].done():  # though each turn brings more
-            asked += await tasks(*(image.system(nothing) for _ in range(2)))
-    await asyncio.gather(*asked)
-    await image.close()
 
 
 async def test_what_was_asked_for_in_the_turn_that_closes_is_committed(tmp_path: Path) -> None:
