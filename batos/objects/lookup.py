@@ -66,9 +66,9 @@ def understands(obj: UvmObject, name: str) -> bool:
 def inherited(obj: UvmObject, name: str) -> Any:
     """The value that the parents of `obj` hold for `name`, or MISSING. The quick way of `find`, for attribute access."""
     current: Any = obj
+    slots = obj.__dict__
     waiting: tuple[Any, ...] = ()  # a diamond's end may be looked at twice: that costs less than to remember what was seen
     for _ in range(_STEPS):
-        slots = current.__dict__
         parent: Any = None
         for key in slots:
             if "*" in key:  # only ever at its end; of the ways to ask the quickest
@@ -89,9 +89,8 @@ def inherited(obj: UvmObject, name: str) -> Any:
             raise _no_parent(current, parent) from None
         if not slots:
             parent._p_activate()
-        value = slots.get(name, MISSING)
-        if value is not MISSING:
-            return value
+        if name in slots:
+            return slots[name]
         current = parent
     careful = _find_inherited(obj, name)
     return MISSING if careful is None else careful[1]
