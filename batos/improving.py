@@ -21,6 +21,7 @@ from batos.image.living import LivingImage
 from batos.mind import forge, incarnation, learning
 from batos.mind.codex import Codex
 from batos.mind.events import Event, Events
+from batos.mind.handbook import handbook
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
 from batos.mind.methods import Methods
@@ -108,7 +109,8 @@ class Improving:
                 return is_right
 
             chosen = found[:: max(1, len(found) // count)][:count]
-            yield [expertise.Task(task.selector, task.prompt(example=True), right(task)) for task in chosen]
+            book = await asyncio.to_thread(handbook)
+            yield [expertise.Task(task.selector, task.prompt(example=True, book=book), right(task)) for task in chosen]
 
     @contextlib.asynccontextmanager
     async def _stage(self, image: LivingImage, names: Inference) -> AsyncIterator[Stage]:

@@ -39,8 +39,8 @@ from batos.bridge.service import OllamaService
 from batos.config import Settings, load
 from batos.image import examples, history, ledger
 from batos.kernel import Kernel
+from batos.mind.handbook.families import Family, families
 from batos.training.dataset import tasks_of
-from batos.training.families import Family, families
 from batos.training.methods import NAME
 from batos.training.proof import Prover
 from batos.training.tasks import Task

@@ -4,7 +4,7 @@ Ends with one JSON line.
 
 Each task is an object of an image, a message that nobody understands, and hidden trials. The mission writes the method as any does: prompt,
 model, guardian, sandbox, trials, up to `synthesis_tries` times; then the hidden trials say whether what was kept is right. Families are
-those that no training has seen (`batos.training.families`: part `test`), and the far set of composed tasks.
+those that no training has seen (`batos.mind.handbook.families`: part `test`), and the far set of composed tasks.
 
     python bench/synthesis.py                    # both, with the expert that lies in lora_staging
     python bench/synthesis.py --tasks 20 --json

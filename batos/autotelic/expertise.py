@@ -17,6 +17,7 @@ from batos.guardian import repair
 from batos.image import examples, experts, history, ledger
 from batos.image.examples import Example
 from batos.mind import prompting, trial
+from batos.mind.handbook import Handbook
 from batos.mind.methods import Methods
 from batos.mind.thinking import Thinking, thinking
 from batos.objects import Method, UvmObject, find
@@ -91,15 +92,15 @@ def model_of(proposal: Proposal) -> str | None:
 # --- what it is tried on
 
 
-def accepted(root: Any, count: int, chars: int) -> list[Synthesis]:
+def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesis]:
     """Methods that a model wrote, that are in place, and of which it is known what they have to answer; the last called first.
 
     That is known from what users taught, and from calls of methods that change nothing.
     """
-    return list(itertools.islice(_accepted(root, chars), count))
+    return list(itertools.islice(_accepted(root, chars, book), count))
 
 
-def _accepted(root: Any, chars: int) -> Iterator[Synthesis]:
+def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
     seen: set[str] = set()
     for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
         if not mission.message or mission.state != ledger.COMPLETE or mission.origin == "system":
@@ -119,7 +120,7 @@ def _accepted(root: Any, chars: int) -> Iterator[Synthesis]:
             cases.append(trial.Case(args, kwargs, Example(args, tuple(kwargs.items()), value)))
         if cases:
             why = intent or str(dict(method.provenance).get("intent", ""))
-            prompt = prompting.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars)
+            prompt = prompting.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars, book=book)
             yield Synthesis(message["target"], method.selector, prompt, tuple(cases))
 
 

@@ -33,6 +33,7 @@ from batos.image.turns import in_helper
 from batos.mind import trial
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
+from batos.mind.handbook import handbook
 from batos.mind.methods import Methods
 from batos.mind.replay import Replaying
 from batos.mind.thinking import Place, thinking
@@ -228,7 +229,7 @@ class Rehearsals:
         wrong, made = [expertise.Wrong(), expertise.Wrong()], 0
         async with stage.image.unit() as unit, self._tasks(settings.rehearsal_tasks) as tasks:
             unit.doom()
-            own = expertise.accepted(unit.root, settings.rehearsal_tasks, settings.synthesis_chars)
+            own = expertise.accepted(unit.root, settings.rehearsal_tasks, settings.synthesis_chars, await in_helper(handbook))
 
             async def right(one: expertise.Synthesis | expertise.Task, model: str) -> bool:
                 source = await expertise.written(attempt, model, one.selector, one.prompt)

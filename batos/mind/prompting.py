@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batos.image.examples import Example
+from batos.mind.handbook import Handbook
 from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
 
 SYSTEM = (
@@ -72,15 +73,27 @@ def prompt(
 
 
 def compact(
-    obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, intent: str, examples: Sequence[Example], chars: int
+    obj: UvmObject,
+    selector: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    intent: str,
+    examples: Sequence[Example],
+    chars: int,
+    book: Handbook | None = None,
+    but: Collection[str] = (),
 ) -> str:
     """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
-    purpose speaks of, and a few slots besides.
+    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook.
+
+    :param but: shapes of the handbook's methods that are not shown.
     """
-    lines = [signature(selector, args, kwargs), purpose(selector, intent)]
+    lines = [first := signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
-    held, sends = _near(obj, spoken), _sends_spoken_of(obj, selector, intent)
+    near, other = _near(obj, spoken)
+    held, sends = [*near, *other], _sends_spoken_of(obj, selector, intent)
     if held:
         lines.append("; ".join(f"self.{name} = {_short(value)[:_COMPACT_VALUE]}" for name, value in held))
     if sends:
@@ -90,11 +103,18 @@ def compact(
     for one in examples[:_COMPACT_EXAMPLES]:
         if sum(map(len, lines)) + len(line := _example(selector, one)) < chars:
             lines.append(line)
-    return "\n".join(lines)[:chars]
+    text = "\n".join(lines)[:chars]
+    if book is not None:
+        parameters = [name.rstrip("0123456789") for name in first.partition("(")[2].removesuffix("):").split(", ")[1:]]
+        wanted = f"{intent} {selector.replace('_', ' ')}"
+        for entry in reversed(book.near(wanted, parameters, keeps=bool(near), without=[name for name, _ in held], but=but)):
+            if len(text) + len(part := f"# {entry.purpose}\n{entry.source}\n\n") <= chars:
+                text = part + text
+    return text
 
 
-def _near(obj: UvmObject, spoken: set[str]) -> list[tuple[str, Any]]:
-    """The slots of an object that these words speak of, inherited ones too; then others of its own, up to a few."""
+def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """The slots of an object that these words speak of, inherited ones too; and others of its own, up to a few."""
     near: list[tuple[str, Any]] = []
     other: list[tuple[str, Any]] = []
     for holder in lookup_order(obj):
@@ -105,7 +125,7 @@ def _near(obj: UvmObject, spoken: set[str]) -> list[tuple[str, Any]]:
                 near.append((name, value))
             elif holder is obj:
                 other.append((name, value))
-    return near[:_COMPACT_SLOTS] + other[: max(0, _COMPACT_SLOTS - len(near))]
+    return near[:_COMPACT_SLOTS], other[: max(0, _COMPACT_SLOTS - len(near))]
 
 
 def _sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:

@@ -7,11 +7,13 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 
+from batos.mind.handbook import handbook
+from batos.mind.handbook.families import EVERYDAY, Family, families
 from batos.mind.prompting import COMPACT_SYSTEM
-from batos.training.families import EVERYDAY, Family, families
 from batos.training.tasks import Task, make
 
 PARTS = ("train", "validation", "test", "far")
+_COPIED = 0.1  # share of them that may be shown a method of the handbook that computes the same
 _SHOWN = 0.6  # share of the training's tasks whose prompt has an example
 _TRIES = 4  # draws, for each task that is wanted
 
@@ -44,9 +46,19 @@ def generate(part: str, seed: int, *, each: int, each_product: int | None = None
 
 
 def pairs(tasks: Iterable[Task], seed: int) -> list[tuple[str, str]]:
-    """Prompt and answer of each task as the model reads them; some prompts have the example, some not."""
-    rng = random.Random(seed)
-    return [(as_read(task.prompt(example=not task.intent or rng.random() < _SHOWN)), answered(task.source)) for task in tasks]
+    """Prompt and answer of each task as the model reads them; some prompts have the example, some not.
+
+    Of the handbook they have what is near, and mostly nothing that computes the same: what to make of others is to be learned.
+    """
+    rng, book = random.Random(seed), handbook()
+    shapes = {(family.group, family.name): family.shape for family in families()}
+
+    def asked(task: Task) -> str:
+        shown = not task.intent or rng.random() < _SHOWN
+        but = () if rng.random() < _COPIED else (shapes[task.group, task.family],)
+        return task.prompt(example=shown, book=book, but=but)
+
+    return [(as_read(asked(task)), answered(task.source)) for task in tasks]
 
 
 def as_read(prompt: str, system: str = COMPACT_SYSTEM) -> str:

@@ -11,6 +11,7 @@ from batos.errors import BatosError, CovenantViolationError, MethodRefused
 from batos.image import examples, history, ledger
 from batos.image.examples import Example
 from batos.mind import prompting
+from batos.mind.handbook import handbook
 from batos.mind.messages import BUILT_IN
 from batos.objects import Method, UvmObject, find
 from batos.training.dataset import answered, as_read
@@ -50,7 +51,9 @@ def pairs_of(root: Any, *, chars: int) -> list[tuple[str, str]]:
                 continue
             taught, intent = examples.of(root, call.target, call.selector)
             intent = intent or str(dict(method.provenance).get("intent", ""))
-            prompt = prompting.compact(call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent)
+            prompt = prompting.compact(
+                call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent, book=handbook()
+            )
             pair = as_read(prompt), answered(method.source)
             found.setdefault(prompt, [pair] * (HARD if _was_hard(root, mission, call, method) else 1))
     return [pair for pairs in found.values() for pair in pairs]

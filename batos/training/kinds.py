@@ -11,11 +11,7 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
-
-def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text."""
-    return tuple(text.split())
-
+from batos.mind.handbook.holes import N_FIELDS, T_FIELDS, words_of
 
 Sampler = Callable[[random.Random, Sequence[Any]], Any]
 
@@ -27,8 +23,6 @@ WORDS = words_of(
 NAMES = words_of("Ada Alan Grace Edsger Barbara Donald Linus Margaret Ken Frances Tony Radia")
 FAMILY_NAMES = words_of("Lovelace Turing Hopper Dijkstra Liskov Knuth Torvalds Hamilton Thompson Allen Hoare Perlman")
 KEYS = words_of("ada bob cleo dan eve finn gus hal ida joe")
-N_FIELDS = words_of("price age score weight size points year count rating salary")
-T_FIELDS = words_of("city color team kind state role country status")
 T_VALUES = ("red", "blue", "green")
 KINDS: dict[str, Sampler] = {}
 

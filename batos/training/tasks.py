@@ -10,59 +10,18 @@ import copy
 import random
 import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.image.examples import Example
 from batos.mind import prompting
+from batos.mind.handbook import Handbook
+from batos.mind.handbook.families import Family, fill
+from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES, draw
 from batos.objects import Method, UvmObject
 from batos.training import further_kinds, kinds  # noqa: F401 - the former adds kinds
-from batos.training.families import Family, fill
-from batos.training.kinds import words_of
 
-SLOT_NAMES: dict[str, tuple[str, ...]] = {
-    "number": words_of(
-        "total balance score visits stock points budget counter level mileage debt weight energy coins progress votes "
-        "height speed hits credit sum_so_far step last_price attempts"
-    ),
-    "words": words_of("items notes tasks names queue log history basket tags guests todo seen_words friends open_jobs"),
-    "numbers": words_of("values readings scores temperatures prices measures amounts marks results daily_sales"),
-    "record": words_of("ages stock votes counts settings prices phone_book scores ratings stock_by_name"),
-    "text": words_of("title motto status greeting mood label city last_word color owner"),
-    "flag": words_of("active open enabled visible locked done alarm is_on"),
-    "records": words_of("people orders members rooms players plants trips products contacts jobs"),
-    "date": words_of("due_date birthday begun_on last_visit deadline start_date day"),
-}
-NEW_SLOT_NAMES: dict[str, tuple[str, ...]] = {
-    "number": ("savings", "pages", "fuel", "distance", "goals", "rainfall", "tokens"),
-    "words": ("books", "ideas", "errands", "songs", "visitors"),
-    "numbers": ("samples", "grades", "times", "weights"),
-    "record": ("inventory", "wages", "heights"),
-    "text": ("slogan", "headline", "nickname"),
-    "flag": ("ready", "muted", "paused"),
-    "records": ("pupils", "cars", "recipes"),
-    "date": ("release_date", "opened_on"),
-}
-"""Names that no task of training has: those of the tasks that measure."""
 _DISTRACTING = ("flag", "number", "numbers", "record", "text", "words")
-_LIKE = {
-    "positive": "number", "zero_or_not": "number", "any": "number", "maybe_empty": "words", "repeats_list": "words",
-    "maybe_sorted_numbers": "numbers", "maybe_no_numbers": "numbers", "record_distinct": "record", "record_positive": "record",
-    "n": "number", "keys_words": "words",
-    "maybe_text": "text", "maybe_sorted": "numbers", "text_record": "record",
-}  # fmt: skip
-_HELPERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "of_number": (
-        ("price_", "tax_", "bonus_", "fee_", "cost_", "points_for_", "rate_", "score_of_", "weight_of_", "measure_"),
-        ("number * 3 + 1", "number + 10", "number * number", "7 - number"),
-    ),
-    "of_flag": (("is_big_", "allowed_", "is_valid_", "accepts_", "fits_", "wanted_"), ("number > 5", "number % 2 == 0", "number < 9")),
-    "of_text": (
-        ("polish_", "nickname_", "label_", "translate_", "decorate_", "clean_", "title_of_", "code_of_"),
-        ("text.upper()", "text[:2]", 'text + "o"', "text[::-1]"),
-    ),
-}
-_GIVEN = {"of_number": "number", "of_flag": "number", "of_text": "text"}
 _THINK = 'def think_(self, guidance, question):\n    return guidance + " / " + question\n'
 _BY_NAME = {
     "text": ("message", "sentence", "phrase", "word", "line"), "number": ("amount", "value", "count", "n", "limit"),
@@ -106,17 +65,19 @@ class Task(NamedTuple):
             obj._slots[selector] = Method(selector, source)
         return obj
 
-    def prompt(self, *, example: bool, chars: int = 4000) -> str:
+    def prompt(self, *, example: bool, chars: int = 4000, book: Handbook | None = None, but: Collection[str] = ()) -> str:
         """The request for its method, as the mind makes it for an expert."""
         shown = [self.shown] if example else []
         return prompting.compact(
-            self.target(), self.selector, self.args, dict(self.kwargs), intent=self.intent, examples=shown, chars=chars
+            self.target(), self.selector, self.args, dict(self.kwargs), intent=self.intent, examples=shown, chars=chars, book=book, but=but
         )
 
 
 def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task | None:
     """A task of a family; None where too few of the drawn calls have an answer."""
-    holes, slot_kinds, helpers = _draw_holes(family, rng, new_names)
+    holes, slot_kinds, helpers = draw(family, rng, new_names=new_names)
+    if family.group == "thinking" or rng.random() < 0.1:
+        helpers["think_"] = _THINK
     body = fill(family.body, holes)
     cases = [_case(family, slot_kinds, holes, rng) for _ in range(CASES)]
     selector = re.sub("_+", "_", fill(rng.choice(family.selectors), holes).lower().rstrip("_"))
@@ -144,30 +105,7 @@ def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task
     )  # fmt: skip
 
 
-# --- holes, names, words
-
-
-def _draw_holes(family: Family, rng: random.Random, new_names: bool) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
-    holes: dict[str, str] = {}
-    slot_kinds: dict[str, str] = {}
-    helpers: dict[str, str] = {}
-    for hole, kind in family.holes.items():
-        if hole in ("SLOT", "OTHER"):
-            known = (NEW_SLOT_NAMES if new_names else SLOT_NAMES)[_LIKE.get(kind, kind)]
-            holes[hole] = rng.choice([name for name in known if name not in slot_kinds])
-            slot_kinds[holes[hole]] = kind
-        elif hole == "HELPER":
-            selectors, codes = _HELPERS[kind]
-            holes[hole] = rng.choice(selectors[-2:] if new_names else selectors[:-2])
-            given = _GIVEN[kind]
-            helpers[holes[hole]] = f"def {holes[hole]}(self, {given}):\n    return {rng.choice(codes)}\n"
-        elif hole == "INTENT":
-            holes[hole] = repr(family.intents[0])
-        else:
-            holes[hole] = rng.choice({"nfield": kinds.N_FIELDS, "tfield": kinds.T_FIELDS, "K": "2345678", "L": "aeilnorst"}[kind])
-    if family.group == "thinking" or rng.random() < 0.1:
-        helpers["think_"] = _THINK
-    return holes, slot_kinds, helpers
+# --- names, words
 
 
 def _distractors(rng: random.Random, slot_kinds: Mapping[str, str], new_names: bool) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from batos.autotelic import changes
 from batos.autotelic.proposals import Proposal
 from batos.image import LivingImage, experts
 from batos.mind import prompting
+from batos.mind.handbook import handbook
 from batos.testing import ScriptedOllama
 from batos.testing.answers import default_answer, user_text
 from batos.training.dataset import generate
@@ -29,7 +30,7 @@ QUICK: dict[str, Any] = {
     "autotelic": "on", "heartbeat_first_s": 3600, "senses_s": 0.05, "leash_s": 1e6, "crash_limit": 100, "rehearsal_least": 1,
     "rehearsal_tasks": 2, "loop_training_minutes": 100, "evidence_passages": 0, "remember": "off", "lora_settle_s": 0,
 }  # fmt: skip
-TASKS = {task.prompt(example=True): task.source for task in generate("validation", 1, each=1)}
+TASKS = {task.prompt(example=True, book=handbook()): task.source for task in generate("validation", 1, each=1)}
 ADD = "def add_(self, number, number2):\n    return number + number2\n"
 REFUSING = ("before it is done away with", "after its folder is gone", "after it is done away with")
 
@@ -49,7 +50,7 @@ class Model(ScriptedOllama):
         if not any(message["content"] == prompting.COMPACT_SYSTEM for message in request.get("messages", ())):
             return default_answer(request)
         asked = user_text(request)
-        if asked.startswith("def add_("):
+        if asked.rpartition("\n\n")[2].startswith("def add_("):  # before it stands what the handbook has
             return ADD
         return TASKS[asked] if request["model"] == NEW and not self.worse else "def wrong_(self):\n    return None\n"
 

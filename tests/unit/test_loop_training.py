@@ -24,6 +24,7 @@ from batos.errors import InferenceFailed
 from batos.image import experts
 from batos.kernel import Kernel
 from batos.mind import prompting
+from batos.mind.handbook import handbook
 from batos.training.dataset import generate
 from tests import fake_trainer
 from tests.unit.improving_support import fire, improving, listed, stepped
@@ -32,7 +33,7 @@ from tests.unit.test_forge import ADD, give, sent
 
 OLD, NEW = "brick:method-writer-v1", "brick:method-writer-v2"
 ON = {"loop_training_minutes": 5, "trigger_syntheses": 2, "rehearsal_tasks": 3}
-TASKS = {task.prompt(example=True): task.source for task in generate("validation", 1, each=1)}
+TASKS = {task.prompt(example=True, book=handbook()): task.source for task in generate("validation", 1, each=1)}
 SHORTER = "def add_(self, number, number2):\n    return number2 + number\n"
 
 
@@ -77,9 +78,10 @@ class Writer(FakeInference):
     def _say(self, request: ChatRequest) -> str:
         if request.system != prompting.COMPACT_SYSTEM:
             return answer(request)
-        if request.user.startswith("def add_("):
+        asked = request.user.rpartition("\n\n")[2]  # before it stands what the handbook has
+        if asked.startswith("def add_("):
             return self.own[request.model]
-        if request.user.startswith("def twice_("):
+        if asked.startswith("def twice_("):
             return "def twice_(self, number):\n    return number * 2\n"
         return TASKS[request.user] if self.right(request.model) else "def wrong_(self):\n    return None\n"
 

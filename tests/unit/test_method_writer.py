@@ -10,6 +10,7 @@ from batos.image import experts, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
 from batos.mind import prompting
+from batos.mind.handbook.nearest import NEAR
 from batos.objects import Intent, Method, UvmObject
 from batos.training.dataset import answered, as_read
 from batos.training.from_image import HARD, pairs_of
@@ -55,7 +56,11 @@ async def test_an_expert_is_asked_in_few_words_and_three_candidates_are_compared
         assert end["result"]["value"] == 10, "two of three doubled"
         assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 3, "candidates": 3, "agreed": 2}
         assert [request.model for request in asked] == [EXPERT] * 3
-        assert {request.user for request in asked} == {"def twice_(self, number):\ntwice the number\nself.total = 3\ncalled with 5"}
+        (request,) = {request.user for request in asked}
+        *near, last = request.split("\n\n")
+        assert last == "def twice_(self, number):\ntwice the number\nself.total = 3\ncalled with 5"
+        assert len(near) == NEAR
+        assert all(one.startswith("# ") and "\ndef " in one for one in near), "methods of the handbook"
         options = [dict(request.options) for request in asked]
         assert [one["temperature"] for one in options] == [0.0, 0.4, 0.6]
         assert len({one["seed"] for one in options}) == 3
@@ -143,10 +148,10 @@ async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: P
         found = await learned(kernel)
     hard = [pair for pair in found if "thrice_" in pair[0]]
     assert len(hard) == HARD, "it was refused once"
-    assert hard[0] == (
-        as_read("def thrice_(self, number):\nwhat its name says: thrice\ncalled with 2\nthrice_(5) -> 15"),
-        answered("def thrice_(self, number):\n    return number * 3"),
-    )
+    asked, said = hard[0]
+    assert said == answered("def thrice_(self, number):\n    return number * 3")
+    request = as_read("def thrice_(self, number):\nwhat its name says: thrice\ncalled with 2\nthrice_(5) -> 15")
+    assert asked.endswith(request.partition("user\n")[2])
     easy = [pair for pair in found if "twice_" in pair[0]]
     assert {pair[1] for pair in easy} == {answered(DOUBLE)}
     assert len({pair[0] for pair in easy}) == len(easy) == 6

@@ -11,11 +11,13 @@ import pytest
 from batos.config import Settings
 from batos.errors import SandboxFailed
 from batos.image.examples import Example
+from batos.mind.handbook import handbook
+from batos.mind.handbook.families import EVERYDAY, Family, families, fill
+from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES
 from batos.training import kinds
 from batos.training.dataset import answered, as_read, generate, pairs, tasks_of
-from batos.training.families import EVERYDAY, Family, families, fill
 from batos.training.proof import Prover, proved
-from batos.training.tasks import NEW_SLOT_NAMES, SLOT_NAMES, make
+from batos.training.tasks import make
 
 
 def test_there_are_several_hundred_families_with_names_of_their_own() -> None:
@@ -86,10 +88,10 @@ def test_an_example_that_is_shown_is_no_trial() -> None:
 def test_a_prompt_is_what_the_model_reads() -> None:
     tasks = generate("validation", 1, each=1)[:5]
     for (prompt, answer), task in zip(pairs(tasks, 1), tasks, strict=True):
-        assert prompt.startswith("<|im_start|>system\nWrite one Python method.<|im_end|>\n<|im_start|>user\ndef ")
+        assert prompt.startswith("<|im_start|>system\nWrite one Python method.<|im_end|>\n<|im_start|>user\n# ")
         assert prompt.endswith("<|im_end|>\n<|im_start|>assistant\n")
         assert answer == answered(task.source) == task.source.strip() + "<|im_end|>"
-        assert prompt in (as_read(task.prompt(example=True)), as_read(task.prompt(example=False)))
+        assert prompt in [as_read(task.prompt(example=shown, book=handbook())) for shown in (True, False)]
 
 
 def test_holes_are_filled_where_they_stand_alone() -> None:
