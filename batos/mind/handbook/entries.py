@@ -61,7 +61,7 @@ class Entry:
 @cache
 def entries() -> tuple[Entry, ...]:
     """The methods of all families that are trained on, but for those that do nothing but ask a persona."""
-    found = (_entry(family) for family in families() if family.part == "train" and family.group != "thinking")
+    found = (entry_of(family) for family in families() if family.part == "train" and family.group != "thinking")
     return tuple(entry for entry in found if len(entry.source) <= _LONGEST)
 
 
@@ -74,7 +74,8 @@ def _stem(word: str) -> str:
     return next((word[: -len(end)] for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), word)
 
 
-def _entry(family: Family) -> Entry:
+def entry_of(family: Family) -> Entry:
+    """A method of the family, its holes filled."""
     holes, _, _ = draw(family, random.Random(family.name))
     selector = re.sub("_+", "_", fill(family.selectors[0], holes).lower().rstrip("_")) + ("_" if family.kinds else "")
     parameters = tuple(_ARGUMENTS.get(kind, "text") for kind in family.kinds)

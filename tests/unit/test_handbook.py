@@ -1,0 +1,104 @@
+"""The handbook: which methods it holds, and which of them are near to a purpose."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batos.guardian import PersistenceGuardian
+from batos.mind import prompting
+from batos.mind.forge import parameters_in
+from batos.mind.handbook import Entry, Handbook, handbook
+from batos.mind.handbook.entries import entries, entry_of, words_in
+from batos.mind.handbook.families import families
+from batos.mind.handbook.nearest import NEAR
+from batos.objects import UvmObject
+from batos.training.tasks import make
+
+
+def entry(purpose: str, code: str, *parameters: str, keeps: bool = False) -> Entry:
+    source = f"def m({', '.join(('self', *parameters))}):\n    return {code}"
+    return Entry(purpose, source, words_in(purpose), parameters, keeps, code)
+
+
+SMALL = [
+    entry("add up every number modulo 8", "sum(x % 8 for x in items)", "items"),
+    entry("add up the numbers", "sum(items)", "items"),
+    entry("each value of the record doubled", "{k: x * 2 for k, x in record.items()}", "record"),
+    entry("the largest of the numbers", "max(items)", "items"),
+    entry("the largest value of the record", "max(record.values())", "record"),
+]
+
+
+def purposes(found: list[Entry]) -> list[str]:
+    return [one.purpose for one in found]
+
+
+def test_it_holds_what_experts_are_trained_on_and_nothing_that_measures_them() -> None:
+    held = {family.shape for family in families() if family.part != "train"}
+    assert len(entries()) > 1_500
+    assert not held & {one.shape for one in entries()}
+
+
+def test_its_methods_are_called_as_messages_are_that_ask_for_them() -> None:
+    """The handbook knows what arguments are called without drawing any; a task knows by those it has drawn."""
+    by_value = {"item_of", "member_of"}  # of the type of what they are of
+    alike = [family for family in families() if family.part == "train" and not by_value & set(family.kinds)]
+    for family in random.Random(1).sample(alike, 200):
+        task = make(family, random.Random(1))
+        if task is not None and not task.kwargs:
+            names = [name.rstrip("0123456789") for name in parameters_in(task.source)]
+            assert list(entry_of(family).parameters) == names, family
+
+
+def test_the_guardian_accepts_its_methods() -> None:
+    guardian = PersistenceGuardian()
+    for one in random.Random(2).sample(entries(), 200):
+        name = one.source.partition("(")[0].removeprefix("def ")
+        assert guardian.audit(one.source, name).accepted, one.source
+
+
+def test_the_first_is_the_nearest_and_the_next_tells_what_it_does_not() -> None:
+    found = Handbook(SMALL).near("each value of the record modulo 2", ["record"], keeps=False)
+    assert purposes(found)[:2] == ["each value of the record doubled", "add up every number modulo 8"]
+
+
+def test_of_two_equally_near_the_one_that_is_called_alike_comes_first() -> None:
+    assert purposes(Handbook(SMALL).near("the largest", ["record"], keeps=False))[0] == "the largest value of the record"
+    assert purposes(Handbook(SMALL).near("the largest", ["items"], keeps=False))[0] == "the largest of the numbers"
+
+
+def test_what_is_not_wanted_is_left_out() -> None:
+    assert "sum(items)" in [one.shape for one in Handbook(SMALL).near("add up numbers", ["items"], keeps=False)]
+    assert "sum(items)" not in [one.shape for one in Handbook(SMALL).near("add up numbers", ["items"], keeps=False, but=["sum(items)"])]
+    assert Handbook(SMALL).near("largest", ["items"], keeps=False, without=["largest_"]) == [], "the name of a slot says nothing"
+
+
+@pytest.mark.parametrize("text", ["", "the of a", "zzz"])
+def test_of_words_that_say_nothing_nothing_is_near(text: str) -> None:
+    assert handbook().near(text, [], keeps=False) == []
+
+
+@given(st.text(max_size=60), st.lists(st.sampled_from(["text", "number", "items"]), max_size=3), st.booleans())
+def test_whatever_is_asked_few_of_different_shapes_are_found_and_the_same_ones_again(text: str, parameters: list[str], keeps: bool) -> None:
+    found = handbook().near(text, parameters, keeps=keeps)
+    assert len(found) == len({one.shape for one in found}) <= NEAR
+    assert found == handbook().near(text, parameters, keeps=keeps)
+
+
+def test_a_request_has_the_nearest_first_and_no_more_than_fits() -> None:
+    book, obj = Handbook(SMALL), UvmObject()
+
+    def asked(chars: int) -> str:
+        return prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=chars, book=book)
+
+    bare = prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000)
+    assert asked(4000).startswith("# add up the numbers\ndef m(self, items):\n    return sum(items)\n\n# ")
+    assert asked(4000).endswith(f"\n\n{bare}")
+    assert asked(len(bare)) == bare
+    for chars in range(len(bare), 300):
+        assert len(asked(chars)) <= chars
+        assert asked(chars).endswith(bare)
