@@ -20,7 +20,7 @@ from batos.guardian import repair
 from batos.image import examples, experts, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import prompting, trial
+from batos.mind import prompting, trial, vouched
 from batos.mind.handbook import handbook
 from batos.mind.psm import inner_number, run_cycle
 from batos.mind.states import by, lobby_of
@@ -111,7 +111,9 @@ async def study(cycle: UvmObject) -> str:
     cycle.expert = experts.writes_methods(_root(cycle), cycle.model)
     asked = (cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs))
     if cycle.expert:
-        cycle.prompt = prompting.compact(*asked, intent=cycle.intent, examples=cycle.taught, chars=chars, book=await in_helper(handbook))
+        own = vouched.entries(_root(cycle), attempt.mission["accepted"], (cycle.target, cycle.selector))
+        book = await in_helper(handbook)
+        cycle.prompt = prompting.compact(*asked, intent=cycle.intent, examples=cycle.taught, chars=chars, book=book, own=own)
     else:
         lessons = _lessons(cycle, attempt)
         cycle.prompt = prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=lessons, chars=chars)

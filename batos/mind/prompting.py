@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batos.image.examples import Example
-from batos.mind.handbook import Handbook
+from batos.mind.handbook import Entry, Handbook
 from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
 
 SYSTEM = (
@@ -39,6 +39,12 @@ def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         names.append(name if name not in names else f"{name}{sum(known.rstrip('0123456789') == name for known in names) + 1}")
     names += [name for name in kwargs if name.isidentifier() and not keyword.iskeyword(name)]
     return f"def {selector}({', '.join(('self', *names))}):"
+
+
+def parameters(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """What a method for such a message is given behind `self`, by type: `number` for `number2`, too."""
+    inside = signature(selector, args, kwargs).partition("(")[2].removesuffix("):")
+    return [name.rstrip("0123456789") for name in inside.split(", ")[1:]]
 
 
 def purpose(selector: str, intent: str) -> str:
@@ -83,13 +89,15 @@ def compact(
     chars: int,
     book: Handbook | None = None,
     but: Collection[str] = (),
+    own: Sequence[Entry] = (),
 ) -> str:
     """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
     purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook.
 
     :param but: shapes of the handbook's methods that are not shown.
+    :param own: methods of the image itself, which count as the handbook's.
     """
-    lines = [first := signature(selector, args, kwargs), purpose(selector, intent)]
+    lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
     near, other = _near(obj, spoken)
@@ -105,9 +113,9 @@ def compact(
             lines.append(line)
     text = "\n".join(lines)[:chars]
     if book is not None:
-        parameters = [name.rstrip("0123456789") for name in first.partition("(")[2].removesuffix("):").split(", ")[1:]]
-        wanted = f"{intent} {selector.replace('_', ' ')}"
-        for entry in reversed(book.near(wanted, parameters, keeps=bool(near), without=[name for name, _ in held], but=but)):
+        wanted, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
+        asked = parameters(selector, args, kwargs)
+        for entry in reversed(book.near(wanted, asked, keeps=bool(near), without=names, but=but, more=own)):
             if len(text) + len(part := f"# {entry.purpose}\n{entry.source}\n\n") <= chars:
                 text = part + text
     return text

@@ -210,3 +210,28 @@ def teach(root: Any, example: Example, selector: str = "twice_") -> None:
     from batos.image import examples
 
     examples.teach(root, root["lobby"].thing._p_oid, selector, [example.to_json()], "", 8)
+
+
+async def test_what_was_accepted_here_is_shown_when_something_like_it_is_asked_for(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, DOUBLE, *["def increment_(self, number):\n    return number\n"] * 4)
+
+    def intend(root: Any, selector: str, text: str) -> None:
+        root["lobby"].thing._slots[selector] = Intent(text)
+
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the flimflam of a number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        assert (await sent(kernel, "m1", "thing", "twice_", 3))["state"] == "COMPLETE"
+        shown = f"# twice the flimflam of a number\n{DOUBLE.strip()}\n\n"
+        assert shown not in asked[0].user
+        await kernel.image.system(intend, "increment_", "the flimflam and one more")
+        assert (await sent(kernel, "m2", "thing", "increment_", 3))["state"] == "COMPLETE"
+        assert asked[1].user.startswith(shown), "nearer than any of the handbook's"
+        await kernel.image.system(ledger.rate, "m1", -1, "")
+        before = len(asked)
+        await kernel.image.system(intend, "enlarge_", "the flimflam and two more")
+        await sent(kernel, "m3", "thing", "enlarge_", 3)
+        assert len(asked) > before
+        assert shown not in asked[before].user, "it is wrong"

@@ -35,7 +35,8 @@ _ARGUMENTS = {
 }
 """What an argument of a kind is called, by its type; any other is a `text`."""
 _LITTLE = frozenset(words_of("a an the of in to is and or that it for with by be as at on from shall answer please now i need"))
-_LONGEST = 400  # characters of a method
+LONGEST = 400
+"""Characters of a method; a longer one is not shown."""
 _ENDINGS = ("ing", "ed", "es", "s")
 
 
@@ -62,7 +63,7 @@ class Entry:
 def entries() -> tuple[Entry, ...]:
     """The methods of all families that are trained on, but for those that do nothing but ask a persona."""
     found = (entry_of(family) for family in families() if family.part == "train" and family.group != "thinking")
-    return tuple(entry for entry in found if len(entry.source) <= _LONGEST)
+    return tuple(entry for entry in found if len(entry.source) <= LONGEST)
 
 
 def words_in(text: str) -> frozenset[str]:

@@ -29,14 +29,22 @@ class Handbook:
             for word in entry.words:
                 counts[word] += 1
         self._weights = {word: math.log(len(held) / count) ** 2 for word, count in counts.items()}
-        self._by_word: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        self._rarest = math.log(max(2, len(held))) ** 2
+        self._lengths = [self._length(entry) for entry in held]
+        self._by_word: dict[str, list[int]] = defaultdict(list)
         for number, entry in enumerate(held):
-            length = sum(self._weights[word] for word in entry.words) ** 0.25 or 1.0
             for word in entry.words:
-                self._by_word[word].append((number, self._weights[word] / length))
+                self._by_word[word].append(number)
 
     def near(
-        self, text: str, parameters: Sequence[str], *, keeps: bool, without: Collection[str] = (), but: Collection[str] = ()
+        self,
+        text: str,
+        parameters: Sequence[str],
+        *,
+        keeps: bool,
+        without: Collection[str] = (),
+        but: Collection[str] = (),
+        more: Sequence[Entry] = (),
     ) -> list[Entry]:
         """The methods nearest to a purpose, `NEAR` at most, of different shapes.
 
@@ -44,27 +52,31 @@ class Handbook:
         :param keeps: whether it has to do with slots.
         :param without: names whose words say nothing: those of slots.
         :param but: shapes that are left out.
+        :param more: further methods, for this once.
         """
         left = dict.fromkeys(sorted(words_in(text) - words_in(" ".join(without).replace("_", " "))), 1.0)
+        numbers = sorted({number for word in left for number in self._by_word.get(word, ())})
+        able = [(entry, self._length(entry)) for entry in more] + [(self._held[n], self._lengths[n]) for n in numbers]
         found: list[Entry] = []
-        while len(found) < NEAR and (best := self._best(left, tuple(parameters), keeps, {*but, *(one.shape for one in found)})) is not None:
+        while len(found) < NEAR:
+            best, most = None, 0.0
+            for entry, length in able:
+                score = sum(share * self._weights.get(word, self._rarest) for word, share in left.items() if word in entry.words) / length
+                fit = 1.0 + _SAME_PARAMETERS * (entry.parameters == tuple(parameters)) + _SAME_KEEPING * (entry.keeps == keeps)
+                if score * fit > most and entry.shape not in but:
+                    best, most = entry, score * fit
+            if best is None:
+                break
             found.append(best)
+            able = [one for one in able if one[0].shape != best.shape]
             for word in best.words & left.keys():
                 left[word] *= _TOLD
         return found
 
-    def _best(self, words: dict[str, float], parameters: tuple[str, ...], keeps: bool, but: Collection[str]) -> Entry | None:
-        scores: dict[int, float] = defaultdict(float)
-        for word, share in words.items():
-            for number, weight in self._by_word.get(word, ()):
-                scores[number] += share * weight
-        best, most = None, 0.0
-        for number, score in scores.items():
-            entry = self._held[number]
-            fit = 1.0 + _SAME_PARAMETERS * (entry.parameters == parameters) + _SAME_KEEPING * (entry.keeps == keeps)
-            if score * fit > most and entry.shape not in but:
-                best, most = entry, score * fit
-        return best
+    # Sums go in an order: a request that differed by the last bit of one would be another request, and be paid for again.
+
+    def _length(self, entry: Entry) -> float:
+        return sum(self._weights.get(word, self._rarest) for word in sorted(entry.words)) ** 0.25 or 1.0
 
 
 @cache
