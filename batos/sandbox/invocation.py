@@ -12,7 +12,7 @@ import contextvars
 import datetime
 import inspect
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transaction.interfaces import TransientError
@@ -20,9 +20,10 @@ from ZODB.POSException import POSError
 
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
+from batos.objects.containers import PLAIN
 from batos.sandbox.activity import Activity
 from batos.sandbox.drive import Answer, Drive
-from batos.sandbox.membrane import Handle, Handles, Membrane, TooLarge, client, unchanged
+from batos.sandbox.membrane import CONTAINER, Handle, Handles, Membrane, TooLarge, client, is_number, unchanged
 from batos.sandbox.programs import Loaded, host_error
 from batos.sandbox.workers import Session
 from batos.sandbox.writing import Journal, check_name
@@ -34,6 +35,8 @@ BUILT_IN = ("_clone_persistent_", "clone", "derive")
 """Messages that every object understands, without a slot."""
 FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit)
 """Errors that a method must not catch: the mission's transaction, or its budget, is gone."""
+_NOTHING_FURTHER: tuple[Any, ...] = ({}, [], False)  # that a send has to say: no arguments by name, no changes, and not above
+_ANSWERING = (Method, Intent, Primitive)  # what a slot holds that answers messages
 _HEAVY = 5000  # nodes held; comparing them takes milliseconds
 _SENT_ALONG = 2000  # nodes of a slot that are sent along before the method asks; more wait to be asked for
 
@@ -87,60 +90,72 @@ class Invocation:
 
         :raises MethodFailed: for an exception of the method's own. Other errors: see the module.
         """
-        token = current.set(self)
+        monty = client()
         try:
-            value = await self._run(session, args, kwargs)
+            given = self._inputs(args, kwargs)
+            code = f"_b_run({self.loaded.program.selector}, {', '.join(given)})"
+            drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
+            try:
+                snapshot = await drive.begin(lambda worker: worker.feed_start(code, inputs=given, print_callback=session.output))
+                self._in_time()
+                if not isinstance(snapshot, monty.MontyComplete):
+                    snapshot = await self._answered(drive, snapshot)
+            except monty.MontyError as e:
+                raise self._failure(e) from e
+            value = self._ended(snapshot.output)
         except (TransientError, POSError):
             raise  # the transaction is lost as a whole, and takes no more changes
         except BaseException:
             self.journal.undo()
             raise
-        finally:
-            current.reset(token)
         if self.outer is not None:
             self.outer.journal.adopt(self.journal)
         return value
 
-    async def _run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        monty = client()
+    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the worker is given by name, in the order in which `_b_run` takes it. Each container that crosses costs microseconds, so
+        what is empty at the end stays away."""
         try:
-            given = [
-                self.handles.give(self.obj),
-                self.membrane.inward(tuple(args)) if args else (),
-                self.membrane.inward(dict(kwargs)) if kwargs else {},
-                self._known() if self.loaded.program.reads else {},
-            ]
+            given: dict[str, Any] = {"_b_o": self.handles.give(self.obj), "_b_a": self.membrane.inward(tuple(args)) if args else ()}
+            named = self.membrane.inward(dict(kwargs)) if kwargs else None
+            known = self._known() if self.loaded.program.reads else None
         except (TypeError, ValueError) as e:
             raise MethodFailed(self.method.selector, type(e).__name__, str(e)) from e
-        code = f"_b_run({self.loaded.program.selector}, _b_given)"
+        if known or named:
+            given["_b_known"] = known or {}
+        if named:
+            given["_b_kw"] = named
+        return given
 
-        def feed(worker: Any) -> Any:
-            return worker.feed_start(code, inputs={"_b_given": given}, print_callback=monty.CollectString(_OUTPUT))
-
-        drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
+    async def _answered(self, drive: Drive, snapshot: Any) -> Any:
+        """Answer what the worker asks until it has ended."""
+        monty, limit = client(), self.sandbox.settings.sandbox_host_calls
+        token = current.set(self)
         try:
-            snapshot = await drive.begin(feed)
-            while self._in_time() and not isinstance(snapshot, monty.MontyComplete):
+            while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
-                if self._calls > self.sandbox.settings.sandbox_host_calls:
-                    raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
+                if self._calls > limit:
+                    raise self._limit("host_calls", f"more than {limit} reads, sends and the like")
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
-        except monty.MontyError as e:
-            raise self._failure(e) from e
-        return self._ended(snapshot.output)
+                self._in_time()
+        finally:
+            current.reset(token)
+        return snapshot
 
-    def _in_time(self) -> bool:
+    def _in_time(self) -> None:
         if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
             raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
-        return True
 
     def _ended(self, output: Any) -> Any:
-        if type(output) is not list or len(output) != 2:
-            raise MethodFailed(self.method.selector, "TypeError", "no value came out of the sandbox")
+        changes: Any = []
+        if type(output) is list:
+            if len(output) != 2:
+                raise MethodFailed(self.method.selector, "TypeError", "no value came out of the sandbox")
+            output, changes = output
         try:
-            value = self.membrane.outward(output[0])
-            if output[1] != []:
-                self._write(output[1])
+            value = self.membrane.outward(output)
+            if changes != []:
+                self._write(changes)
         except TooLarge as e:
             raise self._limit("result", str(e)) from e
         except Stale:
@@ -157,7 +172,7 @@ class Invocation:
         small = Membrane(self.handles, nodes=_SENT_ALONG, text=64 * _SENT_ALONG)
         for name in self.loaded.program.reads:
             held = find(self.obj, name) if name not in BUILT_IN else None
-            if held is None or isinstance(held[1], Method | Intent | Primitive):
+            if held is None or isinstance(held[1], _ANSWERING):
                 continue
             try:
                 plain = small.inward(held[1])
@@ -182,7 +197,7 @@ class Invocation:
             held = find(obj, name)
             if held is not None and unchanged(held[1], plain):
                 continue
-            if held is None or isinstance(held[1], Method | Intent | Primitive):
+            if held is None or isinstance(held[1], _ANSWERING):
                 self._weight -= self._given.pop(key)[3]
                 changed.append([self.handles.give(obj), name])
             else:
@@ -191,18 +206,22 @@ class Invocation:
 
     def _write(self, changes: Any) -> None:
         """Write what the sandbox says the method wrote; it may say anything."""
-        plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
-        if type(plain) is not list or not all(type(change) is list and len(change) == 3 for change in plain):
+        if type(changes) is list and len(changes) == 1 and _is_number_in_slot(changes[0]):
+            plain, weight = changes, 2 * CONTAINER + 2
+        else:
+            plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
+            weight = self.membrane.weight // max(1, len(plain)) if type(plain) is list else 0
+        if type(plain) is not list or not all(type(change) is list and 2 <= len(change) <= 3 for change in plain):
             raise TypeError("changes are a list of object, slot and value")
-        weight = self.membrane.weight // max(1, len(plain))
-        for obj, name, value in plain:
+        for change in plain:
+            obj, name, value = change if len(change) == 3 else (self.obj, *change)
             if not isinstance(obj, UvmObject):
                 raise TypeError(f"a {type(obj).__name__} has no slots")
             check_name(name)
             if not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
             self._fresh(obj, name)
-            self.journal.write(obj, name, self._give(obj, name, value, weight))
+            self.journal.write(obj, name, self._give(obj, name, value, weight + CONTAINER * (3 - len(change))))
 
     def _fresh(self, obj: UvmObject, name: str) -> None:
         given = self._given.get((id(obj), name))
@@ -251,16 +270,17 @@ class Invocation:
             )[1]
         if name == "_b_read" and len(args) == 2:
             return list(await self._read(self.handles.get(args[0]), args[1]))
-        if name == "_b_call" and len(args) == 6:
-            return await self._settled(self._call, self.handles.get(args[0]), *args[1:])
+        if name == "_b_call" and len(args) in (3, 6):
+            return await self._settled(self._call, self.handles.get(args[0]), *args[1:], *_NOTHING_FURTHER[len(args) - 3 :])
         if name == "_b_drop" and len(args) == 4:
             return await self._settled(self._drop, self.handles.get(args[0]), *args[1:])
         if name == "import":
             raise ModuleNotFoundError("no such module in a method")
         raise NameError(f"name {str(name)[:100]!r} is not defined")
 
-    async def _settled(self, work: Any, *args: Any) -> list[Any]:
-        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too."""
+    async def _settled(self, work: Any, *args: Any) -> Any:
+        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too. Without any, the
+        value alone, if it is no list."""
         try:
             value = [True, self.membrane.inward(await work(*args))]
         except (*FATAL, Stale):
@@ -271,7 +291,8 @@ class Invocation:
             value = [False, list(self._told(e))]
         if self._weight > _HEAVY:
             await asyncio.sleep(0)  # a run inside this one may just have written as much: the loop has its turn between
-        return [*value, self._refreshed()]
+        refreshed = self._refreshed() if self._given else []
+        return value[1] if value[0] and not refreshed and type(value[1]) is not list else [*value, refreshed]
 
     async def _read(self, target: Handle, name: Any) -> tuple[int, Any]:
         """`(0, value)` for data, `(1, None)` for what answers messages."""
@@ -286,16 +307,16 @@ class Invocation:
             if find(obj, "_doesNotUnderstand_") is not None:
                 return 0, self.membrane.inward(await self._sent(obj, "_doesNotUnderstand_", [name], {}, ()))
             raise MessageNotUnderstood(obj, name)
-        if isinstance(held[1], Method | Intent | Primitive):
+        if isinstance(held[1], _ANSWERING):
             return 1, None
         return 0, self._give(obj, name, self.membrane.inward(held[1]), self.membrane.weight)
 
-    async def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Any:
+    def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Awaitable[Any]:
         if changes != []:
             self._write(changes)
         check_name(selector)
         arguments, named = self.membrane.outward(args), self.membrane.outward(kwargs) if kwargs != {} else {}
-        if type(arguments) is not list or type(named) is not dict or not all(type(key) is str for key in named):
+        if type(arguments) not in (list, tuple) or type(named) is not dict or not all(type(key) is str for key in named):
             raise TypeError("arguments are a list, and a dict by name")
         start: tuple[UvmObject, ...] = ()
         obj = target.obj
@@ -307,7 +328,7 @@ class Invocation:
             start = parents_of(self.holder())
             if not start:
                 raise MessageNotUnderstood(obj, selector)
-        return await self._sent(obj, selector, arguments, named, start)
+        return self._sent(obj, selector, list(arguments), named, start)
 
     async def _sent(self, obj: UvmObject, selector: str, args: list[Any], kwargs: dict[str, Any], start: tuple[UvmObject, ...]) -> Any:
         self.activity.sends += 1
@@ -315,7 +336,7 @@ class Invocation:
         if self.activity.sends > self.sandbox.settings.sandbox_sends:
             raise self._limit("sends", f"more than {self.sandbox.settings.sandbox_sends} sends by the methods of one mission")
         answer = await self.activity.send(obj, selector, args, kwargs, start=start)
-        return await answer if inspect.isawaitable(answer) else answer
+        return await answer if type(answer) not in PLAIN and inspect.isawaitable(answer) else answer
 
     async def _drop(self, target: Handle, name: Any, changes: Any, written: Any) -> None:
         self._write(changes)
@@ -389,7 +410,10 @@ class Invocation:
         return MethodFailed(self.method.selector, kind, text[:_TEXT], trace)
 
 
-_OUTPUT = 64 * 1024  # bytes that code may print which went round the rewriter; print() itself does nothing
+def _is_number_in_slot(change: Any) -> bool:
+    return type(change) is list and len(change) == 2 and type(change[0]) is str and is_number(change[1])
+
+
 _TEXT = 2000  # characters of an exception's message that are kept
 _LIMITS = (
     ("MemoryError", "memory limit exceeded", "memory"),
