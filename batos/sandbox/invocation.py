@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import datetime
 import inspect
 import operator
 from collections.abc import Awaitable, Mapping, Sequence
@@ -21,6 +20,7 @@ from ZODB.POSException import POSError
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
 from batos.objects.containers import PLAIN
+from batos.sandbox import clocks
 from batos.sandbox.activity import Activity
 from batos.sandbox.drive import Answer, Drive
 from batos.sandbox.membrane import CONTAINER, Handle, Handles, Membrane, TooLarge, client, is_number, unchanged
@@ -69,7 +69,9 @@ class Invocation:
         self._holder = holder
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
-        self.path = self._path()
+        counts = activity.started if outer is None else outer.started
+        count = counts[method.selector] = counts.get(method.selector, 0) + 1
+        self.path: str = f"{'' if outer is None else outer.path}/{method.selector}:{count}"
         self.journal = Journal()
         settings = sandbox.settings
         self.handles = Handles(activity.name)
@@ -78,12 +80,6 @@ class Invocation:
         self._weight = self._calls = 0
         self._errors: dict[tuple[str, str], BatosError] = {}
         self.acted = False
-
-    def _path(self) -> str:
-        counts = self.activity.started if self.outer is None else self.outer.started
-        selector = self.method.selector
-        counts[selector] = counts.get(selector, 0) + 1
-        return f"{self.outer.path if self.outer else ''}/{selector}:{counts[selector]}"
 
     async def run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the method in a worker that has it loaded, write what it wrote, and answer its value.
@@ -96,8 +92,9 @@ class Invocation:
             code = f"_b_run({self.loaded.program.selector}, {', '.join(given)})"
             drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
             try:
-                snapshot = await drive.begin(lambda worker: worker.feed_start(code, inputs=given, print_callback=session.output))
-                self._in_time()
+                snapshot = await drive.begin(lambda held: held.monty.feed_start(code, inputs=given, print_callback=held.output))
+                if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
+                    raise self._out_of_time()
                 if not isinstance(snapshot, monty.MontyComplete):
                     snapshot = await self._answered(drive, snapshot)
             except monty.MontyError as e:
@@ -129,22 +126,19 @@ class Invocation:
 
     async def _answered(self, drive: Drive, snapshot: Any) -> Any:
         """Answer what the worker asks until it has ended."""
-        monty, limit = client(), self.sandbox.settings.sandbox_host_calls
+        monty, settings = client(), self.sandbox.settings
         token = current.set(self)
         try:
             while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
-                if self._calls > limit:
-                    raise self._limit("host_calls", f"more than {limit} reads, sends and the like")
+                if self._calls > settings.sandbox_host_calls:
+                    raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
-                self._in_time()
+                if self.activity.seconds > settings.sandbox_total_s:
+                    raise self._out_of_time()
         finally:
             current.reset(token)
         return snapshot
-
-    def _in_time(self) -> None:
-        if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
-            raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
 
     def _ended(self, output: Any) -> Any:
         changes: Any = []
@@ -210,15 +204,15 @@ class Invocation:
             plain, weight = changes, 2 * CONTAINER + 2
         else:
             plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
-            weight = self.membrane.weight // max(1, len(plain)) if type(plain) is list else 0
-        if type(plain) is not list or not all(type(change) is list and 2 <= len(change) <= 3 for change in plain):
-            raise TypeError("changes are a list of object, slot and value")
+            if type(plain) is not list or not all(type(change) is list and 2 <= len(change) <= 3 for change in plain):
+                raise TypeError("changes are a list of object, slot and value")
+            weight = self.membrane.weight // max(1, len(plain))
         for change in plain:
             obj, name, value = change if len(change) == 3 else (self.obj, *change)
             if not isinstance(obj, UvmObject):
                 raise TypeError(f"a {type(obj).__name__} has no slots")
             check_name(name)
-            if not self.activity.may_write(obj, self.obj):
+            if obj is not self.obj and not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
             self._fresh(obj, name)
             self.journal.write(obj, name, self._give(obj, name, value, weight + CONTAINER * (3 - len(change))))
@@ -240,7 +234,11 @@ class Invocation:
         if not isinstance(snapshot, monty.FunctionSnapshot):
             raise self._limit("host_calls", "a future that nobody resolves")
         try:
-            return operator.methodcaller("resume", {"return_value": await self._answer(snapshot)})
+            if snapshot.is_os_function:
+                answer = clocks.told(self.activity, self.path, str(snapshot.function_name), snapshot.args)
+            else:
+                answer = await self._asked(snapshot)
+            return operator.methodcaller("resume", {"return_value": answer})
         except (*FATAL, Stale):
             raise
         except Exception as e:
@@ -260,20 +258,20 @@ class Invocation:
             return missing
         return operator.methodcaller("resume", value=value) if kind == 0 else missing
 
-    async def _answer(self, snapshot: Any) -> Any:
+    async def _sent_around(self, target: Handle, selector: Any, args: Any, kwargs: Any) -> Any:
+        answer = await self._settled(self._call, target, selector, args, kwargs, [], False)
+        return answer[1] if type(answer) is list else answer
+
+    def _asked(self, snapshot: Any) -> Awaitable[Any]:
         name, args = snapshot.function_name, snapshot.args
-        if snapshot.is_os_function:
-            return self._system(str(name), args)
         if snapshot.object_id is not None:
-            return (
-                await self._settled(self._call, self.handles.get(snapshot.object_id), name, list(args), dict(snapshot.kwargs), [], False)
-            )[1]
-        if name == "_b_read" and len(args) == 2:
-            return list(await self._read(self.handles.get(args[0]), args[1]))
+            return self._sent_around(self.handles.get(snapshot.object_id), name, list(args), dict(snapshot.kwargs))
         if name == "_b_call" and len(args) in (3, 6):
-            return await self._settled(self._call, self.handles.get(args[0]), *args[1:], *_NOTHING_FURTHER[len(args) - 3 :])
+            return self._settled(self._call, self.handles.get(args[0]), *args[1:], *_NOTHING_FURTHER[len(args) - 3 :])
+        if name == "_b_read" and len(args) == 2:
+            return self._read(self.handles.get(args[0]), args[1])
         if name == "_b_drop" and len(args) == 4:
-            return await self._settled(self._drop, self.handles.get(args[0]), *args[1:])
+            return self._settled(self._drop, self.handles.get(args[0]), *args[1:])
         if name == "import":
             raise ModuleNotFoundError("no such module in a method")
         raise NameError(f"name {str(name)[:100]!r} is not defined")
@@ -315,8 +313,10 @@ class Invocation:
         if changes != []:
             self._write(changes)
         check_name(selector)
-        arguments, named = self.membrane.outward(args), self.membrane.outward(kwargs) if kwargs != {} else {}
-        if type(arguments) not in (list, tuple) or type(named) is not dict or not all(type(key) is str for key in named):
+        arguments, named = self.membrane.outward(args), {}
+        if kwargs != {}:
+            named = self.membrane.outward(kwargs)
+        if type(arguments) not in (list, tuple) or (named != {} and (type(named) is not dict or not all(type(k) is str for k in named))):
             raise TypeError("arguments are a list, and a dict by name")
         start: tuple[UvmObject, ...] = ()
         obj = target.obj
@@ -349,23 +349,6 @@ class Invocation:
         self._weight -= self._given.pop((id(obj), name), (obj, name, None, 0))[3]
         self.acted = True
 
-    def _system(self, name: str, args: Sequence[Any]) -> Any:
-        """Clock and randomness: those of the mission."""
-        if "urandom" in name:
-            size = args[0] if args and isinstance(args[0], int) else 0
-            if not 0 < size <= 65_536:
-                raise PermissionError("not available in a method")
-            return self.activity.derived("random", self.path, size)
-        now = self.activity.now.astimezone(datetime.UTC)
-        if name in ("date.today", "datetime.today"):
-            return now.date() if name == "date.today" else now.replace(tzinfo=None)
-        if name == "datetime.now":
-            zone = args[0] if args and isinstance(args[0], datetime.tzinfo) else None
-            return now.astimezone(zone) if zone is not None else now.replace(tzinfo=None)
-        if name.startswith("time."):
-            return now.timestamp()
-        raise PermissionError("not available in a method")
-
     # --- errors
 
     def holder(self) -> UvmObject:
@@ -385,6 +368,9 @@ class Invocation:
 
     def _limit(self, limit: str, text: str) -> SandboxLimit:
         return SandboxLimit(f"{self.method.selector}: {text}; the limit is a setting of the sandbox", limit=limit)
+
+    def _out_of_time(self) -> SandboxLimit:
+        return self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
 
     def _failure(self, error: Exception) -> BaseException:
         monty = client()

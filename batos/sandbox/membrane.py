@@ -58,6 +58,7 @@ class Name(uuid.UUID):
     all its runs."""
 
     __slots__ = ("attributes", "bytes", "hex")
+    attributes: dict[str, str]
 
     def __init__(self, key: bytes) -> None:
         super().__init__(bytes=key)
@@ -79,8 +80,10 @@ class Handles:
         ref = self._refs.get(key)
         if ref is None:
             name, handle = self._name(len(self._refs)), Handle(obj, receiver)
-            ref = self._refs[key] = _reference(handle, name)
-            self._by_name[name.bytes] = handle
+            kind, held = _wrapper()
+            ref = kind.__new__(kind)  # the client's own way of making one takes longer than the rest
+            ref.__dict__.update(held, value=handle, id=name, get_eager_attrs=name.attributes.copy)
+            self._refs[key], self._by_name[name.bytes] = ref, handle
         return ref
 
     def get(self, value: object) -> Handle:
@@ -104,16 +107,8 @@ def client() -> Any:
     return pydantic_monty
 
 
-def _reference(handle: Handle, name: Name) -> ClassInstance:
-    """The client's wrapper of an object. It is made for each run, and the client's own way of making one takes longer than the rest."""
-    kind, held = _wrappers()
-    made: ClassInstance = kind.__new__(kind)
-    made.__dict__.update(held, value=handle, id=name, get_eager_attrs=name.attributes.copy)
-    return made
-
-
 @functools.cache
-def _wrappers() -> tuple[Any, dict[str, Any]]:
+def _wrapper() -> tuple[Any, dict[str, Any]]:
     """The client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has.
 
     What the client calls at each crossing is built-in: `bool()` is False, `dict()` is empty, and the copy of a dict is one. After a rest
@@ -197,10 +192,11 @@ class Membrane:
         :raises PermissionError: for an object that was not granted.
         :raises TooLarge: past the limits.
         """
-        if is_number(value):
+        kind = type(value)
+        if kind in _FREE or (kind is int and -_SMALL < value < _SMALL):
             self.weight = 1
             return value
-        if type(value) is tuple and len(value) <= _FEW and all(map(is_number, value)):
+        if kind is tuple and len(value) <= _FEW and all(map(is_number, value)):
             self.weight = CONTAINER + len(value)
             return value
         budget = _Budget(self._nodes, self._text)

@@ -4,7 +4,7 @@ A unit of work over slots: what was read is cached, what was written is kept bac
 and containers are *loans* whose changes in place are found by comparing their `repr` (native, exact about types and order).
 It is there for right results, not for safety: a method may get at every name here, and the host believes none of it.
 
-Host functions (see `invocation.py`): `_b_read(o, name)` answers `[kind, value]`, `_b_call(o, selector, args, kwargs, changes,
+Host functions (see `invocation.py`): `_b_read(o, name)` answers `(kind, value)`, `_b_call(o, selector, args, kwargs, changes,
 above)` and `_b_drop(o, name, changes, written)` answer `[ok, value or [type, message], refreshed]`. A change is `[o, name, value]`.
 What is usual is shorter, since each value that crosses costs: `_b_call(o, selector, args)` has nothing further to say, an answer
 that is no list is the value, and nothing was refreshed. A run answers its value alone if it wrote nothing and the value is plain,

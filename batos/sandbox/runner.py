@@ -97,14 +97,14 @@ class Sandbox:
             depth = self.settings.sandbox_depth
             raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
         if outer is None:  # a send within a chain has its room already
-            await self.workers.chains.acquire()
+            await self.workers.chains.enter()
         try:
             lost = False
             for _ in range(_RERUNS):
                 invocation = Invocation(self, loaded, obj, method, holder, activity, None if apart else outer)
                 if outer is not None:
                     invocation.depth = outer.depth + 1
-                session = await self.workers.take(loaded.key, loaded.image)
+                session = self.workers.ready(loaded.key) or await self.workers.take(loaded.key, loaded.image)
                 try:
                     return await invocation.run(session, args, kwargs or {})
                 except WorkerLost:
@@ -118,5 +118,5 @@ class Sandbox:
                     self.workers.give_back(session, loaded.key, loaded.image)
         finally:
             if outer is None:
-                self.workers.chains.release()
+                self.workers.chains.leave()
         raise SandboxFailed(f"{method.selector}: another message of the same mission changed what it read; send again")

@@ -28,6 +28,7 @@ from batos.errors import SandboxFailed
 from batos.objects import UvmObject
 from batos.sandbox import walls
 from batos.sandbox.membrane import Handles, Name
+from batos.sandbox.room import Room
 from batos.sandbox.turns import Turns
 
 _log = structlog.get_logger(__name__)
@@ -82,10 +83,6 @@ class Session:
             with contextlib.suppress(MontyError, RuntimeError, OSError):
                 held.__exit__(None, None, None)
 
-    @property
-    def alive(self) -> bool:
-        return self.monty.worker_pid is not None
-
     async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
         """Answer what a blocking call for this worker does. Cancelled, it costs the worker its life."""
         return await self._turns.of(functools.partial(self._alone, call), self._kill, stand_by=stand_by)
@@ -125,7 +122,7 @@ class Workers:
         self._ready: collections.OrderedDict[str, Session] = collections.OrderedDict()
         self._used: dict[str, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.chains = asyncio.Semaphore(settings.sandbox_parallel)
+        self.chains = Room(settings.sandbox_parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
         self.walls: dict[str, bool] = {}
@@ -212,10 +209,15 @@ class Workers:
 
     async def take(self, key: str, image: bytes) -> Session:
         """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
+        return self.ready(key) or await self._loaded(image, self._used.pop(key, None))
+
+    def ready(self, key: str) -> Session | None:
+        """The same, if one waits."""
         session = self._ready.pop(key, None)
-        if session is None:
-            return await self._loaded(image, self._used.pop(key, None))
-        return session if session.alive else await self._loaded(image, session)
+        if session is not None and session.monty.worker_pid is None:
+            self._spawn(session.leave())
+            return None
+        return session
 
     async def load(self, session: Session, image: bytes) -> None:
         """Have a fresh worker with a program loaded, for a run whose own has died.

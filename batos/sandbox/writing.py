@@ -8,7 +8,6 @@ from typing import Any
 
 from batos.objects import SlotDict, SlotList, SlotSet, UvmObject
 from batos.objects.containers import PLAIN, storable
-from batos.objects.uvm import check_slot
 from batos.sandbox.membrane import unchanged
 
 _RESERVED = ("__", "_p_", "_v_", "_b_")
@@ -38,7 +37,7 @@ class Journal:
         :raises AttributeError: for a name that may not be written.
         :raises TypeError: for a value that may not be stored.
         """
-        if name[:1] in "_":  # else no name is reserved
+        if name[:1] in "_":  # others are not reserved: nearly all
             check_name(name)
         if not name.isidentifier():
             raise AttributeError(f"{name[:100]!r} cannot be written by a method")
@@ -47,10 +46,9 @@ class Journal:
         if type(old) in _PLAIN and type(value) is _PLAIN[type(old)]:
             self._merge(old, value)
             return
-        check_slot(name, value)
         stored = value if type(value) in PLAIN else storable(value, f"slot {name!r}", {})
         self._done.append((obj, name, old))
-        setattr(obj, name, stored)  # as `_slots` does, with the name checked
+        setattr(obj, name, stored)  # as `_slots` does; an identifier that is not reserved may be any slot's name
 
     def delete(self, obj: UvmObject, name: str) -> None:
         """Take a slot away.
