@@ -73,9 +73,9 @@ class Invocation:
         count = counts[method.selector] = counts.get(method.selector, 0) + 1
         self.path: str = f"{'' if outer is None else outer.path}/{method.selector}:{count}"
         self.journal = Journal()
-        settings = sandbox.settings
+        self.limits = sandbox.limits
         self.handles = Handles(activity.name)
-        self.membrane = Membrane(self.handles, nodes=settings.sandbox_nodes, text=settings.sandbox_text_bytes)
+        self.membrane = Membrane(self.handles, nodes=sandbox.limits.nodes, text=sandbox.limits.text_bytes)
         self._given: dict[tuple[int, str], tuple[UvmObject, str, Any, int]] = {}
         self._weight = self._calls = 0
         self._errors: dict[tuple[str, str], BatosError] = {}
@@ -93,7 +93,7 @@ class Invocation:
             drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
             try:
                 snapshot = await drive.begin(lambda held: held.monty.feed_start(code, inputs=given, print_callback=held.output))
-                if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
+                if self.activity.seconds > self.limits.total_s:
                     raise self._out_of_time()
                 if not isinstance(snapshot, monty.MontyComplete):
                     snapshot = await self._answered(drive, snapshot)
@@ -126,15 +126,15 @@ class Invocation:
 
     async def _answered(self, drive: Drive, snapshot: Any) -> Any:
         """Answer what the worker asks until it has ended."""
-        monty, settings = client(), self.sandbox.settings
+        monty, limits = client(), self.limits
         token = current.set(self)
         try:
             while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
-                if self._calls > settings.sandbox_host_calls:
+                if self._calls > limits.host_calls:
                     raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
-                if self.activity.seconds > settings.sandbox_total_s:
+                if self.activity.seconds > limits.total_s:
                     raise self._out_of_time()
         finally:
             current.reset(token)
@@ -163,23 +163,22 @@ class Invocation:
     def _known(self) -> dict[str, Any]:
         """Slots that the method's text reads of its receiver, as far as they are small: it need not ask for them."""
         known = {}
-        small = Membrane(self.handles, nodes=_SENT_ALONG, text=64 * _SENT_ALONG)
         for name in self.loaded.program.reads:
             held = find(self.obj, name) if name not in BUILT_IN else None
             if held is None or isinstance(held[1], _ANSWERING):
                 continue
             try:
-                plain = small.inward(held[1])
+                plain = self.membrane.inward(held[1], nodes=_SENT_ALONG, text=64 * _SENT_ALONG)
             except (TypeError, ValueError):
                 continue  # it gets the reason if it asks
-            known[name] = self._give(self.obj, name, plain, small.weight)
+            known[name] = self._give(self.obj, name, plain, self.membrane.weight)
         return known
 
     def _give(self, obj: UvmObject, name: str, plain: Any, weight: int) -> Any:
         """Note that the run has this value of a slot: it is compared after each send, so all of them together are limited."""
         key = (id(obj), name)
         self._weight += weight - self._given.get(key, (obj, name, None, 0))[3]
-        if self._weight > self.sandbox.settings.sandbox_nodes:
+        if self._weight > self.limits.nodes:
             raise self._limit("result", "more data of slots than a method may hold at a time")
         self._given[key] = (obj, name, plain, weight)
         return plain
@@ -214,15 +213,10 @@ class Invocation:
             check_name(name)
             if obj is not self.obj and not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
-            self._fresh(obj, name)
-            self.journal.write(obj, name, self._give(obj, name, value, weight + CONTAINER * (3 - len(change))))
-
-    def _fresh(self, obj: UvmObject, name: str) -> None:
-        given = self._given.get((id(obj), name))
-        if given is not None:
-            held = find(obj, name)
-            if held is None or not unchanged(held[1], given[2]):
+            given = self._given.get((id(obj), name))
+            if given is not None and ((held := find(obj, name)) is None or not unchanged(held[1], given[2])):
                 raise Stale(name)
+            self.journal.write(obj, name, self._give(obj, name, value, weight + CONTAINER * (3 - len(change))))
 
     # --- what the worker asks for
 
@@ -333,8 +327,8 @@ class Invocation:
     async def _sent(self, obj: UvmObject, selector: str, args: list[Any], kwargs: dict[str, Any], start: tuple[UvmObject, ...]) -> Any:
         self.activity.sends += 1
         self.acted = True
-        if self.activity.sends > self.sandbox.settings.sandbox_sends:
-            raise self._limit("sends", f"more than {self.sandbox.settings.sandbox_sends} sends by the methods of one mission")
+        if self.activity.sends > self.limits.sends:
+            raise self._limit("sends", f"more than {self.limits.sends} sends by the methods of one mission")
         answer = await self.activity.send(obj, selector, args, kwargs, start=start)
         return await answer if type(answer) not in PLAIN and inspect.isawaitable(answer) else answer
 
@@ -376,7 +370,7 @@ class Invocation:
         monty = client()
         if isinstance(error, monty.MontyCrashedError):
             if error.timed_out:
-                return self._limit("time", f"no end after {self.sandbox.settings.sandbox_time_s:g} s; the worker was killed")
+                return self._limit("time", f"no end after {self.limits.time_s:g} s; the worker was killed")
             died = SandboxFailed if self._calls else WorkerLost
             return died(f"{self.method.selector}: the worker died ({error}); it is replaced")
         if not isinstance(error, monty.MontyRuntimeError):

@@ -69,6 +69,8 @@ class Name(uuid.UUID):
 class Handles:
     """The objects that one run of a method was given, and the handles by which it names them."""
 
+    __slots__ = ("_by_name", "_name", "_refs")
+
     def __init__(self, name: Callable[[int], Name]) -> None:
         self._name = name
         self._by_name: dict[bytes, Handle] = {}
@@ -134,13 +136,16 @@ _CLASS = Name(bytes.fromhex("6f3f7a528f0e5f0b9a635d6b1f6f2c11"))  # what `type(s
 class Membrane:
     """Conversion both ways for one run of a method."""
 
+    __slots__ = ("_nodes", "_text", "handles", "weight")
+
     def __init__(self, handles: Handles, *, nodes: int, text: int) -> None:
         self.handles, self._nodes, self._text = handles, nodes, text
         self.weight = 0  # of the value converted last, in nodes
 
-    def inward(self, value: Any) -> Any:
+    def inward(self, value: Any, *, nodes: int | None = None, text: int | None = None) -> Any:
         """An image value as the sandbox gets it.
 
+        :param nodes: the limit for this value, as `text` is, where it is another.
         :raises TypeError: for what may not go in.
         :raises TooLarge: past the limits.
         """
@@ -150,9 +155,10 @@ class Membrane:
         if type(value) is tuple and len(value) <= _FEW and _NUMBERS.issuperset(map(type, value)):
             self.weight = CONTAINER + len(value)
             return value
-        budget = _Budget(self._nodes, self._text)
+        nodes = self._nodes if nodes is None else nodes
+        budget = _Budget(nodes, self._text if text is None else text)
         plain = self._in(value, budget, 0)
-        self.weight = self._nodes - budget.nodes
+        self.weight = nodes - budget.nodes
         return plain
 
     def _in(self, value: Any, budget: _Budget, depth: int) -> Any:

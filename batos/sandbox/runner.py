@@ -10,6 +10,7 @@ from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
 from batos.objects import Method, UvmObject
 from batos.sandbox.activity import Activity
 from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
+from batos.sandbox.limits import Limits
 from batos.sandbox.programs import Programs
 from batos.sandbox.workers import Workers
 
@@ -26,7 +27,7 @@ class Sandbox:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self.limits = Limits.of(settings)
         self.workers = Workers(settings)
         self.programs = Programs(self.workers, limit=settings.method_bytes)
 
@@ -93,8 +94,8 @@ class Sandbox:
         outer = current.get()
         if outer is not None and outer.activity is not activity and not apart:
             outer = None
-        if outer is not None and outer.depth >= self.settings.sandbox_depth:
-            depth = self.settings.sandbox_depth
+        if outer is not None and outer.depth >= self.limits.depth:
+            depth = self.limits.depth
             raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
         if outer is None:  # a send within a chain has its room already
             await self.workers.chains.enter()

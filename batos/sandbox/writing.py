@@ -28,6 +28,8 @@ def check_name(name: object) -> str:
 class Journal:
     """What was written by one run of a method and by the methods it sent to, so that it can be taken back."""
 
+    __slots__ = ("_done",)
+
     def __init__(self) -> None:
         self._done: list[tuple[Any, str | None, Any]] = []
 
