@@ -260,6 +260,8 @@ class Invocation:
         name, args = snapshot.function_name, snapshot.args
         if snapshot.object_id is not None:
             return self._sent_around(self.handles.get(snapshot.object_id), name, list(args), dict(snapshot.kwargs))
+        if name == "_b_call" and len(args) == 2:
+            return self._settled(self._call, self.handles.give(self.obj).value, *args, *_NOTHING_FURTHER)
         if name == "_b_call" and len(args) in (3, 6):
             return self._settled(self._call, self.handles.get(args[0]), *args[1:], *_NOTHING_FURTHER[len(args) - 3 :])
         if name == "_b_read" and len(args) == 2:

@@ -6,8 +6,8 @@ It is there for right results, not for safety: a method may get at every name he
 
 Host functions (see `invocation.py`): `_b_read(o, name)` answers `(kind, value)`, `_b_call(o, selector, args, kwargs, changes,
 above)` and `_b_drop(o, name, changes, written)` answer `[ok, value or [type, message], refreshed]`. A change is `[o, name, value]`.
-What is usual is shorter, since each value that crosses costs: `_b_call(o, selector, args)` has nothing further to say, an answer
-that is no list is the value, and nothing was refreshed. A run answers its value alone if it wrote nothing and the value is plain,
+What is usual is shorter, since each value that crosses costs: `_b_call(o, selector, args)` has nothing further to say, and without
+`o` goes to the receiver of the run; an answer that is no list is the value, and nothing was refreshed. A run answers its value alone if it wrote nothing and the value is plain,
 else `[value, changes]`; a change `[name, value]` there is one of its receiver's.
 """
 
@@ -39,7 +39,7 @@ ERRORS = [
 """Exceptions that pass between host and sandbox as they are; others become the nearest of them."""
 
 PRELUDE = r"""
-_b_U = None
+_b_U = _b_me = None
 _b_cache = {}
 _b_loans = {}
 _b_dirty = {}
@@ -121,7 +121,7 @@ def _b_merge(old, new):
 def _b_send(o, n, a, kw, above=False):
     if not (kw or above or _b_dirty or _b_loans):
         _b_check(a, 0)
-        answer = _b_call(o, n, a)
+        answer = _b_call(n, a) if o is _b_me else _b_call(o, n, a)
         return _b_sync(answer, []) if type(answer) is list else answer
     sent = _b_changes()
     _b_check(a, 0)
@@ -165,8 +165,8 @@ def _b_result(v):
     _b_check(v, 0)
     return v
 def _b_run(f, o, a, known=(), kw={}):
-    global _b_U
-    _b_U = type(o)
+    global _b_U, _b_me
+    _b_U, _b_me = type(o), o
     for n in known:
         _b_keep((o._oid, n), o, n, known[n])
     r = f(o, *a, **kw) if kw else f(o, *a)

@@ -34,6 +34,7 @@ from batos.sandbox.turns import Turns
 _log = structlog.get_logger(__name__)
 _GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
 _TURN_S = 0.001
+_GREETED = "[_b_is(_b_o, _b_a), [['', 0]]]"  # calls, compares, answers what a run may, and leaves nothing behind
 _OUTPUT = 64 * 1024  # bytes that code may print which went round the rewriter; print() itself does nothing
 _TRIES = 8  # to have a worker do its first turn: idle ones may have died while nobody looked
 _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "random_start": "call_host"}
@@ -72,7 +73,7 @@ class Session:
         self.output = CollectString(_OUTPUT)
         self.monty.load_session(image)
         if greeting is not None:
-            self.monty.feed_start("0", inputs=greeting)
+            self.monty.feed_start(_GREETED, inputs=greeting)
 
     def exit(self) -> None:
         """Hand the worker back; one that is dead or in the middle of something is replaced by the pool."""
@@ -265,7 +266,7 @@ class Workers:
 
     def _greeting(self) -> dict[str, Any]:
         """What looks like the arguments of a run, and stands for nothing that a run may name."""
-        return {"_b_o": Handles(_nobody).give(UvmObject()), "_b_a": ()}
+        return {"_b_o": Handles(_nobody).give(UvmObject()), "_b_a": (0,), "_b_known": {"": [0]}, "_b_kw": {}}
 
     async def _loaded(self, image: bytes, used: Session | None = None, *, stand_by: bool = True, greeting: Any = None) -> Session:
         """A worker with a program, in one turn; `used` lets go of the one it had for it."""
