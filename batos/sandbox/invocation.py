@@ -23,7 +23,7 @@ from batos.objects.containers import PLAIN
 from batos.sandbox import clocks
 from batos.sandbox.activity import Activity
 from batos.sandbox.drive import Answer, Drive
-from batos.sandbox.membrane import CONTAINER, Handle, Handles, Membrane, TooLarge, client, is_number, unchanged
+from batos.sandbox.membrane import CONTAINER, Handle, Handles, Membrane, TooLarge, client, is_number_in_slot, unchanged
 from batos.sandbox.programs import Loaded, host_error
 from batos.sandbox.workers import Session
 from batos.sandbox.writing import Journal, check_name
@@ -65,15 +65,14 @@ class Invocation:
         activity: Activity,
         outer: Invocation | None,
     ) -> None:
-        self.sandbox, self.loaded, self.obj, self.method, self.activity, self.outer = sandbox, loaded, obj, method, activity, outer
-        self._holder = holder
+        self.sandbox, self.loaded, self.obj, self.method, self._holder = sandbox, loaded, obj, method, holder
+        self.activity, self.outer = activity, outer
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
         counts = activity.started if outer is None else outer.started
         count = counts[method.selector] = counts.get(method.selector, 0) + 1
         self.path: str = f"{'' if outer is None else outer.path}/{method.selector}:{count}"
-        self.journal = Journal()
-        self.limits = sandbox.limits
+        self.journal, self.limits = Journal(), sandbox.limits
         self.handles = Handles(activity.name)
         self.membrane = Membrane(self.handles, nodes=sandbox.limits.nodes, text=sandbox.limits.text_bytes)
         self._given: dict[tuple[int, str], tuple[UvmObject, str, Any, int]] = {}
@@ -199,8 +198,8 @@ class Invocation:
 
     def _write(self, changes: Any) -> None:
         """Write what the sandbox says the method wrote; it may say anything."""
-        if type(changes) is list and len(changes) == 1 and _is_number_in_slot(changes[0]):
-            plain, weight = changes, 2 * CONTAINER + 2
+        if type(changes) is list and len(changes) == 1 and is_number_in_slot(changes[0]):
+            plain, weight = changes, 2 * CONTAINER + 2  # what it would count otherwise
         else:
             plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
             if type(plain) is not list or not all(type(change) is list and 2 <= len(change) <= 3 for change in plain):
@@ -390,10 +389,6 @@ class Invocation:
         if isinstance(known, MethodFailed):
             trace += known.trace
         return MethodFailed(self.method.selector, kind, text[:_TEXT], trace)
-
-
-def _is_number_in_slot(change: Any) -> bool:
-    return type(change) is list and len(change) == 2 and type(change[0]) is str and is_number(change[1])
 
 
 _TEXT = 2000  # characters of an exception's message that are kept

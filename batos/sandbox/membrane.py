@@ -245,6 +245,7 @@ _FREE = frozenset({type(None), bool, float})
 _NUMBERS = _FREE | {int}
 _SMALL = 1 << 63
 _FEW = 4
+_SHORT = 200
 CONTAINER = 8
 """Values that a container counts as, for a persistent one costs that much more to make and to compare."""
 
@@ -253,6 +254,11 @@ def is_number(value: Any) -> bool:
     """Whether a value of the sandbox needs no check: a small number, a truth value or None."""
     kind = type(value)
     return kind in _FREE or (kind is int and -_SMALL < value < _SMALL)
+
+
+def is_number_in_slot(change: Any) -> bool:
+    """Whether a change is a short name and a number, which need no budget."""
+    return type(change) is list and len(change) == 2 and type(change[0]) is str and len(change[0]) <= _SHORT and is_number(change[1])
 
 
 class _Budget:

@@ -7,8 +7,8 @@ It is there for right results, not for safety: a method may get at every name he
 Host functions (see `invocation.py`): `_b_read(o, name)` answers `(kind, value)`, `_b_call(o, selector, args, kwargs, changes,
 above)` and `_b_drop(o, name, changes, written)` answer `[ok, value or [type, message], refreshed]`. A change is `[o, name, value]`.
 What is usual is shorter, since each value that crosses costs: `_b_call(o, selector, args)` has nothing further to say, and without
-`o` goes to the receiver of the run; an answer that is no list is the value, and nothing was refreshed. A run answers its value alone if it wrote nothing and the value is plain,
-else `[value, changes]`; a change `[name, value]` there is one of its receiver's.
+`o` goes to the receiver of the run; an answer that is no list is the value, and nothing was refreshed. A run answers its value
+alone if it wrote nothing and the value is plain, else `[value, changes]`; a change `[name, value]` there is one of its receiver's.
 """
 
 ERRORS = [
