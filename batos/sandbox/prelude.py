@@ -80,7 +80,8 @@ def _b_changes(me=None):
     for k in _b_dirty:
         o, n = _b_dirty[k]
         v = _b_cache[k]
-        _b_check(v, 0)
+        if type(v) not in _b_plain_types:
+            _b_check(v, 0)
         found.append([n, v] if o is me else [o, n, v])
     return found
 def _b_sync(answer, sent):
