@@ -25,6 +25,7 @@ from batos.errors import ImageDamaged
 from batos.image import blobs, scratch, seals, sums
 from batos.image.committed import Committed
 from batos.image.groupsync import filestorage
+from batos.image.storing import Storing
 
 log = structlog.get_logger("batos.image")
 
@@ -57,6 +58,7 @@ class CheckedStorage:
         """Records written after this transaction must have a checksum; None: those of an earlier version need not."""
         self.sealing = isinstance(base, filestorage.FileStorage)
         """Whether it is a file of this process's own, whose transactions are sealed."""
+        self._storing = Storing(base)
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))
@@ -134,10 +136,13 @@ class CheckedStorage:
 
     def store(self, oid: bytes, serial: bytes, data: bytes, version: str, transaction: Any) -> Any:
         """Store a record with its checksum."""
+        if self.sealing:
+            return self._storing.store(oid, serial, sums.summed(data), transaction)
         return self.base.store(oid, serial, sums.summed(data), version, transaction)
 
     def restore(self, oid: bytes, serial: bytes, data: bytes | None, version: str, prev_txn: bytes | None, transaction: Any) -> None:
         """Store a record of another storage, its transaction id with it."""
+        self._storing.leave_out()
         self.base.restore(oid, serial, data and sums.summed(data), version, prev_txn, transaction)
 
     def storeBlob(self, oid: bytes, oldserial: bytes, data: bytes, blobfilename: str, version: str, transaction: Any) -> Any:
@@ -150,6 +155,7 @@ class CheckedStorage:
 
     def restoreBlob(self, oid: bytes, serial: bytes, data: bytes, blobfilename: str, prev_txn: bytes | None, transaction: Any) -> None:
         """Store a record of another storage that stands for a blob."""
+        self._storing.leave_out()
         self.base.restoreBlob(oid, serial, data and sums.summed(data), blobfilename, prev_txn, transaction)
 
     def transform_record_data(self, data: bytes) -> bytes:
@@ -162,6 +168,7 @@ class CheckedStorage:
         if self.sealing:
             scratch.prepare(self.base)
             seals.begin(self.base)
+            self._storing.begin(usual=not args)
 
     def tpc_vote(self, transaction: Any) -> Any:
         """Write the transaction; of a file, sealed."""
