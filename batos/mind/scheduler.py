@@ -102,7 +102,7 @@ class Scheduler:
         try:
             new, record = await self._image.system(ledger.accept, id, brief, options, begin, mission=id)
             if new:
-                log.info("accepted", mission=id, origin=record["origin"])
+                log.bind().info("accepted", mission=id, origin=record["origin"])
                 await self._enqueue(record, begin)
             return new, record
         finally:
