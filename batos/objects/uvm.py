@@ -51,7 +51,7 @@ class UvmObject(Persistent):
 
     def __init__(self, /, **slots: Any) -> None:
         for name, value in slots.items():
-            if name[:1] in "_" or not name.isidentifier():  # else it is fit: nearly all are
+            if not _stored_name(name)[1]:  # else it is fit: nearly all are
                 check_slot(name, value)
         self.__dict__.update(slots)  # a new object has nothing to register a change with
 
@@ -201,6 +201,8 @@ def check_slot(name: str, value: Any) -> None:
     """
     if isinstance(name, str) and name.isidentifier() and name[0] != "_":
         return  # nearly all
+    if name == "parent*" and isinstance(value, UvmObject):
+        return  # nearly all others
     if not (isinstance(name, str) and name):
         raise ValueError(f"a slot's name is a text that is not empty, got {name!r}")
     if name.startswith(_RESERVED) or name == "_slots":
