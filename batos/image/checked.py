@@ -58,10 +58,12 @@ class CheckedStorage:
         """Records written after this transaction must have a checksum; None: those of an earlier version need not."""
         self.sealing = isinstance(base, filestorage.FileStorage)
         """Whether it is a file of this process's own, whose transactions are sealed."""
-        self._storing = Storing(base)
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))
+        if self.sealing:
+            self._storing = Storing(base)
+            self.checkCurrentSerialInTransaction = self._storing.check
         if IMVCCStorage.providedBy(base) and not of_connection:
             self._asking = threading.Lock()
             for method in _ASKED:
@@ -142,7 +144,6 @@ class CheckedStorage:
 
     def restore(self, oid: bytes, serial: bytes, data: bytes | None, version: str, prev_txn: bytes | None, transaction: Any) -> None:
         """Store a record of another storage, its transaction id with it."""
-        self._storing.leave_out()
         self.base.restore(oid, serial, data and sums.summed(data), version, prev_txn, transaction)
 
     def storeBlob(self, oid: bytes, oldserial: bytes, data: bytes, blobfilename: str, version: str, transaction: Any) -> Any:
@@ -155,7 +156,6 @@ class CheckedStorage:
 
     def restoreBlob(self, oid: bytes, serial: bytes, data: bytes, blobfilename: str, prev_txn: bytes | None, transaction: Any) -> None:
         """Store a record of another storage that stands for a blob."""
-        self._storing.leave_out()
         self.base.restoreBlob(oid, serial, data and sums.summed(data), blobfilename, prev_txn, transaction)
 
     def transform_record_data(self, data: bytes) -> bytes:
@@ -168,7 +168,7 @@ class CheckedStorage:
         if self.sealing:
             scratch.prepare(self.base)
             seals.begin(self.base)
-            self._storing.begin(usual=not args)
+            self._storing.begin()
 
     def tpc_vote(self, transaction: Any) -> Any:
         """Write the transaction; of a file, sealed."""

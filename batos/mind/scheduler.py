@@ -93,8 +93,9 @@ class Scheduler:
         """
         if self._stopping:
             raise Busy("the daemon is stopping; send the mission again when it is back")
-        begin = not self._held.waits_for(options.get("context")) and not self.queue and self._places() > 0
-        waiting = len(self.queue) + self._accepting - self._reserved
+        queued = len(self.queue)
+        begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
+        waiting = queued + self._accepting - self._reserved
         if not begin and waiting >= self.settings.queue_limit and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.queue_limit}; try again later")
         self._reserved += begin

@@ -62,7 +62,10 @@ def encode(message: dict[str, Any]) -> bytes:
     :raises TypeError: for values that JSON does not have.
     :raises RecursionError: for values nested too deep.
     """
-    return _ENCODER.encode(message).encode("utf-8", "replace")
+    try:
+        return "".join(_chunks(message, 0)).encode("utf-8", "replace")
+    finally:
+        _under_way.clear()  # an error leaves behind what it met
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -111,5 +114,9 @@ def _check_surrogates(value: Any) -> None:
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_under_way: dict[int, Any] = {}  # containers, by their ids: one that is met in itself is an error
+_chunks = vars(json.encoder)["c_make_encoder"](  # as `_ENCODER` would make it, for each message anew
+    _under_way, _ENCODER.default, json.encoder.encode_basestring, None, ":", ",", False, False, False
+)
 _STRICT = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse_constant)
 _LENIENT = json.JSONDecoder(parse_int=_int_or_zero)
