@@ -64,6 +64,8 @@ class CheckedStorage:
         if self.sealing:
             self._storing = Storing(base)
             self.checkCurrentSerialInTransaction = self._storing.check
+            if not base.isReadOnly():
+                self.new_oid = self._storing.new_oid
         if IMVCCStorage.providedBy(base) and not of_connection:
             self._asking = threading.Lock()
             for method in _ASKED:

@@ -1,17 +1,20 @@
 """Storing a record in a FileStorage: as it does it, to the byte, without asking its file about what was written a moment ago.
 
-Before it takes a new revision of an object, FileStorage reads the transaction of the last one from its file, to see whether that is what
-was changed; and so of each node of a tree by whose way something changed. These are three calls to the system each, every one of which lets go
-of the interpreter's lock: with a loop that waits for it, the committer's thread and the loop's changed places for each object. What stands at
-a place of a file does not change as long as it is that file, so it is remembered here; whatever is not as usual is left to FileStorage.
+Before it takes a new revision of an object, FileStorage reads the transaction of the last one from its file, to see whether that
+is what was changed; and so of each node of a tree by whose way something changed. That is three calls to the system each time,
+every one of which lets go of the interpreter's lock: with a loop that waits for it, the committer's thread and the loop's changed
+places for each object. What stands at a place of a file does not change as long as it is that file, so it is remembered here;
+whatever is not as usual is left to FileStorage.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from batos.image.seals import RECORD
 
+_ID = struct.Struct(">Q")
 _KNOWN = 8192  # places
 
 
@@ -32,6 +35,13 @@ class Storing:
         if storage._file is not self._file or aborted or len(self._tids) > _KNOWN:  # the first: a pack moves all, into another file
             self._tids.clear()
         self._file, self._begun = storage._file, storage._tid
+
+    def new_oid(self) -> bytes:
+        """As `FileStorage.new_oid`."""
+        storage = self._storage
+        with storage._lock:
+            storage._oid = oid = _ID.pack(_ID.unpack(storage._oid)[0] + 1)
+        return oid
 
     def store(self, oid: bytes, serial: bytes, data: bytes, transaction: Any) -> Any:
         """As `FileStorage.store`."""
