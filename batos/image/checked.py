@@ -63,6 +63,7 @@ class CheckedStorage:
                 setattr(self, method, getattr(base, method))
         if self.sealing:
             self._storing = Storing(base)
+            self.store = self._storing.store  # type: ignore[method-assign]
             self.checkCurrentSerialInTransaction = self._storing.check
             if not base.isReadOnly():
                 self.new_oid = self._storing.new_oid
@@ -140,8 +141,6 @@ class CheckedStorage:
 
     def store(self, oid: bytes, serial: bytes, data: bytes, version: str, transaction: Any) -> Any:
         """Store a record with its checksum."""
-        if self.sealing:
-            return self._storing.store(oid, serial, sums.summed(data), transaction)
         return self.base.store(oid, serial, sums.summed(data), version, transaction)
 
     def restore(self, oid: bytes, serial: bytes, data: bytes | None, version: str, prev_txn: bytes | None, transaction: Any) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from batos.image import sums
 from batos.image.seals import RECORD
 
 _ID = struct.Struct(">Q")
@@ -43,14 +44,14 @@ class Storing:
             storage._oid = oid = _ID.pack(_ID.unpack(storage._oid)[0] + 1)
         return oid
 
-    def store(self, oid: bytes, serial: bytes, data: bytes, transaction: Any) -> Any:
-        """As `FileStorage.store`."""
-        storage = self._storage
+    def store(self, oid: bytes, serial: bytes, data: bytes, version: str, transaction: Any) -> Any:
+        """As `FileStorage.store`, of data with its checksum behind it."""
+        storage, data = self._storage, sums.summed(data)
         with storage._lock:
             old = storage._index_get(oid, 0)
             fits = transaction is storage._transaction and oid <= storage._oid and storage._quota is None
             if not fits or (old and self._tids.get(old) != serial):
-                return storage.store(oid, serial, data, "", transaction)
+                return storage.store(oid, serial, data, version, transaction)
             start, file = storage._pos, storage._tfile
             place = storage._tindex[oid] = start + file.tell() + storage._thl
             self._tids[place] = storage._tid
