@@ -33,7 +33,7 @@ class Storing:
         """After the storage's `tpc_begin`."""
         storage = self._storage
         aborted = storage._ltid != self._begun  # another takes the places of what it wrote
-        if storage._file is not self._file or aborted or len(self._tids) > _KNOWN:  # the first: a pack moves all, into another file
+        if storage._file is not self._file or aborted or len(self._tids) >= _KNOWN:  # the first: a pack moves all, into another file
             self._tids.clear()
         self._file, self._begun = storage._file, storage._tid
 
@@ -54,7 +54,8 @@ class Storing:
                 return storage.store(oid, serial, data, version, transaction)
             start, file = storage._pos, storage._tfile
             place = storage._tindex[oid] = start + file.tell() + storage._thl
-            self._tids[place] = storage._tid
+            if len(self._tids) < _KNOWN:
+                self._tids[place] = storage._tid
             file.write(RECORD.pack(oid, storage._tid, old, start, 0, len(data)))
             file.write(data)
         return None
