@@ -20,7 +20,8 @@ from transaction import TransactionManager
 from transaction.interfaces import TransientError
 
 from batos.errors import ImageError, ImageFailed
-from batos.image import groupsync, unwritten
+from batos.image import groupsync, sole, unwritten
+from batos.image.bell import Bell
 from batos.image.checked import base_of
 from batos.image.storage import is_broken
 
@@ -64,13 +65,15 @@ class Committer:
         self._deferred: collections.deque[_System] = collections.deque()
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()  # of all the ways to wake a thread the cheapest
         self._roused = False
+        self._done: collections.deque[list[_System | _Commit]] = collections.deque()  # rounds that the loop has not heard of yet
         self._closing = False
         self._failure: ImageFailed | None = None
         self._storage = base_of(db.storage)
         self._syncer = groupsync.Syncer(self._storage)
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
-        self._tm = TransactionManager(explicit=True)
+        self._tm = sole.Manager()
         self._connection = db.open(transaction_manager=self._tm)
+        self._bell = Bell(self._loop, self._settled)
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
@@ -139,6 +142,12 @@ class Committer:
         self._wake.put(None)
         while self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
+        self._settled()
+        self._bell.close()
+
+    def _settled(self) -> None:
+        while self._done:
+            _settle(self._done.popleft())
 
     # --- on the committer thread
 
@@ -163,7 +172,8 @@ class Committer:
                         self._die(done)
                         self._loop.call_soon_threadsafe(_settle, done)
                         return
-                    self._loop.call_soon_threadsafe(_settle, done)
+                    self._done.append(done)
+                    self._bell.ring()
                 # In this order: nothing is queued once `_closing` is set, and what was queued just before it has its wake-up.
                 if self._closing and not self._systems and not self._commits:
                     return
@@ -245,6 +255,7 @@ class Committer:
 
     def _refuse_all(self) -> None:
         assert self._failure is not None
+        self._settled()  # those are durable
         waiting: list[_System | _Commit] = [*self._systems, *self._commits]
         self._systems.clear()
         self._commits.clear()
