@@ -59,7 +59,7 @@ def test_reserved_and_malformed_names_are_refused(name: Any) -> None:
     assert len(obj._slots) == 0
     if isinstance(name, str):
         for _ in range(2):  # what is said of a name is remembered
-            with pytest.raises((ValueError, TypeError), match="reserved|parent|name"):
+            with pytest.raises((ValueError, TypeError), match=r"reserved|parent|name"):
                 UvmObject(**{name: 1})
 
 
