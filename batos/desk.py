@@ -79,8 +79,8 @@ class Desk:
             await self._image.barrier()
         match request:
             case schemas.Submit():
-                options = {"persona": self._router.known(request.persona) if request.persona else None, **_options(request)}
-                options |= self._asked(request)
+                persona = self._router.known(request.persona) if request.persona else None
+                options = {"persona": persona, **_options(request), **self._asked(request)}
                 await self._submit(request, request.brief, options, client)
             case schemas.Send():
                 brief = f"send {request.target} {request.selector}"

@@ -70,6 +70,13 @@ def _severe(logger: Any, method: str, event: structlog.typing.EventDict) -> stru
     return event
 
 
+class _Levelled(structlog.make_filtering_bound_logger(logging.DEBUG)):  # type: ignore[misc]
+    """Passes all on, since the level may change (`_severe`); but a line for each mission, where it is not wanted, ends here already."""
+
+    def info(self, event: str, *args: Any, **more: Any) -> Any:
+        return super().info(event, *args, **more) if _least <= logging.INFO else None
+
+
 def _prioritised(logger: Any, method: str, line: Any) -> str:
     """The line as the journal takes it: one line, with its priority before it."""
     return f"<{_PRIORITIES.get(method, 3)}>{line}"
@@ -97,7 +104,7 @@ def configure(level: str, style: str, *, journal: bool = False) -> None:
             renderer,
             *([_prioritised] if style == "journal" or (style == "auto" and journal) else []),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # `_severe` decides, since that may change
+        wrapper_class=_Levelled,
         logger_factory=structlog.PrintLoggerFactory(file=cast(TextIO, _Tolerant(sys.stderr))),
         cache_logger_on_first_use=True,
     )

@@ -16,7 +16,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from batos.bridge.loads import Load
@@ -35,7 +35,7 @@ class Ticket:
     rank: Rank
     number: int
     passed_at: float | None = None
-    gates: set[Gate] = field(default_factory=set)
+    gates: frozenset[Gate] = frozenset()  # most tickets wait, at no gate
     ended: bool = False
 
     @property
@@ -110,7 +110,7 @@ def session(ticket: Ticket) -> Iterator[None]:
         ticket.ended = True
         for gate in ticket.gates:
             gate.leave(ticket)
-        ticket.gates.clear()
+        ticket.gates = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -200,7 +200,7 @@ class Gate:
 
     async def _enter(self, ticket: Ticket, load: Load) -> None:
         self._latest = max(self._latest, ticket.number)
-        ticket.gates.add(self)
+        ticket.gates |= {self}
         if load in self._holds.get(ticket, ()):
             self._flying[load] += 1
             return
@@ -208,7 +208,7 @@ class Gate:
         bisect.insort(self._waiting, entry, key=lambda waiting: waiting.key)
         self.look_again()
         if not entry.turn.done():
-            for gate in list(ticket.gates):
+            for gate in ticket.gates:
                 gate.leave(ticket)  # see `turn`
         try:
             await entry.turn

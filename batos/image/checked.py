@@ -25,6 +25,7 @@ from batos.errors import ImageDamaged
 from batos.image import blobs, scratch, seals, sums
 from batos.image.committed import Committed
 from batos.image.groupsync import filestorage
+from batos.image.storing import Storing
 
 log = structlog.get_logger("batos.image")
 
@@ -60,6 +61,12 @@ class CheckedStorage:
         for method in _COPIED:
             if hasattr(base, method):
                 setattr(self, method, getattr(base, method))
+        if self.sealing:
+            self._storing = Storing(base)
+            self.store = self._storing.store  # type: ignore[method-assign]
+            self.checkCurrentSerialInTransaction = self._storing.check
+            if not base.isReadOnly():
+                self.new_oid = self._storing.new_oid
         if IMVCCStorage.providedBy(base) and not of_connection:
             self._asking = threading.Lock()
             for method in _ASKED:
@@ -162,6 +169,7 @@ class CheckedStorage:
         if self.sealing:
             scratch.prepare(self.base)
             seals.begin(self.base)
+            self._storing.begin()
 
     def tpc_vote(self, transaction: Any) -> Any:
         """Write the transaction; of a file, sealed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import structlog
@@ -70,9 +70,9 @@ class LivingImage:
         log.info("image_open", uri=uri, objects=len(db.storage), new=new)
         return image
 
-    async def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Any:
+    def system(self, function: SystemFunction, *args: Any, mission: str = "") -> Coroutine[Any, Any, Any]:
         """Run `function(root, *args)` as a system transaction; its result, once durable."""
-        return await self.committer.system(function, *args, mission=mission)
+        return self.committer.system(function, *args, mission=mission)
 
     def later(self, function: SystemFunction, *args: Any) -> None:
         """Have `function(root, *args)` committed soon, in order with what follows, without waiting for it."""

@@ -54,6 +54,8 @@ def answer_to(record: dict[str, Any], question: str, occurrence: int) -> str | N
 
 def open_question(record: dict[str, Any]) -> dict[str, Any] | None:
     """The question that a mission waits with, if there is one: its `number` and `question`."""
+    if not record["questions"]:  # nearly always
+        return None
     return next(({name: one[name] for name in ("number", "question")} for one in record["questions"] if one["answer"] is None), None)
 
 

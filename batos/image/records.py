@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import importlib
 import io
+import itertools
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from persistent import Persistent
@@ -23,8 +24,10 @@ _PROTOCOL = 3
 _plain: set[type] = {type(None), bool, int, float, str, bytes, binary, dict, list, tuple, set, frozenset, type}
 """Types whose values have no record. `type` is of the classes that references name; the classes of BTrees are of types of their
 own, which are added as they are met."""
-_BEGIN, _LONG, _REFERRED = b"\x80\x03B", struct.Struct("<I"), b"\x86Q"
-"""Of a pickle: its beginning and that bytes follow; their length; that what was said last, an id and a class, is a reference."""
+_BEGIN, _BYTES, _ID, _REFERRED = b"\x80\x03", struct.Struct("<sI"), b"C\x08", b"\x86Q"
+"""Of a pickle: its beginning; that so many bytes follow; that an id follows; that what was said last, an id and a class, is a reference."""
+_SMALL, _KEY = range(-(1 << 31), 1 << 31), struct.Struct("<si2s")
+"""Numbers that 32 bits hold; of a pickle: such a number, and that an id follows."""
 _heads: dict[type, tuple[bytes, dict[int, Any]] | None] = {}
 """By class: its part of a record, and what the pickler remembers of it; None where that differs from object to object."""
 _thread = threading.local()
@@ -83,6 +86,8 @@ class RecordWriter(ObjectWriter):
         try:
             if _is_row(state):
                 return head[0] + self._row(*state, memo=len(head[1]), reference=mine.reference)
+            if _is_leaf(state):
+                return head[0] + self._leaf(*state, memo=len(head[1]), reference=mine.reference)
             file.seek(0)
             file.write(head[0])
             pickler.memo = head[1]  # copied by it
@@ -95,19 +100,41 @@ class RecordWriter(ObjectWriter):
     def _row(self, data: bytes, objects: tuple[Any, ...], *, memo: int, reference: Callable[[Any], Any]) -> bytes:
         """The pickle of bytes and a row of objects, as the newest parts of a log are: the pickler would ask of each object's id and
         class, too, and number each id, to which nothing points back."""
+        found = self._references(itertools.repeat(_ID), objects, memo, reference)
+        return b"".join((_BEGIN, _BYTES.pack(b"B", len(data)), data, b"(", *found, b"t\x86."))
+
+    def _leaf(self, row: tuple[Any, ...], *after: Any, memo: int, reference: Callable[[Any], Any]) -> bytes:
+        """The pickle of a leaf of a tree from numbers to objects, and of the leaf after it: as a row is."""
+        numbers = row[::2]
+        least, most = min(numbers), max(numbers)
+        if least in _SMALL and most in _SMALL:
+            keys = [_KEY.pack(b"J", number, _ID) for number in numbers]
+        else:
+            size = max(least.bit_length(), most.bit_length()) // 8 + 1
+            keys = [b"\x8a%c%b%b" % (size, number.to_bytes(size, "little", signed=True), _ID) for number in numbers]
+        keys.append(b"t" + _ID)
+        found = self._references(keys, row[1::2] + after, memo, reference)
+        return b"".join((_BEGIN, b"(", *found, b"\x86." if after else b"t\x85."))
+
+    def _references(self, before: Iterable[bytes], objects: tuple[Any, ...], memo: int, reference: Callable[[Any], Any]) -> list[bytes]:
+        """The pickles of references to objects, in pieces.
+
+        :param before: what is before each, that an id follows with it.
+        :param memo: how much the pickle of the class remembers that comes before them.
+        """
+        jar = self._jar
+        found: list[bytes] = []
         kinds: dict[type, bytes] = {}
-        found = [_BEGIN, _LONG.pack(len(data)), data, b"("]
-        for obj in objects:
+        for start, obj in zip(before, objects, strict=False):
             kind = type(obj)
-            oid = obj._p_oid if obj._p_jar is self._jar else reference(obj)[0]
+            oid = obj._p_oid if obj._p_jar is jar else reference(obj)[0]
             if kind in kinds:
-                found += (b"C\x08", oid, kinds[kind])
+                found += (start, oid, kinds[kind])
             else:
                 at = bytes((memo + len(kinds),))
                 kinds[kind] = b"h" + at + _REFERRED
-                found += (b"C\x08", oid, f"c{kind.__module__}\n{kind.__qualname__}\n".encode(), b"q", at, _REFERRED)
-        found.append(b"t\x86.")
-        return b"".join(found)
+                found += (start, oid, f"c{kind.__module__}\n{kind.__qualname__}\n".encode(), b"q", at, _REFERRED)
+        return found
 
     def _dump(self, classmeta: Any, state: Any) -> bytes:
         if self._p is None:
@@ -132,6 +159,16 @@ def _is_row(state: Any) -> bool:
     if type(state) is not tuple or len(state) != 2 or type(state[0]) is not bytes or type(state[1]) is not tuple:
         return False
     return all(map(_by_class, set(map(type, state[1]))))
+
+
+def _is_leaf(state: Any) -> bool:
+    """Whether it is a row of numbers and such objects in turn, two pairs at least, and maybe an object behind it."""
+    if type(state) is not tuple or not 0 < len(state) < 3 or type(state[0]) is not tuple:
+        return False
+    row = state[0]
+    if len(row) < 4 or len(row) % 2 or set(map(type, row[::2])) != {int}:
+        return False
+    return all(map(_by_class, {*map(type, row[1::2]), *map(type, state[1:])}))
 
 
 @functools.cache

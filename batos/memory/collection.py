@@ -101,6 +101,9 @@ class Collection:
         """Chunks that were committed. One whose id is there already takes its place."""
         if not len(segment):
             return
+        if len(segment) == 1 and self.size:
+            self._append_one(segment)
+            return
         self.drop(segment.ids)
         base = self.size
         self._reserve(base + len(segment))
@@ -127,6 +130,13 @@ class Collection:
         if not len(ids):
             return
         self._widen(matrix.shape[1])
+        if len(ids) == 1 and matrix.dtype == np.float32:
+            row = self._alive_one(int(ids[0]))
+            if row >= 0:
+                self._matrix[row] = matrix[0]
+                self._has[row] = True
+                self._view = None
+            return
         rows = self._alive(np.asarray(ids, np.int64))
         if rows[0] >= 0 and (len(rows) == 1 or (rows[1:] - rows[:-1] == 1).all()):
             place = self._matrix[rows[0] : rows[-1] + 1]
@@ -182,9 +192,6 @@ class Collection:
         self._ranking = self._view = None
         if not self._speakers.issuperset(said := set(facts["speaker"].tolist()) - {0}):
             self._speakers |= said
-        if begin and len(facts) == 1:
-            self._add_one(begin, *facts[0].item())
-            return
         self._told[begin:end] = facts["length"]
         self._looks[begin:end] = facts["flags"] + (facts["speaker"] > 0) * np.uint16(SPOKEN)
         documents, sections = (self._facts[name][max(begin - 1, 0) : end] for name in ("document", "section"))
@@ -195,17 +202,31 @@ class Collection:
             self._runs[1:end] = np.cumsum(new)
         self.size = end
 
-    def _add_one(
-        self, at: int, _id: int, document: int, section: int, _place: int, speaker: int, _day: int, length: int, flags: int
-    ) -> None:
-        """As `_add` for one row after others, without arrays."""
+    def _append_one(self, segment: Segment) -> None:
+        """As `append` for one chunk after others, without arrays."""
+        id, document, section, _place, speaker, _day, length, flags = segment.facts[0].item()
+        if self._alive_one(id) >= 0:
+            self.drop(segment.ids)
+        at = self.size
+        self._reserve(at + 1)
+        _, document_before, section_before, *_ = self._facts[at - 1].item()
+        self._facts[at] = segment.facts[0]
         self._told[at], self._looks[at] = length, flags + SPOKEN * bool(speaker)
-        before = self._facts[at - 1]
-        self._runs[at] = self._runs[at - 1] + ((document, section) != (before["document"], before["section"]))
+        self._runs[at] = self._runs[at - 1] + ((document, section) != (document_before, section_before))
+        self._lengths[at] = sum(segment.counts.tolist())
+        if speaker and speaker not in self._speakers:
+            self._speakers |= {speaker}
+        self._rows.add_one(id, at)
+        self._list(Part.of(segment, np.array([at], np.int32)))
         self.size = at + 1
+        self._ranking = self._view = None
+        self._tidy()
 
     def _join(self, part: Part) -> None:
         self._lengths[part.rows] = part.own_lengths()
+        self._list(part)
+
+    def _list(self, part: Part) -> None:
         self._parts.append(part)
         if len(part.segment.links):
             self._links.append(part.segment.links)
@@ -214,7 +235,8 @@ class Collection:
         """Merge the last parts while there are many small ones: a look for a term asks every part."""
         while len(self._parts) >= _FAN:
             last = self._parts[-_FAN:]
-            if sum(len(part.rows) for part in last) > min(_MOST, _FAN * 2 * len(last[-1].rows)):
+            most = min(_MOST, _FAN * 2 * len(last[-1].rows))
+            if len(last[0].rows) > most or sum(len(part.rows) for part in last) > most:
                 return
             self._parts[-_FAN:] = [Part.of(merge([part.segment for part in last]), np.concatenate([part.rows for part in last]))]
 
@@ -240,6 +262,10 @@ class Collection:
         rows = self._rows.find(ids)
         return np.where((rows >= 0) & ~self._gone[rows], rows, -1) if self.dropped else rows
 
+    def _alive_one(self, id: int) -> int:
+        row = self._rows.one(id)
+        return -1 if row >= 0 and self._gone[row] else row
+
     def _ranked(self) -> Ranking:
         if self._ranking is None:
             n = self.size
@@ -253,14 +279,20 @@ class _Rows:
     def __init__(self, ids: Array) -> None:
         self._order = np.argsort(ids, kind="stable")
         self._ids = ids[self._order]
+        self._greatest = int(self._ids[-1]) if len(ids) else -(2**63)
         self._late: dict[int, int] = {}
 
     def add(self, ids: Array, base: int) -> None:
         self._late.update(zip(ids.tolist(), range(base, base + len(ids)), strict=True))
 
-    def _one(self, id: int) -> int:
+    def add_one(self, id: int, row: int) -> None:
+        """As `add`, of one id."""
+        self._late[id] = row
+
+    def one(self, id: int) -> int:
+        """The row of an id, -1 where there never was one."""
         late = self._late.get(id)
-        if late is not None or not len(self._ids):
+        if late is not None or id > self._greatest:
             return -1 if late is None else late
         at = int(self._ids.searchsorted(id))
         return int(self._order[at]) if at < len(self._ids) and self._ids[at] == id else -1
@@ -268,7 +300,7 @@ class _Rows:
     def find(self, ids: Array) -> Array:
         """int64: the row of each, -1 for one that there never was."""
         if len(ids) == 1:  # what is added alone, and its vector
-            return np.array([self._one(int(ids[0]))], np.int64)
+            return np.array([self.one(int(ids[0]))], np.int64)
         if len(self._ids):
             at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
             rows = np.where(self._ids[at] == ids, self._order[at], -1)

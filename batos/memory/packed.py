@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _FEW = 64
 _WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _HEAD = struct.Struct("<BIq")  # bytes a number (0: all are the least), how many, the least
+_FIRST, _NONE = struct.Struct("<q"), _HEAD.pack(0, 0, 0)
 
 
 def pack(numbers: Numbers) -> bytes:
@@ -20,7 +21,7 @@ def pack(numbers: Numbers) -> bytes:
     import numpy as np
 
     if len(numbers) <= _FEW:
-        return _pack_few([int(number) for number in numbers.tolist()])
+        return _pack_few(list(map(int, numbers.tolist())))
     least, most = int(numbers.min()), int(numbers.max())
     if least == most:
         return _HEAD.pack(0, len(numbers), least)
@@ -34,6 +35,8 @@ def _pack_few(numbers: list[int]) -> bytes:
     least, most = (min(numbers), max(numbers)) if numbers else (0, 0)
     if least == most:
         return _HEAD.pack(0, len(numbers), least)
+    if most - least < 256:
+        return _HEAD.pack(1, len(numbers), least) + bytes([number - least for number in numbers])
     width = next(width for width in _WIDTHS if most - least < 1 << 8 * width)
     return _HEAD.pack(width, len(numbers), least) + struct.pack(f"<{len(numbers)}{_WIDTHS[width]}", *[number - least for number in numbers])
 
@@ -60,7 +63,14 @@ def pack_sorted(numbers: Numbers) -> bytes:
     """As `pack`, for numbers of which each is a little above the one before; `unpack_sorted` reads it."""
     if not len(numbers):
         return b""
-    return struct.pack("<q", int(numbers[0])) + (pack(numbers[1:] - numbers[:-1]) if len(numbers) > 1 else pack_same(0, 0))
+    if len(numbers) == 1:
+        return pack_one(int(numbers[0]))
+    return _FIRST.pack(int(numbers[0])) + pack(numbers[1:] - numbers[:-1])
+
+
+def pack_one(number: int) -> bytes:
+    """As `pack_sorted`, of one number."""
+    return _FIRST.pack(number) + _NONE
 
 
 def unpack_sorted(data: bytes) -> Numbers:
@@ -69,7 +79,7 @@ def unpack_sorted(data: bytes) -> Numbers:
 
     if not data:
         return np.empty(0, np.int64)
-    found: Numbers = np.cumsum(np.concatenate([struct.unpack_from("<q", data), unpack(data[8:])]))
+    found: Numbers = np.cumsum(np.concatenate([_FIRST.unpack_from(data), unpack(data[8:])]))
     return found
 
 

@@ -38,7 +38,7 @@ class Part(NamedTuple):
     @classmethod
     def of(cls, segment: Segment, rows: Array) -> Part:
         """The part, with its terms ready to be looked up."""
-        return cls(segment, rows, {term: i for i, term in enumerate(segment.terms)})
+        return cls(segment, rows, dict(zip(segment.terms, range(len(segment.terms)), strict=True)))
 
     def own_lengths(self) -> Array:
         """float32: how many words each row has itself."""

@@ -6,7 +6,6 @@ only the parts are asked about. Two units that add at the same time are put toge
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -26,6 +25,9 @@ class Tail(Persistent):
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[int, Any]] = {}
+        """In the order of keys."""
+        self._numbers = b""
+        """Keys and sizes as they are stored."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -35,27 +37,35 @@ class Tail(Persistent):
 
     def newest(self) -> int:
         """The greatest key."""
-        return max(self._held)
+        newest: int = next(reversed(self._held))
+        return newest
 
     def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._held))
+        return iter(list(self._held))
 
     def __getitem__(self, key: int) -> tuple[int, Any]:
         return self._held[key]
 
     def __setitem__(self, key: int, entry: tuple[int, Any]) -> None:
+        late = bool(self._held) and key <= self.newest()
         self._held[key] = entry
+        if late:  # hardly ever: a key is of the time when it came
+            self._held = dict(sorted(self._held.items()))
+            self._numbers, _ = _packed(self._held)
+        else:
+            self._numbers += _ENTRY.pack(key, entry[0])
         self._p_changed = True
 
     def __delitem__(self, key: int) -> None:
         del self._held[key]
+        self._numbers, _ = _packed(self._held)
         self._p_changed = True
 
     def __getstate__(self) -> Packed:
-        return _packed(dict(sorted(self._held.items())))
+        return self._numbers, tuple([part for _, part in self._held.values()])
 
     def __setstate__(self, state: Packed) -> None:
-        self._held = _unpacked(state)
+        self._held, self._numbers = _unpacked(state), state[0]
 
     def _p_resolveConflict(self, old: Packed, saved: Packed, new: Packed) -> Packed:
         """What was added by either is there, what was taken out by either is not.
@@ -70,9 +80,7 @@ class Tail(Persistent):
 
 
 def _packed(held: dict[int, tuple[int, Any]]) -> Packed:
-    rows, parts = zip(*held.values(), strict=True) if held else ((), ())
-    numbers = itertools.chain.from_iterable(zip(held, rows, strict=True))
-    return struct.pack("<" + "qI" * len(held), *numbers), parts
+    return b"".join([_ENTRY.pack(key, rows) for key, (rows, _) in held.items()]), tuple([part for _, part in held.values()])
 
 
 def _unpacked(state: Packed) -> dict[int, tuple[int, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from batos.bridge.loads import Load
@@ -36,15 +36,17 @@ class Grouping:
     memories: Callable[[], int] = lambda: 1
 
 
-@dataclass(frozen=True, order=True, slots=True)
 class Entry:
-    """A mission that waits, or begins."""
+    """A mission that waits, or begins. Entries are sorted by the order of their tickets."""
 
-    order: tuple[bool, int, int]
-    record: Record = field(compare=False)
-    ticket: Ticket = field(compare=False)
-    persona: str | None = field(compare=False, default=None)
-    model: str | None = field(compare=False, default=None)
+    __slots__ = ("model", "order", "persona", "record", "ticket")
+
+    def __init__(self, record: Record, ticket: Ticket, persona: str | None = None, model: str | None = None) -> None:
+        self.record, self.ticket, self.persona, self.model = record, ticket, persona, model
+        self.order = ticket.order
+
+    def __lt__(self, other: Entry) -> bool:
+        return self.order < other.order
 
 
 class MissionQueue:
@@ -62,9 +64,10 @@ class MissionQueue:
     def entry(self, record: Record) -> Entry:
         """A mission with its place in the order; whether it waits is another matter."""
         ticket = Ticket((record["origin"] == "system", -record["priority"]), record["number"])
-        persona = self._grouping.persona_of(record) if self._grouping is not None else None
-        model = self._grouping.model_of(persona) if self._grouping is not None and persona is not None else None
-        return Entry(ticket.order, record, ticket, persona, model)
+        if self._grouping is None:
+            return Entry(record, ticket)
+        persona = self._grouping.persona_of(record)
+        return Entry(record, ticket, persona, None if persona is None else self._grouping.model_of(persona))
 
     def push(self, record: Record) -> None:
         """Let a mission wait."""

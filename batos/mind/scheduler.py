@@ -93,8 +93,9 @@ class Scheduler:
         """
         if self._stopping:
             raise Busy("the daemon is stopping; send the mission again when it is back")
-        begin = not self._held.waits_for(options.get("context")) and not self.queue and self._places() > 0
-        waiting = len(self.queue) + self._accepting - self._reserved
+        queued = len(self.queue)
+        begin = not self._held.waits_for(options.get("context")) and not queued and self._places() > 0
+        waiting = queued + self._accepting - self._reserved
         if not begin and waiting >= self.settings.queue_limit and not self._image.read(_holds, id):
             raise Busy(f"{waiting} missions wait, the limit queue_limit is {self.settings.queue_limit}; try again later")
         self._reserved += begin
@@ -102,8 +103,11 @@ class Scheduler:
         try:
             new, record = await self._image.system(ledger.accept, id, brief, options, begin, mission=id)
             if new:
-                log.info("accepted", mission=id, origin=record["origin"])
-                await self._enqueue(record, begin)
+                log.bind().info("accepted", mission=id, origin=record["origin"])
+                if begin:
+                    await self._start_at_once(record)
+                else:
+                    self._push(record)
             return new, record
         finally:
             self._accepting -= 1
@@ -111,15 +115,14 @@ class Scheduler:
             self._dispatch()  # also after a refusal: others may wait for the place that it had reserved
             self._notice_quiet()
 
-    async def _enqueue(self, record: Record, begun: bool) -> None:
-        if begun and not self._stopping:
-            entry = self.queue.entry(record)
-            self.queue.began(entry)
-            self._start(entry, counted=True)
-            return
-        self._push(record)
-        if begun:  # the daemon began to stop meanwhile
+    async def _start_at_once(self, record: Record) -> None:
+        if self._stopping:  # the daemon began to meanwhile
+            self._push(record)
             await self._image.system(ledger.uncount_attempt, record["id"], mission=record["id"])
+            return
+        entry = self.queue.entry(record)
+        self.queue.began(entry)
+        self._start(entry, counted=True)
 
     def _expire(self, record: Record) -> None:
         if self._stopping:
@@ -159,7 +162,7 @@ class Scheduler:
 
     def _dispatch(self) -> None:
         self._resting.come_back()
-        while self.queue and not self._stopping and self._places() > 0:
+        while self._places() > 0 and self.queue and not self._stopping:
             self._start(self.queue.pop(), counted=False)
 
     # --- being thought

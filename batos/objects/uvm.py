@@ -11,7 +11,6 @@ a slot misses and `__getattr__` loads the object; the class's own methods look f
 
 from __future__ import annotations
 
-import functools
 import types
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -51,7 +50,7 @@ class UvmObject(Persistent):
 
     def __init__(self, /, **slots: Any) -> None:
         for name, value in slots.items():
-            if name[:1] in "_" or not name.isidentifier():  # else it is fit: nearly all are
+            if not (_names.get(name) or _stored_name(name))[1]:  # else it is fit: nearly all are
                 check_slot(name, value)
         self.__dict__.update(slots)  # a new object has nothing to register a change with
 
@@ -121,7 +120,7 @@ class UvmObject(Persistent):
         converted: dict[str, Any] = {}
         memo: dict[int, Any] = {}
         for name, value in slots.items():
-            stored_name, usual = _stored_name(name)
+            stored_name, usual = _names.get(name) or _stored_name(name)
             if stored_name is None:
                 continue
             if type(value) not in PLAIN and not isinstance(value, Persistent):
@@ -185,12 +184,20 @@ class SlotsView(MutableMapping[str, Any]):
         return f"<slots of {self._obj!r}: {', '.join(self)}>"
 
 
-@functools.lru_cache(_NAMES_KEPT)
+_names: dict[str, tuple[bytes | None, bool]] = {}
+"""What `_stored_name` says of the names that were met."""
+
+
 def _stored_name(name: str) -> tuple[bytes | None, bool]:
     """A slot's name as it is stored, None where it is not; and whether it is a usual one, that need not be checked with its value."""
+    if len(_names) >= _NAMES_KEPT:
+        _names.clear()
     if name[:3] == "_v_":
-        return None, True
-    return name.encode(*_AS_STORED), not (name[:1] in "_" or "*" in name)  # `in`: the empty name too
+        found: tuple[bytes | None, bool] = None, False
+    else:
+        found = name.encode(*_AS_STORED), not (name[:1] in "_" or "*" in name)  # `in`: the empty name too
+    _names[name] = found
+    return found
 
 
 def check_slot(name: str, value: Any) -> None:
@@ -201,6 +208,8 @@ def check_slot(name: str, value: Any) -> None:
     """
     if isinstance(name, str) and name.isidentifier() and name[0] != "_":
         return  # nearly all
+    if name == "parent*" and isinstance(value, UvmObject):
+        return  # nearly all others
     if not (isinstance(name, str) and name):
         raise ValueError(f"a slot's name is a text that is not empty, got {name!r}")
     if name.startswith(_RESERVED) or name == "_slots":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import uuid
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from batos.objects import UvmObject
+from batos.sandbox.membrane import Name
 
 _NEW = b"\0" * 8  # the serial of an object that was never stored
 
@@ -45,7 +45,7 @@ class Activity:
     sends: int = 0
     seconds: float = 0.0
     started: dict[str, int] = field(default_factory=dict)
-    _names: list[uuid.UUID] = field(default_factory=list)
+    _names: list[Name] = field(default_factory=list)
 
     def grant(self, obj: UvmObject) -> None:
         """Let the methods of this activity write the slots of `obj`, which must stay alive as long as the activity does."""
@@ -55,12 +55,11 @@ class Activity:
         """Its own slots, those of an object that this transaction made, those granted."""
         return obj is receiver or obj._p_jar is None or obj._p_serial == _NEW or id(obj) in self.writable
 
-    def name(self, number: int) -> uuid.UUID:
+    def name(self, number: int) -> Name:
         """How each run of a method names the object that it was given as the `number`th: they follow from the seed, and one run's mean
         nothing to another, which has its own worker and its own objects."""
         while len(self._names) <= number:
-            key = self.derived("handles", str(len(self._names)), 16)
-            self._names.append(uuid.UUID(bytes=key))
+            self._names.append(Name(self.derived("handles", str(len(self._names)), 16)))
         return self._names[number]
 
     def derived(self, purpose: str, path: str, size: int) -> bytes:

@@ -32,9 +32,9 @@ class Drive:
         self._begin: Callable[[], Any] | None = None
         self._answers: list[tuple[Any, Answer]] | None = []
 
-    async def begin(self, feed: Callable[[Any], Any]) -> Any:
+    async def begin(self, feed: Callable[[Session], Any]) -> Any:
         """The first turn: `feed` gives a worker's session its code."""
-        self._begin = functools.partial(_fed, feed, self._session)
+        self._begin = functools.partial(feed, self._session)
         return await self._turn(self._begin)
 
     async def answer(self, snapshot: Any, answer: Answer) -> Any:
@@ -69,10 +69,6 @@ class Drive:
                 raise SandboxFailed(f"{self._loaded.program.selector}: done again, the run went another way")
             snapshot = await self._session.turn(functools.partial(answer, snapshot))
         return snapshot
-
-
-def _fed(feed: Callable[[Any], Any], session: Session) -> Any:
-    return feed(session.monty)
 
 
 def _question(snapshot: Any) -> tuple[Any, ...]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import datetime
 import inspect
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from transaction.interfaces import TransientError
@@ -20,9 +19,11 @@ from ZODB.POSException import POSError
 
 from batos.errors import BatosError, ImageError, MessageNotUnderstood, MethodFailed, MissionFailed, SandboxFailed, SandboxLimit
 from batos.objects import Intent, Method, Primitive, UvmObject, find, parents_of
+from batos.objects.containers import PLAIN
+from batos.sandbox import clocks
 from batos.sandbox.activity import Activity
 from batos.sandbox.drive import Answer, Drive
-from batos.sandbox.membrane import Handle, Handles, Membrane, TooLarge, client, unchanged
+from batos.sandbox.membrane import CONTAINER, Handle, Handles, Membrane, TooLarge, client, is_number_in_slot, unchanged
 from batos.sandbox.programs import Loaded, host_error
 from batos.sandbox.workers import Session
 from batos.sandbox.writing import Journal, check_name
@@ -34,6 +35,8 @@ BUILT_IN = ("_clone_persistent_", "clone", "derive")
 """Messages that every object understands, without a slot."""
 FATAL = (TransientError, POSError, MissionFailed, ImageError, SandboxFailed, SandboxLimit)
 """Errors that a method must not catch: the mission's transaction, or its budget, is gone."""
+_NOTHING_FURTHER: tuple[Any, ...] = ({}, [], False)  # that a send has to say: no arguments by name, no changes, and not above
+_ANSWERING = (Method, Intent, Primitive)  # what a slot holds that answers messages
 _HEAVY = 5000  # nodes held; comparing them takes milliseconds
 _SENT_ALONG = 2000  # nodes of a slot that are sent along before the method asks; more wait to be asked for
 
@@ -62,85 +65,90 @@ class Invocation:
         activity: Activity,
         outer: Invocation | None,
     ) -> None:
-        self.sandbox, self.loaded, self.obj, self.method, self.activity, self.outer = sandbox, loaded, obj, method, activity, outer
-        self._holder = holder
+        self.sandbox, self.loaded, self.obj, self.method, self._holder = sandbox, loaded, obj, method, holder
+        self.activity, self.outer = activity, outer
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
-        self.path = self._path()
-        self.journal = Journal()
-        settings = sandbox.settings
+        counts = activity.started if outer is None else outer.started
+        count = counts[method.selector] = counts.get(method.selector, 0) + 1
+        self.path: str = f"{'' if outer is None else outer.path}/{method.selector}:{count}"
+        self.journal, self.limits = Journal(), sandbox.limits
         self.handles = Handles(activity.name)
-        self.membrane = Membrane(self.handles, nodes=settings.sandbox_nodes, text=settings.sandbox_text_bytes)
+        self.membrane = Membrane(self.handles, nodes=sandbox.limits.nodes, text=sandbox.limits.text_bytes)
         self._given: dict[tuple[int, str], tuple[UvmObject, str, Any, int]] = {}
         self._weight = self._calls = 0
         self._errors: dict[tuple[str, str], BatosError] = {}
         self.acted = False
-
-    def _path(self) -> str:
-        counts = self.activity.started if self.outer is None else self.outer.started
-        selector = self.method.selector
-        counts[selector] = counts.get(selector, 0) + 1
-        return f"{self.outer.path if self.outer else ''}/{selector}:{counts[selector]}"
 
     async def run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the method in a worker that has it loaded, write what it wrote, and answer its value.
 
         :raises MethodFailed: for an exception of the method's own. Other errors: see the module.
         """
-        token = current.set(self)
+        monty = client()
         try:
-            value = await self._run(session, args, kwargs)
+            given = self._inputs(args, kwargs)
+            code = f"_b_run({self.loaded.program.selector}, {', '.join(given)})"
+            drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
+            try:
+                snapshot = await drive.begin(lambda held: held.monty.feed_start(code, inputs=given, print_callback=held.output))
+                if self.activity.seconds > self.limits.total_s:
+                    raise self._out_of_time()
+                if not isinstance(snapshot, monty.MontyComplete):
+                    snapshot = await self._answered(drive, snapshot)
+            except monty.MontyError as e:
+                raise self._failure(e) from e
+            value = self._ended(snapshot.output)
         except (TransientError, POSError):
             raise  # the transaction is lost as a whole, and takes no more changes
         except BaseException:
             self.journal.undo()
             raise
-        finally:
-            current.reset(token)
         if self.outer is not None:
             self.outer.journal.adopt(self.journal)
         return value
 
-    async def _run(self, session: Session, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        monty = client()
+    def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the worker is given by name, in the order in which `_b_run` takes it. Each container that crosses costs microseconds, so
+        what is empty at the end stays away."""
         try:
-            given = [
-                self.handles.give(self.obj),
-                self.membrane.inward(tuple(args)) if args else (),
-                self.membrane.inward(dict(kwargs)) if kwargs else {},
-                self._known() if self.loaded.program.reads else {},
-            ]
+            given: dict[str, Any] = {"_b_o": self.handles.give(self.obj), "_b_a": self.membrane.inward(tuple(args)) if args else ()}
+            named = self.membrane.inward(dict(kwargs)) if kwargs else None
+            known = self._known() if self.loaded.program.reads else None
         except (TypeError, ValueError) as e:
             raise MethodFailed(self.method.selector, type(e).__name__, str(e)) from e
-        code = f"_b_run({self.loaded.program.selector}, _b_given)"
+        if known or named:
+            given["_b_known"] = known or {}
+        if named:
+            given["_b_kw"] = named
+        return given
 
-        def feed(worker: Any) -> Any:
-            return worker.feed_start(code, inputs={"_b_given": given}, print_callback=monty.CollectString(_OUTPUT))
-
-        drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
+    async def _answered(self, drive: Drive, snapshot: Any) -> Any:
+        """Answer what the worker asks until it has ended."""
+        monty, limits = client(), self.limits
+        token = current.set(self)
         try:
-            snapshot = await drive.begin(feed)
-            while self._in_time() and not isinstance(snapshot, monty.MontyComplete):
+            while not isinstance(snapshot, monty.MontyComplete):
                 self._calls += 1
-                if self._calls > self.sandbox.settings.sandbox_host_calls:
+                if self._calls > limits.host_calls:
                     raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
-        except monty.MontyError as e:
-            raise self._failure(e) from e
-        return self._ended(snapshot.output)
-
-    def _in_time(self) -> bool:
-        if self.activity.seconds > self.sandbox.settings.sandbox_total_s:
-            raise self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
-        return True
+                if self.activity.seconds > limits.total_s:
+                    raise self._out_of_time()
+        finally:
+            current.reset(token)
+        return snapshot
 
     def _ended(self, output: Any) -> Any:
-        if type(output) is not list or len(output) != 2:
-            raise MethodFailed(self.method.selector, "TypeError", "no value came out of the sandbox")
+        changes: Any = []
+        if type(output) is list:
+            if len(output) != 2:
+                raise MethodFailed(self.method.selector, "TypeError", "no value came out of the sandbox")
+            output, changes = output
         try:
-            value = self.membrane.outward(output[0])
-            if output[1] != []:
-                self._write(output[1])
+            value = self.membrane.outward(output)
+            if changes != []:
+                self._write(changes)
         except TooLarge as e:
             raise self._limit("result", str(e)) from e
         except Stale:
@@ -154,23 +162,22 @@ class Invocation:
     def _known(self) -> dict[str, Any]:
         """Slots that the method's text reads of its receiver, as far as they are small: it need not ask for them."""
         known = {}
-        small = Membrane(self.handles, nodes=_SENT_ALONG, text=64 * _SENT_ALONG)
         for name in self.loaded.program.reads:
             held = find(self.obj, name) if name not in BUILT_IN else None
-            if held is None or isinstance(held[1], Method | Intent | Primitive):
+            if held is None or isinstance(held[1], _ANSWERING):
                 continue
             try:
-                plain = small.inward(held[1])
+                plain = self.membrane.inward(held[1], nodes=_SENT_ALONG, text=64 * _SENT_ALONG)
             except (TypeError, ValueError):
                 continue  # it gets the reason if it asks
-            known[name] = self._give(self.obj, name, plain, small.weight)
+            known[name] = self._give(self.obj, name, plain, self.membrane.weight)
         return known
 
     def _give(self, obj: UvmObject, name: str, plain: Any, weight: int) -> Any:
         """Note that the run has this value of a slot: it is compared after each send, so all of them together are limited."""
         key = (id(obj), name)
         self._weight += weight - self._given.get(key, (obj, name, None, 0))[3]
-        if self._weight > self.sandbox.settings.sandbox_nodes:
+        if self._weight > self.limits.nodes:
             raise self._limit("result", "more data of slots than a method may hold at a time")
         self._given[key] = (obj, name, plain, weight)
         return plain
@@ -182,7 +189,7 @@ class Invocation:
             held = find(obj, name)
             if held is not None and unchanged(held[1], plain):
                 continue
-            if held is None or isinstance(held[1], Method | Intent | Primitive):
+            if held is None or isinstance(held[1], _ANSWERING):
                 self._weight -= self._given.pop(key)[3]
                 changed.append([self.handles.give(obj), name])
             else:
@@ -191,25 +198,24 @@ class Invocation:
 
     def _write(self, changes: Any) -> None:
         """Write what the sandbox says the method wrote; it may say anything."""
-        plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
-        if type(plain) is not list or not all(type(change) is list and len(change) == 3 for change in plain):
-            raise TypeError("changes are a list of object, slot and value")
-        weight = self.membrane.weight // max(1, len(plain))
-        for obj, name, value in plain:
+        if type(changes) is list and len(changes) == 1 and is_number_in_slot(changes[0]):
+            plain, weight = changes, 2 * CONTAINER + 2  # what it would count otherwise
+        else:
+            plain = self.membrane.outward(changes)  # as one value: a thousand slots may share one large list
+            if type(plain) is not list or not all(type(change) is list and 2 <= len(change) <= 3 for change in plain):
+                raise TypeError("changes are a list of object, slot and value")
+            weight = self.membrane.weight // max(1, len(plain))
+        for change in plain:
+            obj, name, value = change if len(change) == 3 else (self.obj, *change)
             if not isinstance(obj, UvmObject):
                 raise TypeError(f"a {type(obj).__name__} has no slots")
             check_name(name)
-            if not self.activity.may_write(obj, self.obj):
+            if obj is not self.obj and not self.activity.may_write(obj, self.obj):
                 raise PermissionError(f"slot {name!r} of another object is written by that object's own methods: send it a message")
-            self._fresh(obj, name)
-            self.journal.write(obj, name, self._give(obj, name, value, weight))
-
-    def _fresh(self, obj: UvmObject, name: str) -> None:
-        given = self._given.get((id(obj), name))
-        if given is not None:
-            held = find(obj, name)
-            if held is None or not unchanged(held[1], given[2]):
+            given = self._given.get((id(obj), name))
+            if given is not None and ((held := find(obj, name)) is None or not unchanged(held[1], given[2])):
                 raise Stale(name)
+            self.journal.write(obj, name, self._give(obj, name, value, weight + CONTAINER * (3 - len(change))))
 
     # --- what the worker asks for
 
@@ -221,7 +227,11 @@ class Invocation:
         if not isinstance(snapshot, monty.FunctionSnapshot):
             raise self._limit("host_calls", "a future that nobody resolves")
         try:
-            return operator.methodcaller("resume", {"return_value": await self._answer(snapshot)})
+            if snapshot.is_os_function:
+                answer = clocks.told(self.activity, self.path, str(snapshot.function_name), snapshot.args)
+            else:
+                answer = await self._asked(snapshot)
+            return operator.methodcaller("resume", {"return_value": answer})
         except (*FATAL, Stale):
             raise
         except Exception as e:
@@ -241,26 +251,29 @@ class Invocation:
             return missing
         return operator.methodcaller("resume", value=value) if kind == 0 else missing
 
-    async def _answer(self, snapshot: Any) -> Any:
+    async def _sent_around(self, target: Handle, selector: Any, args: Any, kwargs: Any) -> Any:
+        answer = await self._settled(self._call, target, selector, args, kwargs, [], False)
+        return answer[1] if type(answer) is list else answer
+
+    def _asked(self, snapshot: Any) -> Awaitable[Any]:
         name, args = snapshot.function_name, snapshot.args
-        if snapshot.is_os_function:
-            return self._system(str(name), args)
         if snapshot.object_id is not None:
-            return (
-                await self._settled(self._call, self.handles.get(snapshot.object_id), name, list(args), dict(snapshot.kwargs), [], False)
-            )[1]
+            return self._sent_around(self.handles.get(snapshot.object_id), name, list(args), dict(snapshot.kwargs))
+        if name == "_b_call" and len(args) == 2:
+            return self._settled(self._call, self.handles.give(self.obj).value, *args, *_NOTHING_FURTHER)
+        if name == "_b_call" and len(args) in (3, 6):
+            return self._settled(self._call, self.handles.get(args[0]), *args[1:], *_NOTHING_FURTHER[len(args) - 3 :])
         if name == "_b_read" and len(args) == 2:
-            return list(await self._read(self.handles.get(args[0]), args[1]))
-        if name == "_b_call" and len(args) == 6:
-            return await self._settled(self._call, self.handles.get(args[0]), *args[1:])
+            return self._read(self.handles.get(args[0]), args[1])
         if name == "_b_drop" and len(args) == 4:
-            return await self._settled(self._drop, self.handles.get(args[0]), *args[1:])
+            return self._settled(self._drop, self.handles.get(args[0]), *args[1:])
         if name == "import":
             raise ModuleNotFoundError("no such module in a method")
         raise NameError(f"name {str(name)[:100]!r} is not defined")
 
-    async def _settled(self, work: Any, *args: Any) -> list[Any]:
-        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too."""
+    async def _settled(self, work: Any, *args: Any) -> Any:
+        """`[True, value, refreshed]`, or `[False, [type, text], refreshed]`: an exception takes the news along too. Without any, the
+        value alone, if it is no list."""
         try:
             value = [True, self.membrane.inward(await work(*args))]
         except (*FATAL, Stale):
@@ -271,7 +284,8 @@ class Invocation:
             value = [False, list(self._told(e))]
         if self._weight > _HEAVY:
             await asyncio.sleep(0)  # a run inside this one may just have written as much: the loop has its turn between
-        return [*value, self._refreshed()]
+        refreshed = self._refreshed() if self._given else []
+        return value[1] if value[0] and not refreshed and type(value[1]) is not list else [*value, refreshed]
 
     async def _read(self, target: Handle, name: Any) -> tuple[int, Any]:
         """`(0, value)` for data, `(1, None)` for what answers messages."""
@@ -286,16 +300,18 @@ class Invocation:
             if find(obj, "_doesNotUnderstand_") is not None:
                 return 0, self.membrane.inward(await self._sent(obj, "_doesNotUnderstand_", [name], {}, ()))
             raise MessageNotUnderstood(obj, name)
-        if isinstance(held[1], Method | Intent | Primitive):
+        if isinstance(held[1], _ANSWERING):
             return 1, None
         return 0, self._give(obj, name, self.membrane.inward(held[1]), self.membrane.weight)
 
-    async def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Any:
+    def _call(self, target: Handle, selector: Any, args: Any, kwargs: Any, changes: Any, above: Any) -> Awaitable[Any]:
         if changes != []:
             self._write(changes)
         check_name(selector)
-        arguments, named = self.membrane.outward(args), self.membrane.outward(kwargs) if kwargs != {} else {}
-        if type(arguments) is not list or type(named) is not dict or not all(type(key) is str for key in named):
+        arguments, named = self.membrane.outward(args), {}
+        if kwargs != {}:
+            named = self.membrane.outward(kwargs)
+        if type(arguments) not in (list, tuple) or (named != {} and (type(named) is not dict or not all(type(k) is str for k in named))):
             raise TypeError("arguments are a list, and a dict by name")
         start: tuple[UvmObject, ...] = ()
         obj = target.obj
@@ -307,15 +323,15 @@ class Invocation:
             start = parents_of(self.holder())
             if not start:
                 raise MessageNotUnderstood(obj, selector)
-        return await self._sent(obj, selector, arguments, named, start)
+        return self._sent(obj, selector, list(arguments), named, start)
 
     async def _sent(self, obj: UvmObject, selector: str, args: list[Any], kwargs: dict[str, Any], start: tuple[UvmObject, ...]) -> Any:
         self.activity.sends += 1
         self.acted = True
-        if self.activity.sends > self.sandbox.settings.sandbox_sends:
-            raise self._limit("sends", f"more than {self.sandbox.settings.sandbox_sends} sends by the methods of one mission")
+        if self.activity.sends > self.limits.sends:
+            raise self._limit("sends", f"more than {self.limits.sends} sends by the methods of one mission")
         answer = await self.activity.send(obj, selector, args, kwargs, start=start)
-        return await answer if inspect.isawaitable(answer) else answer
+        return await answer if type(answer) not in PLAIN and inspect.isawaitable(answer) else answer
 
     async def _drop(self, target: Handle, name: Any, changes: Any, written: Any) -> None:
         self._write(changes)
@@ -327,23 +343,6 @@ class Invocation:
         self.journal.delete(obj, name)
         self._weight -= self._given.pop((id(obj), name), (obj, name, None, 0))[3]
         self.acted = True
-
-    def _system(self, name: str, args: Sequence[Any]) -> Any:
-        """Clock and randomness: those of the mission."""
-        if "urandom" in name:
-            size = args[0] if args and isinstance(args[0], int) else 0
-            if not 0 < size <= 65_536:
-                raise PermissionError("not available in a method")
-            return self.activity.derived("random", self.path, size)
-        now = self.activity.now.astimezone(datetime.UTC)
-        if name in ("date.today", "datetime.today"):
-            return now.date() if name == "date.today" else now.replace(tzinfo=None)
-        if name == "datetime.now":
-            zone = args[0] if args and isinstance(args[0], datetime.tzinfo) else None
-            return now.astimezone(zone) if zone is not None else now.replace(tzinfo=None)
-        if name.startswith("time."):
-            return now.timestamp()
-        raise PermissionError("not available in a method")
 
     # --- errors
 
@@ -365,11 +364,14 @@ class Invocation:
     def _limit(self, limit: str, text: str) -> SandboxLimit:
         return SandboxLimit(f"{self.method.selector}: {text}; the limit is a setting of the sandbox", limit=limit)
 
+    def _out_of_time(self) -> SandboxLimit:
+        return self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
+
     def _failure(self, error: Exception) -> BaseException:
         monty = client()
         if isinstance(error, monty.MontyCrashedError):
             if error.timed_out:
-                return self._limit("time", f"no end after {self.sandbox.settings.sandbox_time_s:g} s; the worker was killed")
+                return self._limit("time", f"no end after {self.limits.time_s:g} s; the worker was killed")
             died = SandboxFailed if self._calls else WorkerLost
             return died(f"{self.method.selector}: the worker died ({error}); it is replaced")
         if not isinstance(error, monty.MontyRuntimeError):
@@ -389,7 +391,6 @@ class Invocation:
         return MethodFailed(self.method.selector, kind, text[:_TEXT], trace)
 
 
-_OUTPUT = 64 * 1024  # bytes that code may print which went round the rewriter; print() itself does nothing
 _TEXT = 2000  # characters of an exception's message that are kept
 _LIMITS = (
     ("MemoryError", "memory limit exceeded", "memory"),

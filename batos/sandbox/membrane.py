@@ -53,20 +53,39 @@ class Handle:
 Handle.__name__ = "UvmObject"  # as messages of the interpreter call it
 
 
+class Name(uuid.UUID):
+    """How a handle is called in the sandbox. What the client asks of one at each crossing is worked out once: those of a mission serve
+    all its runs."""
+
+    __slots__ = ("attributes", "bytes", "hex")
+    attributes: dict[str, str]
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(bytes=key)
+        for attribute, value in (("bytes", key), ("hex", key.hex()), ("attributes", {"_oid": key.hex()})):
+            object.__setattr__(self, attribute, value)  # a UUID takes no others
+
+
 class Handles:
     """The objects that one run of a method was given, and the handles by which it names them."""
 
-    def __init__(self, name: Callable[[int], uuid.UUID]) -> None:
+    __slots__ = ("_by_name", "_name", "_refs")
+
+    def __init__(self, name: Callable[[int], Name]) -> None:
         self._name = name
-        self._by_id: dict[uuid.UUID, Handle] = {}
+        self._by_name: dict[bytes, Handle] = {}
         self._refs: dict[tuple[int, int], ClassInstance] = {}
 
     def give(self, obj: UvmObject, receiver: UvmObject | None = None) -> ClassInstance:
         """The handle of an object, granted from now on."""
-        ref = self._refs.get((id(obj), id(receiver)))
+        key = id(obj), id(receiver)
+        ref = self._refs.get(key)
         if ref is None:
-            ref = self._refs[id(obj), id(receiver)] = _reference(Handle(obj, receiver), self._name(len(self._by_id)))
-            self._by_id[ref.id] = ref.value
+            name, handle = self._name(len(self._refs)), Handle(obj, receiver)
+            kind, held = _wrapper()
+            ref = kind.__new__(kind)  # the client's own way of making one takes longer than the rest
+            ref.__dict__.update(held, value=handle, id=name, get_eager_attrs=name.attributes.copy)
+            self._refs[key], self._by_name[name.bytes] = ref, handle
         return ref
 
     def get(self, value: object) -> Handle:
@@ -76,7 +95,7 @@ class Handles:
         """
         if type(value) is Handle and (id(value.obj), id(value.receiver)) in self._refs:
             return value
-        held = self._by_id.get(value) if isinstance(value, uuid.UUID) else None
+        held = self._by_name.get(value.bytes) if isinstance(value, uuid.UUID) else None
         if held is None:
             raise PermissionError("that is no object of this method's")
         return held
@@ -90,48 +109,43 @@ def client() -> Any:
     return pydantic_monty
 
 
-def _reference(handle: Handle, name: uuid.UUID) -> ClassInstance:
-    """The client's wrapper of an object. It is made for each run, and the client's own way of making one takes longer than the rest."""
-    kind, held = _wrappers()
-    made: ClassInstance = kind.__new__(kind)
-    made.__dict__.update(held, value=handle, id=name)
-    return made
-
-
 @functools.cache
-def _wrappers() -> tuple[Any, dict[str, Any]]:
-    """The client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has."""
+def _wrapper() -> tuple[Any, dict[str, Any]]:
+    """The client's wrapper of an object with nothing exposed and nothing to work out at each crossing, and what each has.
+
+    What the client calls at each crossing is built-in: `bool()` is False, `dict()` is empty, and the copy of a dict is one. After a rest
+    each function in Python would take two microseconds.
+    """
 
     class Reference(client().ClassInstance):  # type: ignore[misc]
+        is_dataclass = bool
+
         def __post_init__(self) -> None:
             pass  # there are no policies to make sense of
 
-        def is_dataclass(self) -> bool:
-            return False
-
-        def get_eager_attrs(self) -> dict[str, Any]:
-            return {"_oid": self.id.hex}
-
     class Kind(client().ClassType):  # type: ignore[misc]
-        def is_dataclass(self) -> bool:
-            return False
+        is_dataclass = bool
+        get_eager_attrs = dict
 
     return Reference, dict(Reference(Handle(None, None), class_type=Kind(Handle, id=_CLASS)).__dict__)
 
 
-_CLASS = uuid.UUID("6f3f7a52-8f0e-5f0b-9a63-5d6b1f6f2c11")  # what `type(self)` is, in every worker
+_CLASS = Name(bytes.fromhex("6f3f7a528f0e5f0b9a635d6b1f6f2c11"))  # what `type(self)` is, in every worker
 
 
 class Membrane:
     """Conversion both ways for one run of a method."""
 
+    __slots__ = ("_nodes", "_text", "handles", "weight")
+
     def __init__(self, handles: Handles, *, nodes: int, text: int) -> None:
         self.handles, self._nodes, self._text = handles, nodes, text
         self.weight = 0  # of the value converted last, in nodes
 
-    def inward(self, value: Any) -> Any:
+    def inward(self, value: Any, *, nodes: int | None = None, text: int | None = None) -> Any:
         """An image value as the sandbox gets it.
 
+        :param nodes: the limit for this value, as `text` is, where it is another.
         :raises TypeError: for what may not go in.
         :raises TooLarge: past the limits.
         """
@@ -139,11 +153,12 @@ class Membrane:
             self.weight = 1
             return value
         if type(value) is tuple and len(value) <= _FEW and _NUMBERS.issuperset(map(type, value)):
-            self.weight = _CONTAINER + len(value)
+            self.weight = CONTAINER + len(value)
             return value
-        budget = _Budget(self._nodes, self._text)
+        nodes = self._nodes if nodes is None else nodes
+        budget = _Budget(nodes, self._text if text is None else text)
         plain = self._in(value, budget, 0)
-        self.weight = self._nodes - budget.nodes
+        self.weight = nodes - budget.nodes
         return plain
 
     def _in(self, value: Any, budget: _Budget, depth: int) -> Any:
@@ -183,8 +198,12 @@ class Membrane:
         :raises PermissionError: for an object that was not granted.
         :raises TooLarge: past the limits.
         """
-        if type(value) in _FREE or (type(value) is int and -_SMALL < value < _SMALL):
+        kind = type(value)
+        if kind in _FREE or (kind is int and -_SMALL < value < _SMALL):
             self.weight = 1
+            return value
+        if kind is tuple and len(value) <= _FEW and all(map(is_number, value)):
+            self.weight = CONTAINER + len(value)
             return value
         budget = _Budget(self._nodes, self._text)
         plain = self._out(value, budget, 0)
@@ -226,8 +245,20 @@ _FREE = frozenset({type(None), bool, float})
 _NUMBERS = _FREE | {int}
 _SMALL = 1 << 63
 _FEW = 4
-_CONTAINER = 8
+_SHORT = 200
+CONTAINER = 8
 """Values that a container counts as, for a persistent one costs that much more to make and to compare."""
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of the sandbox needs no check: a small number, a truth value or None."""
+    kind = type(value)
+    return kind in _FREE or (kind is int and -_SMALL < value < _SMALL)
+
+
+def is_number_in_slot(change: Any) -> bool:
+    """Whether a change is a short name and a number, which need no budget."""
+    return type(change) is list and len(change) == 2 and type(change[0]) is str and len(change[0]) <= _SHORT and is_number(change[1])
 
 
 class _Budget:
@@ -241,7 +272,7 @@ class _Budget:
             self.nodes -= 1
             self.text -= len(value)
         else:
-            self.nodes -= 1 if kind in _SCALARS else _CONTAINER
+            self.nodes -= 1 if kind in _SCALARS else CONTAINER
         if self.nodes < 0 or self.text < 0:
             raise TooLarge("more data than may pass between a method and the image at a time")
 
@@ -257,9 +288,9 @@ def unchanged(stored: Any, given: Any) -> bool:
     """Whether a value of the image still is what `inward` made of it, to the types and the order of keys."""
     kind = type(given)
     if kind in _SCALARS:
-        if isinstance(stored, Intent | Primitive):
-            return bool(given == stored.text)
-        return type(stored) is kind and bool(stored == given or stored != stored)
+        if type(stored) is kind:
+            return bool(stored == given or stored != stored)
+        return isinstance(stored, (Intent, Primitive)) and bool(given == stored.text)
     if isinstance(stored, PersistentList | PersistentMapping):
         stored = stored.data  # their own ways of iterating are slow
     if kind is list:

@@ -4,8 +4,11 @@ A unit of work over slots: what was read is cached, what was written is kept bac
 and containers are *loans* whose changes in place are found by comparing their `repr` (native, exact about types and order).
 It is there for right results, not for safety: a method may get at every name here, and the host believes none of it.
 
-Host functions (see `invocation.py`): `_b_read(o, name)` answers `[kind, value]`, `_b_call(o, selector, args, kwargs, changes,
+Host functions (see `invocation.py`): `_b_read(o, name)` answers `(kind, value)`, `_b_call(o, selector, args, kwargs, changes,
 above)` and `_b_drop(o, name, changes, written)` answer `[ok, value or [type, message], refreshed]`. A change is `[o, name, value]`.
+What is usual is shorter, since each value that crosses costs: `_b_call(o, selector, args)` has nothing further to say, and without
+`o` goes to the receiver of the run; an answer that is no list is the value, and nothing was refreshed. A run answers its value
+alone if it wrote nothing and the value is plain, else `[value, changes]`; a change `[name, value]` there is one of its receiver's.
 """
 
 ERRORS = [
@@ -36,7 +39,7 @@ ERRORS = [
 """Exceptions that pass between host and sandbox as they are; others become the nearest of them."""
 
 PRELUDE = r"""
-_b_U = None
+_b_U = _b_me = None
 _b_cache = {}
 _b_loans = {}
 _b_dirty = {}
@@ -68,7 +71,7 @@ def _b_set(o, n, v):
     _b_dirty[k] = [o, n]
     if k in _b_loans:
         _b_loans.pop(k)
-def _b_changes():
+def _b_changes(me=None):
     for k in _b_loans:
         x = _b_loans[k]
         if repr(x[2]) != x[3]:
@@ -77,13 +80,16 @@ def _b_changes():
     for k in _b_dirty:
         o, n = _b_dirty[k]
         v = _b_cache[k]
-        _b_check(v, 0)
-        found.append([o, n, v])
+        if type(v) not in _b_plain_types:
+            _b_check(v, 0)
+        found.append([n, v] if o is me else [o, n, v])
     return found
 def _b_sync(answer, sent):
     for o, n, v in sent:
         _b_keep((o._oid, n), o, n, v)
     _b_dirty.clear()
+    if type(answer) is not list:
+        return answer
     for x in answer[2]:
         k = (x[0]._oid, x[1])
         if len(x) == 2:
@@ -114,7 +120,11 @@ def _b_merge(old, new):
         return True
     return False
 def _b_send(o, n, a, kw, above=False):
-    sent = _b_changes() if _b_loans or _b_dirty else []
+    if not (kw or above or _b_dirty or _b_loans):
+        _b_check(a, 0)
+        answer = _b_call(n, a) if o is _b_me else _b_call(o, n, a)
+        return _b_sync(answer, []) if type(answer) is list else answer
+    sent = _b_changes()
     _b_check(a, 0)
     if kw:
         _b_check(kw, 0)
@@ -155,17 +165,17 @@ def _b_result(v):
         v = list(v)
     _b_check(v, 0)
     return v
-def _b_run(f, given):
-    global _b_U
-    o, a, kw, known = given
-    _b_U = type(o)
-    oid = o._oid
+def _b_run(f, o, a, known=(), kw={}):
+    global _b_U, _b_me
+    _b_U, _b_me = type(o), o
     for n in known:
-        _b_keep((oid, n), o, n, known[n])
-    r = f(o, *a, **kw)
+        _b_keep((o._oid, n), o, n, known[n])
+    r = f(o, *a, **kw) if kw else f(o, *a)
     if type(r) not in _b_plain_types:
         r = _b_result(r)
-    return [r, _b_changes() if _b_loans or _b_dirty else []]
+    elif not (_b_dirty or _b_loans):
+        return r
+    return [r, _b_changes(o)]
 def _b_is(a, b):
     return a is b or (type(a) is _b_U and type(b) is _b_U and a._oid == b._oid)
 def _b_getattr(o, n, *default):

@@ -80,12 +80,17 @@ class Programs:
         :raises MethodUnsupported: if the sandbox cannot run it.
         :raises SandboxFailed: if there is no worker to compile it.
         """
-        found = self._known.get(source)
+        found = self.known(source)
         if found is None:
             found = self._known[source] = Loaded(*await self._compiled(source), source, Pace(source))
             while len(self._known) > _KEPT:
                 self._known.popitem(last=False)
-        else:
+        return found
+
+    def known(self, source: str) -> Loaded | None:
+        """The program of a source, if it has been made."""
+        found = self._known.get(source)
+        if found is not None:
             self._known.move_to_end(source)
         return found
 

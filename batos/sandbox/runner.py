@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,10 +10,10 @@ from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
 from batos.objects import Method, UvmObject
 from batos.sandbox.activity import Activity
 from batos.sandbox.invocation import Invocation, Stale, WorkerLost, current
+from batos.sandbox.limits import Limits
 from batos.sandbox.programs import Programs
 from batos.sandbox.workers import Workers
 
-_WITHIN = contextlib.nullcontext()  # a send within a chain has its room already
 _RERUNS = 5  # of a method that met another's change and had done nothing yet
 
 
@@ -28,7 +27,7 @@ class Sandbox:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self.limits = Limits.of(settings)
         self.workers = Workers(settings)
         self.programs = Programs(self.workers, limit=settings.method_bytes)
 
@@ -91,20 +90,22 @@ class Sandbox:
 
         What host code raised in answer to a send, a signal or a conflict, comes out as it is.
         """
-        loaded = await self.programs.get(method.source)
+        loaded = self.programs.known(method.source) or await self.programs.get(method.source)
         outer = current.get()
         if outer is not None and outer.activity is not activity and not apart:
             outer = None
-        if outer is not None and outer.depth >= self.settings.sandbox_depth:
-            depth = self.settings.sandbox_depth
+        if outer is not None and outer.depth >= self.limits.depth:
+            depth = self.limits.depth
             raise SandboxLimit(f"{method.selector}: methods send to methods more than {depth} deep (sandbox_depth)", limit="depth")
-        async with _WITHIN if outer is not None else self.workers.chains:
+        if outer is None:  # a send within a chain has its room already
+            await self.workers.chains.enter()
+        try:
             lost = False
             for _ in range(_RERUNS):
                 invocation = Invocation(self, loaded, obj, method, holder, activity, None if apart else outer)
                 if outer is not None:
                     invocation.depth = outer.depth + 1
-                session = await self.workers.take(loaded.key, loaded.image)
+                session = self.workers.ready(loaded.key) or await self.workers.take(loaded.key, loaded.image)
                 try:
                     return await invocation.run(session, args, kwargs or {})
                 except WorkerLost:
@@ -116,4 +117,7 @@ class Sandbox:
                         break
                 finally:
                     self.workers.give_back(session, loaded.key, loaded.image)
+        finally:
+            if outer is None:
+                self.workers.chains.leave()
         raise SandboxFailed(f"{method.selector}: another message of the same mission changed what it read; send again")

@@ -82,7 +82,10 @@ def reads_of(tree: ast.AST, receiver: str) -> tuple[str, ...]:
             {
                 node.attr
                 for node in ast.walk(tree)
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == receiver
+                if isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == receiver
+                and node.attr[:3] != "_p_"  # no slot's name: `self._p_changed = True` says what the host knows anyway
             }
         )
     )

@@ -26,6 +26,7 @@ class Turns:
     def __init__(self) -> None:
         self._idle: list[_Helper] = []  # the one used last is taken first
         self._standing: float | None = None
+        self._afterwards: list[Callable[[], None]] = []
         self._closed = False
         self.watch = Watch()
 
@@ -67,8 +68,18 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._others_had_theirs)
         return now - self._standing < _AT_A_TIME_S
 
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Call it when others have had their turn."""
+        self._afterwards.append(call)
+        if self._standing is None:
+            self._standing = time.perf_counter()
+            asyncio.get_running_loop().call_soon(self._others_had_theirs)
+
     def _others_had_theirs(self) -> None:
         self._standing = None
+        calls, self._afterwards = self._afterwards, []
+        for call in calls:
+            call()
 
     async def _woken(self, helper: _Helper, given_up: Callable[[], None]) -> None:
         """Return when the helper is done. It says so first, and looks for a waiter then; so it may also wake the next one for nothing."""

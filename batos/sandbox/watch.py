@@ -66,7 +66,8 @@ class Watch:
         with self._lock:
             self._calls += 1
             self._cut, self._was_cut, self._due = cut, False, time.perf_counter() + _AT_MOST_S
-            self._wake()
+            if self._resting or not self._started:
+                self._wake()
         try:
             return call()
         finally:

@@ -17,7 +17,6 @@ import signal
 import sys
 import tempfile
 import threading
-import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,19 +27,22 @@ from batos.config import Settings
 from batos.errors import SandboxFailed
 from batos.objects import UvmObject
 from batos.sandbox import walls
-from batos.sandbox.membrane import Handles
+from batos.sandbox.membrane import Handles, Name
+from batos.sandbox.room import Room
 from batos.sandbox.turns import Turns
 
 _log = structlog.get_logger(__name__)
 _GRACE_S = 0.5  # past the limit on computing time, until a worker that does not end by itself is killed
 _TURN_S = 0.001
+_GREETED = "[_b_is(_b_o, _b_a), [['', 0]]]"  # calls, compares, answers what a run may, and leaves nothing behind
+_OUTPUT = 64 * 1024  # bytes that code may print which went round the rewriter; print() itself does nothing
 _TRIES = 8  # to have a worker do its first turn: idle ones may have died while nobody looked
 _CLOCKS = {"datetime": "call_host", "sleep": "zero", "process_time": "zero", "random_start": "call_host"}
 _FALLBACKS: tuple[tuple[str, ...] | None, ...] = ((), ("seccomp",), ("seccomp", "landlock"), None)
 
 
-def _nobody(number: int) -> uuid.UUID:
-    return uuid.uuid5(uuid.NAMESPACE_OID, f"nobody {number}")
+def _nobody(number: int) -> Name:
+    return Name(number.to_bytes(16, "big"))
 
 
 class Session:
@@ -52,6 +54,8 @@ class Session:
         self._held: Any = None
         self._worker: int | None = None
         self.monty: Any = None
+        self.output: Any = None
+        """Where the one run that it is for prints."""
 
     def enter(self) -> None:
         """Check out a fresh worker, and let go of the one before. It blocks, as the next two do."""
@@ -63,10 +67,13 @@ class Session:
     def load(self, image: bytes, greeting: Any = None) -> None:
         """Have a fresh worker with a program loaded, which has had a first feed if it is given something to greet with: the pages and
         the code that a feed needs are at hand then, where the next one is waited for."""
+        from pydantic_monty import CollectString
+
         self.enter()
+        self.output = CollectString(_OUTPUT)
         self.monty.load_session(image)
         if greeting is not None:
-            self.monty.feed_start("0", inputs=greeting)
+            self.monty.feed_start(_GREETED, inputs=greeting)
 
     def exit(self) -> None:
         """Hand the worker back; one that is dead or in the middle of something is replaced by the pool."""
@@ -76,10 +83,6 @@ class Session:
         if held is not None:
             with contextlib.suppress(MontyError, RuntimeError, OSError):
                 held.__exit__(None, None, None)
-
-    @property
-    def alive(self) -> bool:
-        return self.monty.worker_pid is not None
 
     async def turn(self, call: Callable[[], Any], *, stand_by: bool = True) -> Any:
         """Answer what a blocking call for this worker does. Cancelled, it costs the worker its life."""
@@ -120,7 +123,7 @@ class Workers:
         self._ready: collections.OrderedDict[str, Session] = collections.OrderedDict()
         self._used: dict[str, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.chains = asyncio.Semaphore(settings.sandbox_parallel)
+        self.chains = Room(settings.sandbox_parallel)
         """Room for chains of sends inside one another. The pool has workers for all that may be under way at once, each at full
         depth: so a send within a chain never waits for a worker that waits for it."""
         self.walls: dict[str, bool] = {}
@@ -207,10 +210,15 @@ class Workers:
 
     async def take(self, key: str, image: bytes) -> Session:
         """A worker with the program of `key` loaded, for one run; to be given back by `give_back`."""
+        return self.ready(key) or await self._loaded(image, self._used.pop(key, None))
+
+    def ready(self, key: str) -> Session | None:
+        """The same, if one waits."""
         session = self._ready.pop(key, None)
-        if session is None:
-            return await self._loaded(image, self._used.pop(key, None))
-        return session if session.alive else await self._loaded(image, session)
+        if session is not None and session.monty.worker_pid is None:
+            self._spawn(session.leave())
+            return None
+        return session
 
     async def load(self, session: Session, image: bytes) -> None:
         """Have a fresh worker with a program loaded, for a run whose own has died.
@@ -226,7 +234,7 @@ class Workers:
         if other is not None:
             self._spawn(other.leave())
         self._used[key] = session
-        asyncio.get_running_loop().call_soon(self._soon, session, key, image)
+        self._turns.afterwards(functools.partial(self._soon, session, key, image))
 
     def _soon(self, session: Session, key: str, image: bytes) -> None:
         asyncio.get_running_loop().call_later(_TURN_S, self._renew, session, key, image)
@@ -258,7 +266,7 @@ class Workers:
 
     def _greeting(self) -> dict[str, Any]:
         """What looks like the arguments of a run, and stands for nothing that a run may name."""
-        return {"_b_given": [Handles(_nobody).give(UvmObject()), (), {}, {}]}
+        return {"_b_o": Handles(_nobody).give(UvmObject()), "_b_a": (0,), "_b_known": {"": [0]}, "_b_kw": {}}
 
     async def _loaded(self, image: bytes, used: Session | None = None, *, stand_by: bool = True, greeting: Any = None) -> Session:
         """A worker with a program, in one turn; `used` lets go of the one it had for it."""

@@ -7,8 +7,7 @@ import difflib
 from typing import Any
 
 from batos.objects import SlotDict, SlotList, SlotSet, UvmObject
-from batos.objects.containers import storable
-from batos.objects.uvm import check_slot
+from batos.objects.containers import PLAIN, storable
 from batos.sandbox.membrane import unchanged
 
 _RESERVED = ("__", "_p_", "_v_", "_b_")
@@ -21,13 +20,15 @@ def check_name(name: object) -> str:
 
     :raises AttributeError: for a reserved name, or none.
     """
-    if not isinstance(name, str) or not name or name.startswith(_RESERVED) or name == "_slots":
-        raise AttributeError(f"{str(name)[:100]!r} is a reserved name")
-    return name
+    if isinstance(name, str) and name and (name[0] != "_" or not (name.startswith(_RESERVED) or name == "_slots")):
+        return name
+    raise AttributeError(f"{str(name)[:100]!r} is a reserved name")
 
 
 class Journal:
     """What was written by one run of a method and by the methods it sent to, so that it can be taken back."""
+
+    __slots__ = ("_done",)
 
     def __init__(self) -> None:
         self._done: list[tuple[Any, str | None, Any]] = []
@@ -38,17 +39,18 @@ class Journal:
         :raises AttributeError: for a name that may not be written.
         :raises TypeError: for a value that may not be stored.
         """
-        check_name(name)
+        if name[:1] in "_":  # others are not reserved: nearly all
+            check_name(name)
         if not name.isidentifier():
             raise AttributeError(f"{name[:100]!r} cannot be written by a method")
-        old = obj._slots.get(name, _MISSING)
-        if isinstance(old, _CONTAINERS) and type(value) is _PLAIN[type(old)]:
+        obj._p_activate()
+        old = obj.__dict__.get(name, _MISSING)
+        if type(old) in _PLAIN and type(value) is _PLAIN[type(old)]:
             self._merge(old, value)
             return
-        check_slot(name, value)
-        stored = storable(value, f"slot {name!r}", {})
+        stored = value if type(value) in PLAIN else storable(value, f"slot {name!r}", {})
         self._done.append((obj, name, old))
-        obj._slots[name] = stored
+        setattr(obj, name, stored)  # as `_slots` does; an identifier that is not reserved may be any slot's name
 
     def delete(self, obj: UvmObject, name: str) -> None:
         """Take a slot away.

@@ -57,8 +57,12 @@ class Inbox:
             except zmq.Again:
                 self.drained = True
                 return
+            if not self._count:
+                self._kept.append(frame)
+                self._count = 1
+                continue  # a routing id is never the last frame
             self._take(frame)
-            if self._count > 1 and not option(_MORE):  # a routing id is never the last frame
+            if not option(_MORE):
                 message = self._message()
                 self._start()
                 yield message
@@ -73,12 +77,13 @@ class Inbox:
 
     def _take(self, frame: bytes) -> None:
         self._count += 1
-        if self._count > 1:
-            self._bytes += len(frame)
+        self._bytes += len(frame)
         if self._count <= _FRAMES_KEPT:
             self._kept.append(frame if self._bytes <= self._limit else b"")
 
     def _message(self) -> Message:
+        if self._count == 2 and self._bytes <= self._limit:  # nearly all
+            return Message(self._kept[0], False, self._kept[1], None, self._key)
         routing_id, *frames = self._kept
         enveloped = self._count > 2 and self._kept[1] == b""
         return Message(routing_id, enveloped, frames[-1] if frames else b"", self._problem(enveloped), self._key)

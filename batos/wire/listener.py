@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Container, Sequence
 from typing import Protocol
 
@@ -15,7 +16,7 @@ import structlog
 import zmq
 
 from batos.config import Settings
-from batos.errors import BatosError, Busy, KeyRefused
+from batos.errors import BatosError, BatosSignal, Busy, KeyRefused
 from batos.wire import strict_json
 from batos.wire.endpoints import bind
 from batos.wire.inbox import Inbox, Message
@@ -51,8 +52,9 @@ class Listener:
         self._settings = settings
         self._limits = Limits.of(settings)
         self._handler = handler
-        self._working: set[asyncio.Task[None]] = set()
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._working: dict[int, asyncio.Task[None]] = {}
+        self._waiting: dict[int, asyncio.Task[None]] = {}
+        self._serials = itertools.count()
         self._scheduled = False
         self._stopping = False
         self._socket: zmq.Socket[bytes] | None = None
@@ -175,11 +177,10 @@ class Listener:
             client.refuse(Busy("too many clients wait for results; try again later, or use `watch`"), request.mission)
             return
         tasks = self._waiting if request.waits else self._working
-        task = self._loop.create_task(self._serve(request, client))
-        tasks.add(task)
-        task.add_done_callback(self._done)
+        serial = next(self._serials)
+        tasks[serial] = self._loop.create_task(self._serve(serial, request, client))
 
-    async def _serve(self, request: Request, client: ClientHandle) -> None:
+    async def _serve(self, serial: int, request: Request, client: ClientHandle) -> None:
         try:
             await self._handler.handle(request, client)
         except BatosError as e:
@@ -191,22 +192,20 @@ class Listener:
         except Exception:
             log.exception("a request failed", op=request.op, id=request.mission)
             client.refuse(BatosError("something went wrong inside the daemon; its log says what"), request.mission)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        full = len(self._working) >= self._settings.requests_at_once
-        self._working.discard(task)
-        self._waiting.discard(task)
-        if full:
-            self._schedule()  # reading was paused
-        if not task.cancelled() and (signal := task.exception()) is not None:
-            # not an Exception, or `_serve` had answered it: a signal such as ImageFailed, for whoever runs the loop
-            self._loop.call_exception_handler({"message": "a request ended in a signal", "exception": signal, "task": task})
+        except BatosSignal as signal:  # such as ImageFailed, for whoever runs the loop
+            told = {"message": "a request ended in a signal", "exception": signal, "task": asyncio.current_task()}
+            self._loop.call_exception_handler(told)
+        finally:  # here, as a callback of the task would be one more turn of the loop for each
+            if len(self._working) >= self._settings.requests_at_once:
+                self._schedule()  # reading was paused
+            self._working.pop(serial, None)
+            self._waiting.pop(serial, None)
 
     async def _finish(self, end: float) -> None:
         """Let the requests under way come to their end until `end`; those that wait for something are told to come again."""
-        for task in self._waiting:
+        for task in self._waiting.values():
             task.cancel()
-        if under_way := self._working | self._waiting:
+        if under_way := [*self._working.values(), *self._waiting.values()]:
             _, late = await asyncio.wait(under_way, timeout=max(0.0, end - self._loop.time()))
             for task in late:
                 task.cancel()

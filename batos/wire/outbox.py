@@ -128,7 +128,7 @@ class Outbox:
 
     def __init__(self, socket: zmq.Socket[bytes], settings: Settings, wake: Callable[[], None]) -> None:
         """:param wake: asks the owner to call `flush` soon, and to read the socket after it: sending may swallow its read signal."""
-        self._socket = socket
+        self._send = super(zmq.Socket, socket).send  # without what is for sockets of other kinds
         self._queue_limit = settings.client_queue
         self._queue_bytes = settings.client_queue_bytes
         self._total_bytes = settings.outbox_bytes
@@ -298,7 +298,7 @@ class Outbox:
 
     def _transmit(self, routing_id: bytes, enveloped: bool, payload: bytes) -> None:
         # only the first frame can be refused: once libzmq has taken it, the rest of the message follows
-        send = self._socket.send
+        send = self._send
         send(routing_id, _NOW_AND_MORE)
         if enveloped:
             send(b"", _NOW_AND_MORE)

@@ -28,7 +28,9 @@ def decode(payload: bytes, *, depth: int) -> dict[str, Any]:
     except UnicodeDecodeError as e:
         raise MalformedMessage(f"not UTF-8: {e.reason} at byte {e.start}") from None
     try:
-        value = _STRICT.decode(text)
+        value, end = _STRICT.raw_decode(text) if text[:1] == "{" else (None, -1)
+        if end != len(text):  # blanks around it, or no JSON
+            value = _STRICT.decode(text)
     except json.JSONDecodeError as e:
         raise MalformedMessage(f"no JSON: {e.msg} at character {e.pos}") from None
     except RecursionError:

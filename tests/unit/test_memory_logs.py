@@ -17,6 +17,7 @@ from batos.image.packing import pack
 from batos.memory import partlog
 from batos.memory.collection import Collection
 from batos.memory.segments import Entry, Segment, build
+from batos.memory.tail import Tail
 from batos.memory.textindex import OkapiText, SegmentedText
 from batos.memory.vectorlog import VectorLog
 
@@ -265,3 +266,19 @@ async def test_both_text_indexes_live_in_an_image(image: LivingImage) -> None:
         assert image.read(lambda root, name: list(root[name].apply("painted")), name) == [1]
         await image.system(lambda root, name: root[name].index_doc(2, "painted cafés"), name)
         assert image.read(lambda root, name: list(root[name].apply("painted")), name) == [1, 2]
+
+
+def test_a_tail_keeps_the_order_of_keys_whatever_comes_late() -> None:
+    tail = Tail()
+    for key in (5, 9, 7, -3, 9):
+        tail[key] = (abs(key) + key % 2, f"part {key}")
+    del tail[7]
+    again = Tail()
+    again.__setstate__(tail.__getstate__())
+    for one in (tail, again):
+        assert list(one) == [-3, 5, 9]
+        assert one.newest() == 9
+        assert (7 in one, one[9], len(one)) == (False, (10, "part 9"), 3)
+    assert again.__getstate__() == tail.__getstate__()
+    with pytest.raises(KeyError):
+        del tail[7]

@@ -232,9 +232,10 @@ async def test_what_missions_remember_at_once_is_kept_with_each_of_them(tmp_path
 
 async def test_what_a_doomed_mission_remembered_is_nowhere(tmp_path: Path) -> None:
     async with memory(tmp_path) as held:
+        await held.embedded()  # as above: what a mission would begin anew for
         await remembered(held, 0)
-        await remembered(held, 1, doom=True)
         await held.embedded()
+        await remembered(held, 1, doom=True)
         await held.whole()
         with pytest.raises(UnknownSource):
             await held.recollection.tell(forget="mission:m1")

@@ -144,6 +144,53 @@ def test_a_row_of_objects_says_the_same_in_fewer_bytes(tmp_path: Path) -> None:
         db.close()
 
 
+@pytest.mark.parametrize("first", [0, 255, 70_000, (1 << 31) - 5, 1 << 33, -(1 << 31) - 3, -(1 << 63), (1 << 63) - 100])
+def test_a_leaf_of_numbers_and_objects_says_the_same_in_fewer_bytes(tmp_path: Path, first: int) -> None:
+    db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=100, pool_size=2)
+    try:
+        with db.transaction() as connection:
+            root = connection.root()
+            root["tree"] = tree = LOBTree({first + n: UvmObject(n=n) for n in range(99)})
+        with db.transaction() as connection:  # new objects, of several classes, among those that are there
+            tree = connection.root()["tree"]
+            tree[first + 98], tree[first + 99] = UvmObject(n=98), PersistentMapping(n=99)
+            tree[first + 97] = tree[first + 1]
+        leaves = 0
+        with db.transaction() as connection:
+            tree = connection.root()["tree"]
+            assert list(tree) == list(range(first, first + 100))
+            assert [obj["n"] if isinstance(obj, PersistentMapping) else obj.n for obj in tree.values()] == [*range(97), 1, 98, 99]
+            leaf = tree._firstbucket
+            while leaf is not None:
+                leaf._p_activate()
+                data, theirs = sums.plain(db.storage.load(leaf._p_oid)[0]), ObjectWriter(leaf).serialize(leaf)
+                assert referencesf(data) == referencesf(theirs)
+                assert len(data) < len(theirs)
+                assert data == RecordWriter(leaf).serialize(leaf)
+                leaves, leaf = leaves + 1, leaf._next
+        assert leaves > 2
+    finally:
+        db.close()
+
+
+def test_leaves_of_anything_else_are_what_zodb_writes(tmp_path: Path) -> None:
+    db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=100, pool_size=2)
+    try:
+        with db.transaction() as connection:
+            root = connection.root()
+            known = root["known"] = UvmObject(n=1)
+            root["values"] = LOBTree({n: known if n % 2 else (n, "x") for n in range(200)})
+            root["names"] = OOBTree({f"k{n}": known for n in range(200)})
+            root["odd"] = LOBTree({n: known if n else Other() for n in range(200)})
+        with db.transaction() as connection:
+            for name in ("values", "names", "odd"):
+                leaf = connection.root()[name]._firstbucket
+                leaf._p_activate()
+                assert sums.plain(db.storage.load(leaf._p_oid)[0]) == ObjectWriter(leaf).serialize(leaf)
+    finally:
+        db.close()
+
+
 def test_a_commit_that_fails_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=100, pool_size=2)
     try:
