@@ -48,12 +48,12 @@ async def _measured(bench: Bench, notes: Any, inference: OllamaInference, model:
             stack.callback(task.cancel)
 
         await memory.open(inference, model, stack=stack, background=background)
-        await memory.embedder.embed(["The model is loaded now."])
+        await memory.readers.present.embed(["The model is loaded now."])
         done, heard = asyncio.Event(), memory.embedded
 
-        def embedded(ids: list[int], rows: Any) -> None:
-            heard(ids, rows)
-            if not image.read(lambda root: len(library_of(root).waiting)):
+        def embedded(identity: str, ids: list[int], rows: Any) -> None:
+            heard(identity, ids, rows)
+            if not image.read(_waits):
                 done.set()
 
         memory.embedded = embedded  # type: ignore[method-assign]
@@ -65,7 +65,7 @@ async def _measured(bench: Bench, notes: Any, inference: OllamaInference, model:
         whole_s = time.perf_counter() - begun
         sentences = [text for work in image.read(_all) for text in meaning.plan(work, memory.vectors.limits).texts]
         begun = time.perf_counter()
-        await memory.embedder.embed(sentences)
+        await memory.readers.present.embed(sentences)
         alone_s = time.perf_counter() - begun
         bench.say(f"  {len(sentences)} sentences, {told['chunks']} chunks at first")
     return {
@@ -76,6 +76,10 @@ async def _measured(bench: Bench, notes: Any, inference: OllamaInference, model:
         "embedder_texts_per_s": round(len(sentences) / alone_s, 1),
         "ingest_share_of_embedder": round(alone_s / whole_s, 3),
     }
+
+
+def _waits(root: Any) -> bool:
+    return any(True for _ in library_of(root).without_vectors())
 
 
 def _all(root: Any) -> list[meaning.Work]:
