@@ -55,7 +55,7 @@ def _entry(root: Any, call: Call, method: Method) -> Entry:
     slots = {*does.get("reads", ()), *does.get("writes", ())}
     told = f"{intent} {call.selector}".replace("_", " ")
     return Entry(
-        prompting.purpose(call.selector, intent),
+        " ".join(prompting.purpose(call.selector, intent).split()),  # it stands behind a mark of one line
         method.source.strip(),
         words_in(told) - words_in(" ".join(map(str, slots)).replace("_", " ")),
         tuple(prompting.parameters(call.selector, call.args, call.kwargs)),

@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from batos.mind.handbook.families import Family, families, fill
+from batos.mind.handbook.families import HOLE, Family, families, fill
 from batos.mind.handbook.holes import draw, words_of
 
-_HOLES = re.compile(r"SLOT|OTHER|TFIELD|FIELD|HELPER|INTENT|\b[KL]\b|(?<=_)[KL]\b|(?<=_)[KL](?=_)")
 _NUMBER = (
     "armstrong_or_not big composite day fraction fraction_or_whole height high huge huge_seconds item_of low low_number member_of month "
     "month_in n n100 n2 n3 n30 number number_wide palindrome_number percentage perfect_or_not places positive power_or_not square value_of "
@@ -86,7 +85,7 @@ def entry_of(family: Family) -> Entry:
     return Entry(
         fill(family.intents[0], holes),
         f"def {selector}({', '.join(('self', *names))}):\n{body}".strip(),
-        words_in(_HOLES.sub(" ", told).replace("_", " ")),
+        words_in(HOLE.sub(" ", told).replace("_", " ")),
         parameters,
         "SLOT" in family.holes,
         family.shape,

@@ -50,7 +50,8 @@ EVERYDAY = frozenset(
 )
 """What people ask for first: always among the families trained on, so never among those a measurement is made of."""
 _PLACEHOLDERS = {"SLOT": "slot", "OTHER": "other_slot", "FIELD": "field", "TFIELD": "kind", "HELPER": "helper_", "K": "3", "L": "a"}
-_HOLE = re.compile(r"SLOT|OTHER|TFIELD|FIELD|HELPER|INTENT|\b[KL]\b|(?<=_)[KL]\b|(?<=_)[KL](?=_)")
+HOLE = re.compile(r"SLOT|OTHER|TFIELD|FIELD|HELPER|INTENT|\b[KL]\b|(?<=_)[KL]\b|(?<=_)[KL](?=_)")
+"""The holes of a text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ class Family:
 
 def fill(text: str, holes: dict[str, str]) -> str:
     """The text with its holes filled."""
-    return _HOLE.sub(lambda found: holes.get(found[0], found[0]), text)
+    return HOLE.sub(lambda found: holes.get(found[0], found[0]), text)
 
 
 @cache
@@ -135,7 +136,7 @@ def _family(lines: list[str], group: str) -> Family:
     body = "\n".join(lines[2:]) + "\n"
     holes = dict(word.split(":") for word in words if ":" in word)
     for hole in ("K", "L"):
-        if hole in _HOLE.findall(lines[0]) or hole in _HOLE.findall(body):
+        if hole in HOLE.findall(lines[0]) or hole in HOLE.findall(body):
             holes[hole] = hole
     names = tuple(name.strip() for name in selectors.split(","))
     intents = tuple(intent.strip() for intent in lines[1].split(";"))
