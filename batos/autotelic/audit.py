@@ -39,6 +39,7 @@ REPAIRS = 1  # of a proposal of the right form that makes no sense
 METHODS = 8  # that are named to the model
 _SHOWN = 100  # characters of a text that is shown to it
 _THOUGHT = 800  # characters of what it thought
+UNRECORDED = 64  # missions, the newest first, whose proposals no change may record yet: after a kill, too; more are never under way
 _LOOKED_AT = 256  # missions
 
 
@@ -178,9 +179,22 @@ def _causes(root: Any, mission: str) -> list[Cause]:
     return [Cause(one.trigger, one.key, one.words) for one in found if (one.trigger, one.key) not in busy]
 
 
+def unrecorded(root: Any) -> list[dict[str, Any]]:
+    """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
+    known = {one.mission for one in changes.newest_first(root)}
+    own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
+    return [ledger.describe(one) for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known]
+
+
+def proposal_of(mission: dict[str, Any]) -> dict[str, Any] | None:
+    """What a mission that `ledger.describe` tells of has proposed, if it stands."""
+    return (mission["result"] or {}).get("proposal") if mission["undone"] is None else None
+
+
 def _under_way(root: Any) -> set[tuple[str, str]]:
-    """The troubles about which a change is proposed, or made and watched."""
-    found = (one["evidence"] for one in changes.listed(root) if one["state"] in (changes.PROPOSED, changes.PROMOTED))
+    """The troubles about which a change is proposed, if only by a mission that has just ended, or made and watched."""
+    found = [one["evidence"] for one in changes.listed(root) if one["state"] in (changes.PROPOSED, changes.PROMOTED)]
+    found += [proposal["evidence"] for one in unrecorded(root) if (proposal := proposal_of(one)) is not None]
     return {(evidence.get("trigger", ""), evidence.get("key", "")) for evidence in found}
 
 

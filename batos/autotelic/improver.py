@@ -20,7 +20,7 @@ import structlog
 from transaction.interfaces import TransientError
 
 from batos.autotelic import changes, kinds, purse
-from batos.autotelic.audit import AUDIT, IMPROVEMENT, Audits
+from batos.autotelic.audit import Audits, proposal_of, unrecorded
 from batos.autotelic.kinds import Ground
 from batos.autotelic.preparing import NotYet, Preparation
 from batos.autotelic.proposals import Proposal
@@ -36,7 +36,6 @@ log = structlog.get_logger("batos.autotelic")
 
 OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of its own"
 """Why a change that is not rehearsed is not watched either."""
-LOOKED_AT = 64  # missions, the newest first, whose proposals a kill may have cost: more are never under way
 STANDING, AFTER = "standing", "after"
 """In a comparison: what stood at the target when the change was tried (`kinds.standing`), and the number of the last change made before."""
 PREPARED = "prepared"
@@ -127,15 +126,9 @@ class Improver:
 
     def _new(self, root: Any) -> list[tuple[str, dict[str, Any]]]:
         """The proposals of the last missions of the loop's own that have ended and that no change records, oldest first."""
-        known = {one.mission for one in changes.newest_first(root)}
-        found = []
-        last = list(itertools.islice(ledger.newest_first(root), LOOKED_AT))
-        self._failed &= {str(mission.id) for mission in last}
-        for mission in last:
-            if mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.id not in known:
-                proposal = self._proposed(root, ledger.describe(mission))
-                if proposal:
-                    found.append((str(mission.id), proposal))
+        last = unrecorded(root)
+        self._failed &= {one["id"] for one in last}
+        found = [(str(one["id"]), proposal) for one in last if (proposal := self._proposed(root, one))]
         return found[::-1]
 
     def _proposed(self, root: Any, mission: dict[str, Any]) -> dict[str, Any] | None:
@@ -144,7 +137,7 @@ class Improver:
                 return None
             self._failed.add(mission["id"])
             return self._audits.by_rule(root, mission["id"])
-        return (mission["result"] or {}).get("proposal") if mission["undone"] is None else None
+        return proposal_of(mission)
 
     async def _try(self, change: dict[str, Any], proposal: Proposal) -> bool:
         """Rehearse a change, and keep what came of it; False where it has to wait."""

@@ -99,6 +99,18 @@ async def test_an_audit_takes_up_what_has_not_recovered_and_asks_without_cause_n
         assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MEASUREMENT, "it has fallen.")
 
 
+async def test_what_a_mission_proposed_that_no_change_records_yet_is_under_way(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        proposing(inference, **FACET)
+        assert (await fire(kernel, "entropy_falls"))["proposal"]["source"] == changes.MODEL
+        assert "proposal" not in await audited(kernel, "self_audit-1"), "the improver has not come to the first one yet"
+        (refused,) = await stepped(kernel)
+        assert refused["state"] == changes.REFUSED
+        assert (await audited(kernel, "self_audit-2"))["proposal"]["source"] == changes.MEASUREMENT
+
+
 async def test_an_audit_asks_the_model_once_in_so_many_missions_and_looks_at_each_trouble_in_turn(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
