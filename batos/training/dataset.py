@@ -51,11 +51,10 @@ def pairs(tasks: Iterable[Task], seed: int) -> list[tuple[str, str]]:
     Of the handbook they have what is near, and mostly nothing that computes the same: what to make of others is to be learned.
     """
     rng, book = random.Random(seed), handbook()
-    shapes = {(family.group, family.name): family.shape for family in families()}
 
     def asked(task: Task) -> str:
         shown = not task.intent or rng.random() < _SHOWN
-        but = () if rng.random() < _COPIED else (shapes[task.group, task.family],)
+        but = () if rng.random() < _COPIED else (task.shape,)
         return task.prompt(example=shown, book=book, but=but)
 
     return [(as_read(asked(task)), answered(task.source)) for task in tasks]

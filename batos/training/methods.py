@@ -13,15 +13,16 @@ from pathlib import Path
 from batos.bridge import adapters
 from batos.config import Settings
 from batos.training.base import base_of, line, reading
-from batos.training.dataset import digest_of, generate, pairs
+from batos.training.composed import composed
+from batos.training.dataset import digest_of, generate, pairs, tasks_of
 from batos.training.export import Expert, Lineage, export
 from batos.training.from_image import pairs_of
 from batos.training.lora import Plan, Trainer
 from batos.training.proof import proved
 from batos.training.tasks import Task
 
-EACH, EACH_PRODUCT, EACH_EVERYDAY, CHECKED = 5, 3, 40, 48
-"""Tasks of a family, of one that is put together of parts, of one that is asked for first, and of the validation in all."""
+EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 5000, 48
+"""Tasks of a family, of one of `products.txt`, of one that is asked for first; composed families, of one task each; the validation's."""
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
 _SHARE = 0.25  # of the data that an image's own methods make up at least, where there are any
@@ -77,7 +78,8 @@ def train_methods(
 
 def training_tasks(seed: int) -> list[Task]:
     """All tasks that are trained on."""
-    return generate("train", seed, each=EACH, each_product=EACH_PRODUCT, each_everyday=EACH_EVERYDAY)
+    written = generate("train", seed, each=EACH, each_product=EACH_PRODUCT, each_everyday=EACH_EVERYDAY)
+    return written + [task for family in composed(COMPOSED, seed) for task in tasks_of(family, 1, seed)]
 
 
 def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[list[Task], int]:

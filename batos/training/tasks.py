@@ -34,6 +34,7 @@ CASES, TRIALS = 14, 5
 class Task(NamedTuple):
     """One task with its answer.
 
+    :ivar shape: of its family (`Family.shape`).
     :ivar helpers: sources of messages that the object understands, by selector.
     :ivar shown: the example that a user gives; the trials are never shown.
     """
@@ -41,6 +42,7 @@ class Task(NamedTuple):
     family: str
     group: str
     part: str
+    shape: str
     selector: str
     intent: str
     args: tuple[Any, ...]
@@ -100,7 +102,7 @@ def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task
         return None
     call = trials[-1]
     return Task(
-        family.name, family.group, family.part, selector, _wording(family, holes, rng), call.args, dict(call.kwargs),
+        family.name, family.group, family.part, family.shape, selector, _wording(family, holes, rng), call.args, dict(call.kwargs),
         {**distractors, **dict(call.slots)}, helpers, shown, tuple(trials[:TRIALS]), source,
     )  # fmt: skip
 

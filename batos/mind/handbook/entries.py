@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -65,6 +66,12 @@ def entries() -> tuple[Entry, ...]:
     return tuple(entry for entry in found if len(entry.source) <= LONGEST)
 
 
+def argument_names(kinds: Sequence[str]) -> list[str]:
+    """The names of a method's arguments of such kinds, as `prompting.signature` gives them: `number`, `number2`."""
+    plain = [_ARGUMENTS.get(kind, "text") for kind in kinds]
+    return [name if (before := plain[:i].count(name)) == 0 else f"{name}{before + 1}" for i, name in enumerate(plain)]
+
+
 def words_in(text: str) -> frozenset[str]:
     """The stems of a text's words and its numbers; words that are in any text are left out."""
     return frozenset(_stem(word) for word in re.findall(r"[a-z]+|\d+", text.lower()) if word not in _LITTLE)
@@ -78,8 +85,8 @@ def entry_of(family: Family) -> Entry:
     """A method of the family, its holes filled."""
     holes, _, _ = draw(family, random.Random(family.name))
     selector = re.sub("_+", "_", fill(family.selectors[0], holes).lower().rstrip("_")) + ("_" if family.kinds else "")
-    parameters = tuple(_ARGUMENTS.get(kind, "text") for kind in family.kinds)
-    names = [name if (before := parameters[:i].count(name)) == 0 else f"{name}{before + 1}" for i, name in enumerate(parameters)]
+    names = argument_names(family.kinds)
+    parameters = tuple(name.rstrip("0123456789") for name in names)
     body = re.sub(r"\bother(\d?)\b", r"number\1", fill(family.body, holes))
     told = " ".join((*family.intents, *family.selectors))
     return Entry(
