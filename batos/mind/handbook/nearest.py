@@ -55,20 +55,28 @@ class Handbook:
         :param more: further methods, for this once.
         """
         left = dict.fromkeys(sorted(words_in(text) - words_in(" ".join(without).replace("_", " "))), 1.0)
-        numbers = sorted({number for word in left for number in self._by_word.get(word, ())})
-        able = [(entry, self._length(entry)) for entry in more] + [(self._held[n], self._lengths[n]) for n in numbers]
-        found: list[Entry] = []
+        able = {-1 - n: (entry, self._length(entry)) for n, entry in enumerate(more)}
+        telling = {word: [*self._by_word.get(word, ()), *(n for n, (entry, _) in able.items() if word in entry.words)] for word in left}
+        for number in sorted({number for told in telling.values() for number in told if number >= 0}):
+            able[number] = (self._held[number], self._lengths[number])
+        able = {number: one for number, one in able.items() if one[0].shape not in but}
+        asked, found = tuple(parameters), list[Entry]()
         while len(found) < NEAR:
+            scores = dict.fromkeys(able, 0.0)
+            for word, share in left.items():
+                weight = share * self._weights.get(word, self._rarest)
+                for number in telling[word]:
+                    if number in scores:
+                        scores[number] += weight
             best, most = None, 0.0
-            for entry, length in able:
-                score = sum(share * self._weights.get(word, self._rarest) for word, share in left.items() if word in entry.words) / length
-                fit = 1.0 + _SAME_PARAMETERS * (entry.parameters == tuple(parameters)) + _SAME_KEEPING * (entry.keeps == keeps)
-                if score * fit > most and entry.shape not in but:
-                    best, most = entry, score * fit
+            for number, (entry, length) in able.items():
+                fit = 1.0 + _SAME_PARAMETERS * (entry.parameters == asked) + _SAME_KEEPING * (entry.keeps == keeps)
+                if (score := scores[number] / length * fit) > most:
+                    best, most = entry, score
             if best is None:
                 break
             found.append(best)
-            able = [one for one in able if one[0].shape != best.shape]
+            able = {number: one for number, one in able.items() if one[0].shape != best.shape}
             for word in best.words & left.keys():
                 left[word] *= _TOLD
         return found
