@@ -19,6 +19,9 @@ from batos.wire import Accepted, Client
 Target = Annotated[str, typer.Argument(metavar="OBJECT", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")]
 Selector = Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")]
 
+DOUBTFUL = 3
+"""Tries from which a method that passed one example only is likelier wrong."""
+
 
 @app.command()
 def method(
@@ -150,12 +153,22 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
     return one.get("runs", ""), f"{ago(one['last'])} ago" if "last" in one else "", "" if one["intact"] else "damaged"
 
 
+def written(came: dict[str, Any]) -> str:
+    """How a method came to be, and what speaks against it: candidates that differed, or that many were refused before one passed the only
+    example (docs/training.md: one in three of those is wrong).
+
+    :param came: its provenance.
+    """
+    tries, agreed, compared = came.get("tries") or 0, came.get("agreed", 1), came.get("candidates", 1)
+    told = f", {tries} tries" if tries else ""
+    if compared > 1:
+        return told + f", {agreed} of {compared} written alike" + ("" if agreed == compared else ": not sure; teach it an example")
+    return told + (": not sure; teach it another example" if tries >= DOUBTFUL and came.get("trials", 1) == 2 else "")
+
+
 def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
     came = version["provenance"]
-    tried = f", {came['tries']} tries" if came.get("tries") else ""
-    agreed = came.get("agreed", 1)
-    if (compared := came.get("candidates", 1)) > 1:
-        tried += f", {agreed} of {compared} written alike" + ("" if agreed == compared else ": not sure; teach it an example")
+    tried = written(came)
     back = f", brought back from version {came['reverted_to']}" if came.get("reverted_to") else ""
     output.say(f"\nversion {version['version']}: mission {came.get('mission', '?')}, by {came.get('model', '?')}{tried}{back}", "bold")
     if not whole:
