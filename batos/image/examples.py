@@ -52,7 +52,8 @@ def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], 
     found = taught.get((oid, selector))
     if found is None:
         found = taught[oid, selector] = Taught()
-    new = [text for text in (json.dumps(one, sort_keys=True, ensure_ascii=False) for one in examples) if text not in found.examples]
+    told = (json.dumps(Example.from_json(one).to_json(), ensure_ascii=False) for one in examples)  # a record's order may matter
+    new = [text for text in told if text not in found.examples]
     if new:
         found.examples = (*found.examples, *new)[-limit:]
     if intent:

@@ -207,14 +207,17 @@ class Thinking:
 
     @contextlib.contextmanager
     def rehearsing(self) -> Iterator[None]:
-        """What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds them there."""
+        """What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds them there. What is written
+        inside counts as not written: its cycles are of a transaction that is aborted."""
         kept = dict(self._asked), Counter(self._cycles), Counter(self._questions), len(self.used), self.replayed
+        forged = len(self.making.forged)
         try:
             yield
         finally:
             self._asked, self._cycles, self._questions = kept[0], kept[1], kept[2]
             del self.used[kept[3] :]
             self.replayed = kept[4]
+            del self.making.forged[forged:]
 
     def ask(self, question: str) -> str:
         """What the user answers to a question; the how-manieth of the same words it is decides which answer is meant.

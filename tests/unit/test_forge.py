@@ -184,6 +184,33 @@ async def test_a_method_sends_what_nobody_understands_and_that_is_written_too(tm
         assert {one["selector"] for one in end["result"]["wrote"]} == {"outer_", "inner_"}
 
 
+async def test_what_a_refused_draft_had_written_for_it_is_left_behind_with_its_trial(tmp_path: Path) -> None:
+    """The cycle that wrote `inner_` is of the trial's transaction: kept with the mission's, it could not be stored."""
+    inference = FakeInference()
+    drafts = iter(["def outer_(self, number):\n    return self.inner_(number)\n", "def outer_(self, number):\n    return number + 1\n"])
+    inner = "def inner_(self, number):\n    return number * 10\n"
+    writing(inference, lambda request: next(drafts) if "Write: def outer_" in request.user else inner)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        await kernel.image.system(examples.teach, oid, "outer_", [{"args": [1], "result": 2}], "", 16)
+        end = await sent(kernel, "m1", "thing", "outer_", 4)
+        assert (end["state"], end["result"].get("value")) == ("COMPLETE", 5), end
+        assert [one["selector"] for one in end["result"]["wrote"]] == ["outer_"]
+
+
+async def test_a_record_of_an_example_keeps_its_order(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def keys_(self, record):\n    return list(record)\n")
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        told = [{"args": [{"b": 1, "a": 2}], "result": ["b", "a"]}]
+        assert await kernel.image.system(examples.teach, oid, "keys_", told, "", 16) == 1
+        assert await kernel.image.system(examples.teach, oid, "keys_", [{"result": ["b", "a"], "args": [{"b": 1, "a": 2}]}], "", 16) == 1
+        assert (await sent(kernel, "m1", "thing", "keys_", {"d": 1, "c": 2}))["result"]["value"] == ["d", "c"]
+
+
 async def test_writing_has_a_depth(tmp_path: Path) -> None:
     inference = FakeInference()
 
