@@ -12,12 +12,14 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
 from batos.mind.handbook.entries import argument_names
 from batos.mind.handbook.families import FAR, HOLE, Family, families
 from batos.training.parts import NUMBER, RECORD, TEXT, Part, changed_kinds, parts
+from batos.training.wordings import reworded
 
 GROUP = "composed"
 _KINDS_OF_SLOTS = (NUMBER, TEXT, "words", "record")
@@ -28,6 +30,7 @@ _RESULTS = {
     "list": "list", "sorted": "list", "different": "list",
 }  # fmt: skip
 """What kind of slot an end may be kept in."""
+_WORDINGS = 3  # besides that of the parts
 _KEEPING = {
     "number": (
         ("set", "set SLOT to <it>, and answer it", "self.SLOT = <e>"),
@@ -48,10 +51,16 @@ def composed(count: int, seed: int) -> list[Family]:
     measured = _far_shapes()
     for family in _drawn(rng):
         if family.name not in found and family.part == "train" and family.shape not in measured:
-            found[family.name] = family
+            found[family.name] = _in_other_words(family, random.Random(f"{seed} {family.name}"))
         if len(found) == count:
             return list(found.values())
     return list(found.values())
+
+
+def _in_other_words(family: Family, rng: random.Random) -> Family:
+    """The family with more wordings; the first is that of its parts."""
+    plain = family.intents[0]
+    return replace(family, intents=tuple(dict.fromkeys((plain, *(reworded(plain, rng) for _ in range(_WORDINGS))))))
 
 
 @cache
