@@ -21,7 +21,7 @@ from batos.training.lora import Plan, Trainer
 from batos.training.proof import proved
 from batos.training.tasks import Task
 
-EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 5000, 48
+EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
 """Tasks of a family, of one of `products.txt`, of one that is asked for first; composed families, of one task each; the validation's."""
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
