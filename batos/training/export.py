@@ -12,7 +12,7 @@ from typing import Any
 from batos.bridge import adapters
 from batos.bridge.profiles import BaseModelSource
 from batos.training import curve
-from batos.training.lora import PROJECTIONS, Trainer
+from batos.training.lora import Trainer
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource
     plan = trainer.plan
     config = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": plan.rank, "lora_alpha": plan.alpha, "lora_dropout": 0.0, "bias": "none",
-        "target_modules": list(PROJECTIONS), "base_model_name_or_path": base.known_as[0] if base.known_as else base.name,
+        "target_modules": list(plan.projections), "base_model_name_or_path": base.known_as[0] if base.known_as else base.name,
         "layers_to_transform": list(range(plan.first_layer, trainer.layers)),
     }  # fmt: skip
     partial = folder / f".{adapters.WEIGHTS}.partial"

@@ -36,6 +36,7 @@ class Plan:
     rate: float = 8e-4
     batch: int = 8
     first_layer: int = 8
+    projections: Sequence[str] = PROJECTIONS
     threads: int = 2
     passes: int = 0
     """How often it goes through the data at most; 0: as often as there is time."""
@@ -97,20 +98,36 @@ class Trainer:
         self.curve = [Point(**point) for point in json.loads(held["curve"])]
         return True
 
-    def begin_with(self, file: Path) -> None:
-        """Begin with the adapter of an earlier training in place of an empty one.
+    def read(self, file: Path) -> dict[str, Any]:
+        """The tensors of an earlier training's adapter.
 
         :raises InvalidInput: if it is of another rank or other layers.
         """
         from safetensors.torch import load_file
 
-        held = load_file(file)
-        own = self.tensors()
-        if {name: value.shape for name, value in held.items()} != {name: value.shape for name, value in own.items()}:
+        held: dict[str, Any] = load_file(file)
+        if {name: value.shape for name, value in held.items()} != {name: value.shape for name, value in self.tensors().items()}:
             raise InvalidInput(f"{file} has other layers or another rank than this training; begin with --fresh")
+        return held
+
+    def take(self, held: Mapping[str, Any]) -> None:
+        """Go on from these tensors, under PEFT's names, in place of what it has."""
         for name, pair in self._adapted.items():
             for half in ("A", "B"):
                 getattr(pair, half.lower()).data.copy_(held[_tensor(name, half)])
+
+    def keep_the_better(self, before: Mapping[str, Any], checked: Pairs) -> tuple[float, float]:
+        """Keep what was learned, or its mean with what it began with: whichever has the smaller loss; the losses of both.
+
+        The mean of two trainings that go on from each other forgets less of either: Wortsman et al. 2022 (arXiv:2109.01903, 2203.05482).
+        """
+        learned, encoded = self.tensors(), [self._encoded(*pair) for pair in checked]
+        alone = self._loss_of(encoded)
+        self.take({name: (value.float() + before[name].float()) / 2 for name, value in learned.items()})
+        together = self._loss_of(encoded)
+        if alone <= together:
+            self.take(learned)
+        return alone, together
 
     def save(self, digest: str) -> None:
         """Write what is needed to go on."""
@@ -244,7 +261,8 @@ def _tensor(name: str, half: str) -> str:
 
 def _comparable(plan: Plan) -> dict[str, Any]:
     """What of a plan must stay as it was: how long it takes, and on how many threads, may change."""
-    return {name: value for name, value in asdict(plan).items() if name not in ("minutes", "threads")}
+    held: dict[str, Any] = json.loads(json.dumps(asdict(plan)))
+    return {name: value for name, value in held.items() if name not in ("minutes", "threads")}
 
 
 def _base(weights: Path) -> tuple[Any, Any]:
@@ -282,7 +300,7 @@ def adapt(model: Any, plan: Plan) -> Mapping[str, Any]:
     for number, layer in enumerate(model.model.layers):
         for part in (layer.self_attn, layer.mlp) if number >= plan.first_layer else ():
             where = "self_attn" if part is layer.self_attn else "mlp"
-            for name in PROJECTIONS:
+            for name in plan.projections:
                 if hasattr(part, name):
                     setattr(part, name, pair := Adapted(getattr(part, name)))
                     found[f"model.layers.{number}.{where}.{name}"] = pair

@@ -66,13 +66,19 @@ def train_methods(
     before = staging / NAME / adapters.WEIGHTS
     going_on = before.exists() and not fresh
     trainer = Trainer(weights, work, dataclasses.replace(plan, rate=plan.rate * _ON) if going_on else plan)
+    held = trainer.read(before) if going_on else None
     if resume and trainer.resume(digest):
         tell(f"going on at step {trainer.step}")
-    elif going_on:
-        trainer.begin_with(before)
+    elif held is not None:
+        trainer.take(held)
         tell(f"beginning with {before}")
     trainer.train(data, checked, digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
-    lineage = Lineage(digest, plan.seed, revision, figures=_figures(trainer, tasks, found))
+    figures = _figures(trainer, tasks, found)
+    if held is not None and not own:  # what users taught is kept whole
+        alone, together = trainer.keep_the_better(held, checked)
+        figures["validation"] = min(alone, together)
+        tell(f"validation {alone}; {together} as the mean with what it began with: the better one is kept")
+    lineage = Lineage(digest, plan.seed, revision, figures=figures)
     return export(trainer, staging / NAME, EXPERT, source, lineage)
 
 

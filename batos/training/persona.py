@@ -91,7 +91,7 @@ def train_voice(
     if (file := staging / name_of(persona) / adapters.WEIGHTS).exists():
         earlier = Trainer(weights, work, plan)
         try:
-            earlier.begin_with(file)
+            earlier.take(earlier.read(file))
         except InvalidInput:
             raise InvalidInput(f"{file.parent} holds a voice of another making; move it away, or call it otherwise") from None
         rivals["the voice that is staged"] = _measured(earlier, held, known, settings)

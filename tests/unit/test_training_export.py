@@ -88,11 +88,10 @@ def tiny(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    folder = tiny(tmp_path / "base")
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a tiny model, which trainers load in place of a base."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 
     def base(weights: Path) -> tuple[object, object]:
         model = transformers.AutoModelForCausalLM.from_pretrained(weights, dtype=torch.bfloat16)
@@ -100,15 +99,22 @@ def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(tmp_path: Pa
         return transformers.AutoTokenizer.from_pretrained(weights), model
 
     monkeypatch.setattr("batos.training.lora._base", base)
+    torch.manual_seed(1)
+    return tiny(tmp_path / "base")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(small: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
     data = [("say a:", "aaaa"), ("say b:", "bbbb")] * 8
     plan = Plan(0.05, rank=4, rate=1e-2, first_layer=1, threads=1)
     points: list[Point] = []
-    trainer = Trainer(folder, tmp_path / "work", plan)
+    trainer = Trainer(small, tmp_path / "work", plan)
     trainer.train(data, data[:2], "digest", lambda point, done: points.append(point))
     assert points[-1].loss < points[0].loss
     tensors = trainer.tensors()
     assert {name.split(".")[4] for name in tensors} == {"1", "2"}
-    again = Trainer(folder, tmp_path / "work", plan)
+    again = Trainer(small, tmp_path / "work", plan)
     assert again.resume("digest")
     assert (again.step, len(again.curve)) == (trainer.step, len(trainer.curve))
     for name, value in again.tensors().items():
@@ -117,9 +123,27 @@ def test_a_training_learns_is_taken_up_again_and_becomes_an_adapter(tmp_path: Pa
         again.resume("another")
     save_file = pytest.importorskip("safetensors.torch").save_file
     save_file(tensors, tmp_path / "adapter.safetensors")
-    begun = Trainer(folder, tmp_path / "new", plan)
-    begun.begin_with(tmp_path / "adapter.safetensors")
+    begun = Trainer(small, tmp_path / "new", plan)
+    begun.take(begun.read(tmp_path / "adapter.safetensors"))
     assert all(torch.equal(value, tensors[name]) for name, value in begun.tensors().items())
     with pytest.raises(InvalidInput, match="--fresh"):
-        Trainer(folder, tmp_path / "new", Plan(0.05, rank=2, first_layer=1, threads=1)).begin_with(tmp_path / "adapter.safetensors")
-    assert not Trainer(folder, tmp_path / "elsewhere", plan).resume("digest")
+        Trainer(small, tmp_path / "new", Plan(0.05, rank=2, first_layer=1, threads=1)).read(tmp_path / "adapter.safetensors")
+    assert not Trainer(small, tmp_path / "elsewhere", plan).resume("digest")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("checked", "mean"), [("aaaa", False), ("bbbb", True)])
+def test_what_was_learned_or_its_mean_with_what_was_before_is_kept_by_their_losses(
+    small: Path, tmp_path: Path, checked: str, mean: bool
+) -> None:
+    torch = pytest.importorskip("torch")
+    plan = Plan(1, rank=4, rate=3e-2, first_layer=1, threads=1, passes=30)
+    before, trainer = Trainer(small, tmp_path / "before", plan), Trainer(small, tmp_path / "after", plan)
+    before.train([("say:", "bbbb")] * 16, (), "digest", lambda point, done: None)
+    trainer.train([("say:", "aaaa")] * 16, (), "digest", lambda point, done: None)
+    learned = trainer.tensors()
+    alone, together = trainer.keep_the_better(before.tensors(), [("say:", checked)])
+    assert (together < alone) is mean
+    wanted = {name: (value.float() + before.tensors()[name].float()) / 2 if mean else value for name, value in learned.items()}
+    for name, value in trainer.tensors().items():
+        assert torch.equal(value, wanted[name].half())
