@@ -9,8 +9,8 @@ is run on his image, a few minutes long, and the daemon builds the new version. 
 figures are taken, in images of their own: on tasks of his kinds that he never put, and on families that nobody ever used, which show
 what is learned beyond them, or forgotten.
 
-    python bench/month.py                      # 30 days, trainings after days 10, 20 and 30 of 4 minutes: half an hour (`make month`)
-    python bench/month.py --days 6 --trainings 2 --minutes 2 --kinds 4 --others 6 --json
+    python bench/month.py                      # 30 days, trainings after days 15 and 30 of 3 minutes: half an hour (`make month`)
+    python bench/month.py --days 6 --minutes 2 --kinds 4 --others 6 --json
 
 `first_try` and `within_bound` are as in bench/synthesis.py. The expert is a copy of the one in `lora_staging`; that stays as it is.
 Training needs the extra `training` in this Python; what it proves once takes some minutes, `--proved` spares them.
@@ -56,9 +56,9 @@ def main() -> None:
     parser.add_argument("--kinds", type=int, default=12, help="families that the user's tasks are of")
     parser.add_argument("--each", type=int, default=2, help="tasks of each of his kinds that measure")
     parser.add_argument("--others", type=int, default=12, help="families that nobody uses, one task each")
-    parser.add_argument("--base-tasks", type=int, default=6, help="of those that measure, for the base model, which takes long to fail")
-    parser.add_argument("--trainings", type=int, default=3, help="how many, evenly over the days")
-    parser.add_argument("--minutes", type=float, default=4, help="of one training")
+    parser.add_argument("--base-tasks", type=int, default=4, help="of those that measure, for the base model, which takes long to fail")
+    parser.add_argument("--trainings", type=int, default=2, help="how many, evenly over the days")
+    parser.add_argument("--minutes", type=float, default=3, help="of one training")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--staging", default="", help="folder of the expert that it begins with; that of the checkout if left out")
     parser.add_argument("--proved", default="", help="proved.json of an earlier training of seed 1 (DATA/training/method-writer)")

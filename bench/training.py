@@ -26,10 +26,9 @@ from typing import Any
 
 from batos.config import Settings
 from batos.training.base import base_of
-from batos.training.dataset import answered, as_read, generate
+from batos.training.dataset import generate, pairs
 from batos.training.lora import Plan, Trainer
 from batos.training.methods import CHECKED, training_tasks
-from batos.training.tasks import Task
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 FORWARD = ("gate_proj", "up_proj", "down_proj")
@@ -89,20 +88,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="only the last line, which is JSON in any case")
     args = parser.parse_args()
     weights = base_of(Settings())[1]
-    data = pairs(random.Random(args.seed).sample(training_tasks(args.seed), args.steps * Plan(0).batch), args.seed)
-    checked = pairs(generate("validation", args.seed, each=1)[:CHECKED], args.seed)
+    data = pairs(random.Random(args.seed).sample(training_tasks(args.seed), args.steps * Plan(0).batch), args.seed, shown=False)
+    checked = pairs(generate("validation", args.seed, each=1)[:CHECKED], args.seed, shown=False)
     found = {}
     for name in args.ways.split(","):
         found[name] = one = trained(WAYS[name], weights, data, checked, args.seed)
         if not args.json:
             print(f"{name}: loss {one['loss']}, {one['step_s']} s a step, {one['parameters']} M parameters", flush=True)
     print(json.dumps({"bench": "training", "steps": args.steps, "ways": found}))
-
-
-def pairs(tasks: list[Task], seed: int) -> list[tuple[str, str]]:
-    """Prompts without a handbook, six in ten with an example, and answers."""
-    rng = random.Random(seed)
-    return [(as_read(task.prompt(example=not task.intent or rng.random() < 0.6)), answered(task.source)) for task in tasks]
 
 
 def trained(way: Way, weights: Path, data: list[tuple[str, str]], checked: list[tuple[str, str]], seed: int) -> dict[str, float]:

@@ -155,7 +155,7 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 
 def written(came: dict[str, Any]) -> str:
     """How a method came to be, and what speaks against it: candidates that differed, or that many were refused before one passed the only
-    example (docs/training.md: one in four of those is wrong).
+    example (docs/training.md: one in five of those is wrong).
 
     :param came: its provenance.
     """

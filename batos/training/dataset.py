@@ -45,17 +45,19 @@ def generate(part: str, seed: int, *, each: int, each_product: int | None = None
     return [task for family in families() if family.part == part for task in tasks_of(family, count(family), seed)]
 
 
-def pairs(tasks: Iterable[Task], seed: int) -> list[tuple[str, str]]:
+def pairs(tasks: Iterable[Task], seed: int, *, shown: bool = True) -> list[tuple[str, str]]:
     """Prompt and answer of each task as the model reads them; some prompts have the example, some not.
 
     Of the handbook they have what is near, and mostly nothing that computes the same: what to make of others is to be learned.
+
+    :param shown: whether they have anything of the handbook.
     """
-    rng, book = random.Random(seed), handbook()
+    rng, book = random.Random(seed), handbook() if shown else None
 
     def asked(task: Task) -> str:
-        shown = not task.intent or rng.random() < _SHOWN
+        example = not task.intent or rng.random() < _SHOWN
         but = () if rng.random() < _COPIED else (task.shape,)
-        return task.prompt(example=shown, book=book, but=but)
+        return task.prompt(example=example, book=book, but=but)
 
     return [(as_read(asked(task)), answered(task.source)) for task in tasks]
 
