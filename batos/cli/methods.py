@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -128,17 +129,30 @@ def read_example(text: str) -> dict[str, Any]:
 
     :raises typer.BadParameter: if it is neither.
     """
-    head, arrow, tail = text.partition("->")
-    if arrow:
-        args = value_of(head.strip()) if head.strip() else []
-        return {"args": args if isinstance(args, list) else [args], "result": value_of(tail.strip())}
+    arrows = [found.start() for found in re.finditer("->", text)]
+    for at in arrows:  # one within a text of JSON leaves no JSON on either side
+        try:
+            args, result = _side(text[:at]) if text[:at].strip() else [], _side(text[at + 2 :])
+        except (ValueError, RecursionError):
+            continue
+        return {"args": args if isinstance(args, list) else [args], "result": result}
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or "result" not in found:
-        raise typer.BadParameter(f"--example takes 'ARGS -> RESULT' or a JSON object with \"result\", got {text!r}")
+        told = f'each side JSON or a plain text, or a JSON object with "result", got {text!r}'
+        raise typer.BadParameter(f"--example takes 'ARGS -> RESULT', {told}")
     return found
+
+
+def _side(text: str) -> Any:
+    """A side of an example: JSON where it begins as JSON does, else as it is.
+
+    :raises ValueError: if it begins so, and is none.
+    """
+    text = text.strip()
+    return json.loads(text) if text[:1] in ("[", "{", '"') else value_of(text)
 
 
 async def _named(accepting: Any, target: str) -> Accepted:

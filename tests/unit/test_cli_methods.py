@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import typer
 
-from batos.cli.methods import written
+from batos.cli.methods import read_example, written
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,23 @@ from batos.cli.methods import written
 )
 def test_a_method_says_how_sure_it_is(came: dict[str, Any], told: str) -> None:
     assert written(came) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "result"),
+    [
+        ("[2, 3] -> 5", [2, 3], 5),
+        ("plain words -> 2", ["plain words"], 2),
+        ('["a->b"] -> ["a", "b"]', ["a->b"], ["a", "b"]),
+        ("-> 4", [], 4),
+    ],
+)
+def test_an_example_is_read_at_the_arrow_that_parts_its_sides(text: str, args: list[object], result: object) -> None:
+    assert read_example(text) == {"args": args, "result": result}
+    assert read_example('{"args": ["a->b"], "result": 1}') == {"args": ["a->b"], "result": 1}
+
+
+@pytest.mark.parametrize("text", ['["a" -> 3', '["a"] -> {"b": ', "five"])
+def test_an_example_that_begins_as_json_and_is_none_is_said_to_be(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="each side JSON or a plain text"):
+        read_example(text)
