@@ -39,7 +39,7 @@ from batos.bridge.service import OllamaService
 from batos.config import Settings, load
 from batos.image import examples, history, ledger
 from batos.kernel import Kernel
-from batos.mind.handbook.families import Family, families
+from batos.mind.handbook.families import BLIND, Family, families
 from batos.training.dataset import tasks_of
 from batos.training.methods import NAME
 from batos.training.proof import Prover
@@ -80,7 +80,8 @@ class Month:
     def __init__(self, folder: Path, args: argparse.Namespace) -> None:
         self.folder, self.args = folder, args
         self.rng = random.Random(args.seed)
-        unseen = self.rng.sample([family for family in families() if family.part == "test"], args.kinds + args.others)
+        held_out = [family for family in families() if family.part == "test" and family.group not in BLIND]
+        unseen = self.rng.sample(held_out, args.kinds + args.others)
         kinds, others = unseen[: args.kinds], unseen[args.kinds :]
         self.put = self._put(kinds)
         known = {task.prompt(example=True) for task in self.put}

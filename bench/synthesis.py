@@ -3,15 +3,17 @@
 Ends with one JSON line.
 
 Each task is an object of an image, a message that nobody understands, and hidden trials. The mission writes the method as any does: prompt,
-model, guardian, sandbox, trials, up to `synthesis_tries` times; then the hidden trials say whether what was kept is right. Families are
-those that no training has seen (`batos.mind.handbook.families`: part `test`), and the far set of composed tasks.
+model, guardian, sandbox, trials, up to `synthesis_expert_tries` different ones (the base `synthesis_tries`); then the hidden trials say
+whether what was kept is right. Families are those that no training has seen (`batos.mind.handbook.families`: part `test`), the far set of
+composed tasks, and unseen families of other authors (`BLIND`), whose methods are twice as long.
 
-    python bench/synthesis.py                    # both, with the expert that lies in lora_staging
+    python bench/synthesis.py                    # all, with the expert that lies in lora_staging
     python bench/synthesis.py --tasks 20 --json
 
 Figures are shares of tasks. `first_try`: the first method that the model wrote was kept, and is right. `within_bound`: one of those
-within the bound was, with one example taught. `wrong_accepted`: kept, and not right by the hidden trials. `bare_*`: without any example;
-`sure_wrong` and `unsure_wrong`: the share of wrong ones where all candidates did the same, and where they did not.
+within the bound was, with one example taught. `wrong_accepted`: kept, and not right by the hidden trials. `far_*` and `blind_*`: of the
+far set, and of other authors' families; `bare_*`: without any example; `sure_wrong` and `unsure_wrong`: the share of wrong ones where all
+candidates did the same, and where they did not.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from batos.config import Settings, load
 from batos.image import examples
 from batos.image.experts import report, speaks_methods
 from batos.kernel import Kernel
+from batos.mind.handbook.families import BLIND
 from batos.objects import Method
 from batos.training.dataset import generate
 from batos.training.proof import Prover
@@ -57,6 +60,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=0, help="tasks of held-out families, one a family; 0: all")
     parser.add_argument("--base-tasks", type=int, default=20, help="of them, for the base model, which takes long to fail")
     parser.add_argument("--far", type=int, default=0, help="tasks of the far set; 0: all")
+    parser.add_argument("--blind", type=int, default=40, help="of families by other authors; 0: none")
     parser.add_argument("--bare", type=int, default=30, help="tasks without an example")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--staging", default="", help="folder of experts; that of the checkout if left out")
@@ -74,10 +78,12 @@ def main() -> None:
 
 async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     say = (lambda words: None) if args.json else (lambda words: print(words, flush=True))
-    near, far = (generate(part, args.seed, each=1) for part in ("test", "far"))
+    unseen, far = (generate(part, args.seed, each=1) for part in ("test", "far"))
+    near, blind = ([task for task in unseen if (task.group in BLIND) == others] for others in (False, True))
     rng = random.Random(args.seed)
     near = rng.sample(near, args.tasks or len(near))
     far = rng.sample(far, args.far or len(far))
+    blind = rng.sample(blind, min(args.blind, len(blind)))
     service = OllamaService(load({"data": folder, "ollama_host": "127.0.0.1:1"}, environ={}))  # nobody answers there: one of its own
     host = await service.start()
     try:
@@ -88,11 +94,12 @@ async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
             base = await made(settings, "plain", near[: args.base_tasks], prover, example=True, say=say)
             tuned = await made(settings, "expert", near, prover, example=True, say=say)
             distant = await made(settings, "expert", far, prover, example=True, say=say)
+            strange = await made(settings, "expert", blind, prover, example=True, say=say)
             bare = await made(settings, "expert", near[: args.bare], prover, example=False, say=say)
     finally:
         await service.stop()
     if args.wrong:
-        for one in (*tuned, *distant):
+        for one in (*tuned, *distant, *strange):
             if not one.right:
                 say(f"--- {one.task.family}: {one.task.intent}\n{one.source}\n{one.task.source}")
     sure, unsure = [one for one in bare if one.tries and one.sure], [one for one in bare if one.tries and not one.sure]
@@ -104,6 +111,8 @@ async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         "base_seconds_per_method": round(sum(one.seconds for one in base) / max(1, len(base)), 2),
         "far_tasks": len(distant), "far_first_try": first_try(distant), "far_within_bound": within_bound(distant),
         "far_wrong": wrong(distant),
+        "blind_tasks": len(strange), "blind_first_try": first_try(strange), "blind_within_bound": within_bound(strange),
+        "blind_wrong": wrong(strange),
         "bare_tasks": len(bare), "bare_right": within_bound(bare), "bare_wrong": wrong(bare),
         "sure": len(sure), "sure_wrong": wrong(sure), "unsure": len(unsure), "unsure_wrong": wrong(unsure),
     }  # fmt: skip

@@ -207,7 +207,7 @@ class Settings(BaseModel):
         description="what writes methods: expert (the newest one of role methods, if there is one), plain (none), or a model's name",
     )
     synthesis_expert_tries: int = Field(
-        8, ge=1, le=64, description="times that an expert may write one method; each takes it about a second"
+        8, ge=1, le=64, description="different methods that an expert may write for one message; each takes it about a second"
     )
     synthesis_candidates: int = Field(
         3, ge=1, le=16, description="methods that an expert writes where no example was taught; how many agree is told"

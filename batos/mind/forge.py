@@ -31,6 +31,7 @@ TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 """Of the first try and those after it: a model that was refused shall not write the same again."""
 EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 """An expert knows what it was trained on by heart, and is asked the same again after a refusal: that others are tried is up to the draw."""
+_DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
 async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Method:
@@ -70,7 +71,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[
     cycle.brief = f"write the method {selector!r} of {getattr(obj, 'name', None) or 'an object'}"
     cycle.why = "nobody understands the message"
     cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
-    cycle.tries, cycle.refusals, cycle.candidates = 0, (), ()
+    cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
     return cycle
 
 
@@ -124,12 +125,14 @@ async def study(cycle: UvmObject) -> str:
 async def write(cycle: UvmObject) -> str:
     """DELEGATING: the model writes; what can be mended without it is."""
     attempt = current()
-    if cycle.tries >= _bound(cycle):
+    if _spent(cycle):
         source, reasons = cycle.refusals[-1]
         raise _refused(cycle, source, reasons)
     reply = await (_ask_expert if cycle.expert else _ask)(cycle, attempt)
-    cycle.tries += 1
     mended = repair(reply.text, cycle.selector, attempt.settings)
+    cycle.draws += 1
+    if not (cycle.expert and any(known == mended.source for known, _ in cycle.refusals)):
+        cycle.tries += 1
     cycle._tmp_synthesis_, cycle.mended = mended.source, tuple(mended.repairs)
     cycle.written_by, cycle.written_digest = reply.model, reply.digest
     return "SYNTHESIZING"
@@ -142,7 +145,7 @@ async def try_out(cycle: UvmObject) -> str:
     reasons, did = _known(cycle, source) or await _faults(cycle, source)
     if not reasons:
         cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did))
-    if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or cycle.tries >= _bound(cycle)):
+    if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
         _settle(cycle)
         return "COMPLETE"
     if not reasons:
@@ -211,17 +214,18 @@ async def _ask(cycle: UvmObject, attempt: Thinking) -> ChatReply:
 
 async def _ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
     """An expert for methods: asked the same again, with another draw."""
-    temperature = EXPERT_TEMPERATURES[min(cycle.tries, len(EXPERT_TEMPERATURES) - 1)]
+    temperature = EXPERT_TEMPERATURES[min(cycle.draws, len(EXPERT_TEMPERATURES) - 1)]
     return await attempt.chat(
         cycle.model, prompting.COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
-        temperature=temperature, seed=cycle.tries + 1, repeat_penalty=1.0,
+        temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
     )  # fmt: skip
 
 
-def _bound(cycle: UvmObject) -> int:
-    """How often a method may be written."""
+def _spent(cycle: UvmObject) -> bool:
+    """Whether the method was written as often as it may be."""
     settings = current().settings
-    return settings.synthesis_expert_tries if cycle._slots.get("expert") else settings.synthesis_tries
+    bound = settings.synthesis_expert_tries if cycle._slots.get("expert") else settings.synthesis_tries
+    return bool(cycle.tries >= bound or cycle.draws >= _DRAWS * bound)
 
 
 def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
@@ -254,7 +258,7 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str]) -> MethodRef
             verdict.check()
         except MethodRefused as e:
             return e
-    tried = f" after {cycle.tries} tries" if cycle.tries else ""
+    tried = f" after {cycle.tries} {'try' if cycle.tries == 1 else 'tries'}" if cycle.tries else ""
     return MethodRefused(
         f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}",
         selector=cycle.selector, source=source, reasons=list(reasons), cause="trial",

@@ -152,7 +152,7 @@ def _renamed(body: str, names: Mapping[str, str]) -> str:
 def _wording(family: Family, holes: Mapping[str, str], rng: random.Random) -> str:
     if rng.random() < 0.1 and family.group != "thinking":
         return ""
-    text = fill(rng.choice(family.intents), dict(holes))
+    text = fill(rng.choice(family.told), dict(holes))
     if family.group == "thinking":
         return text + rng.choice(("", ".", "."))
     beginning = rng.choice(_BEGINNINGS)

@@ -95,6 +95,32 @@ async def test_when_the_tries_are_spent_what_there_is_is_taken(tmp_path: Path) -
         assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 2, "candidates": 1, "agreed": 1}
 
 
+async def test_a_draft_that_was_refused_before_is_no_further_try(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, SQUARE, SQUARE, SQUARE, DOUBLE)
+    async with mind(tmp_path, inference, synthesis_expert_tries=2) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        end = await sent(kernel, "m1", "thing", "twice_", 7)
+        assert end["result"]["value"] == 14
+        assert end["result"]["wrote"][0]["tries"] == 2
+        assert len({dict(request.options)["seed"] for request in asked}) == len(asked) == 4, "each is another draw"
+
+
+async def test_one_that_writes_the_same_again_and_again_comes_to_an_end(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, SQUARE)
+    async with mind(tmp_path, inference, synthesis_expert_tries=3) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        end = await sent(kernel, "m1", "thing", "twice_", 7)
+        assert end["error"]["code"] == "method_refused"
+        assert "after 1 try:" in end["error"]["message"]
+        assert len(asked) == 6
+
+
 async def test_who_writes_is_a_setting_and_an_expert_on_another_base_does_not(tmp_path: Path) -> None:
     for number, (more, base, wanted) in enumerate(
         (
@@ -159,7 +185,7 @@ async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: P
 
 async def test_a_refused_synthesis_asks_for_what_was_accepted_later(tmp_path: Path) -> None:
     inference = FakeInference()
-    writing(inference, SQUARE, SQUARE, DOUBLE)
+    writing(inference, SQUARE, "no method", DOUBLE)
     async with mind(tmp_path, inference, synthesis_expert_tries=2) as kernel:
         await give(kernel, twice_=Intent("twice the number"))
         await hire(kernel)

@@ -12,7 +12,7 @@ from batos.config import Settings
 from batos.errors import SandboxFailed
 from batos.image.examples import Example
 from batos.mind.handbook import handbook
-from batos.mind.handbook.families import EVERYDAY, Family, families, fill
+from batos.mind.handbook.families import BLIND, EVERYDAY, HOLE, Family, families, fill
 from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES
 from batos.training import kinds
 from batos.training.dataset import answered, as_read, generate, pairs, tasks_of
@@ -54,6 +54,13 @@ def test_a_part_stays_where_it_is_when_families_are_added() -> None:
     renamed = Family("newer", "lists", ("newer",), ("something",), ("word",), "    return word + word[::-1]\n")
     assert family.shape == renamed.shape
     assert family.part == renamed.part
+
+
+def test_tasks_of_other_authors_have_their_first_wording() -> None:
+    for family in [family for family in families() if family.group in BLIND][::60]:
+        parts = [part.strip(" .!") for part in HOLE.sub("\0", family.intents[0]).lower().split("\0")]
+        for task in tasks_of(family, 3, 1):
+            assert not task.intent or all(part in task.intent.lower() for part in parts), task.intent
 
 
 def test_the_same_seed_gives_the_same_tasks() -> None:

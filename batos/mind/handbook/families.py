@@ -24,6 +24,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "families"
 FAR = "far"
+BLIND = frozenset(["errands", "hours", "ledgers", "reading", "reckoning", "rows", "things", "writing"])
+"""Files of authors who knew none of the others, nor what measures: what they have of it is measured apart."""
 EVERYDAY = frozenset(
     [
         "count_words",
@@ -81,6 +83,11 @@ class Family:
             if isinstance(node, ast.Name):
                 node.id = names.setdefault(node.id, f"n{len(names)}")
         return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The wordings that tasks have. Of blind authors the first: their others say too little of what is wanted, and serve to find it."""
+        return self.intents[:1] if self.group in BLIND else self.intents
 
     @cached_property
     def part(self) -> str:
