@@ -306,13 +306,14 @@ def _not_had(model: dict[str, Any]) -> Check:
 async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
     """Version of the Ollama at `host` and the names of its models; None where none answers."""
     from batos.bridge.client import connect
+    from batos.bridge.overtaken import asked
     from batos.bridge.service import version_at
 
     version = await version_at(host)
     if version is None:
         return None, frozenset()
     async with connect(host) as client:
-        listed = await client.list()
+        listed = await asked(client.list)
     return version, frozenset(model.model or "" for model in listed.models)
 
 

@@ -17,6 +17,7 @@ from batos.bridge import blobs, modelfile
 from batos.bridge.built import Built
 from batos.bridge.client import CONNECT_S
 from batos.bridge.modelfile import Modelfile
+from batos.bridge.overtaken import asked
 from batos.bridge.pulling import Step, follow
 from batos.bridge.recipes import Recipe
 from batos.bridge.requantize import Unreadable, requantize
@@ -45,7 +46,7 @@ class Builder:
         """
         with ServerErrors("cannot list the models", AGAIN):
             async with asyncio.timeout(CONNECT_S):
-                listed = await self._client.list()
+                listed = await asked(self._client.list)
             return {m.model: m.digest or "" for m in listed.models if m.model}
 
     async def digests(self, model: str, recipe: Recipe) -> dict[Path, str]:
@@ -92,7 +93,7 @@ class Builder:
                     for path, digest in known.items():
                         await self._upload(model, path, digest)
                 with ServerErrors(f"cannot build {model}", ROOM_REMEDY):
-                    await follow(await self._create(model, made.request(known)), lambda part: self._hear(model, part), ROOM_REMEDY)
+                    await asked(lambda: self._create(model, made.request(known)))
             finally:
                 self._room.release(model)
         self._built.note(model, (await self.listed()).get(model, ""), recipe.fingerprint(digests, base_digest))
@@ -126,12 +127,13 @@ class Builder:
 
         await blobs.upload(self._client, path, digest=digest, on_bytes=sent)
 
-    async def _create(self, model: str, request: dict[str, Any]) -> AsyncIterator[ProgressResponse]:
+    async def _create(self, model: str, request: dict[str, Any]) -> None:
         from ollama import ProgressResponse
 
         # As AsyncClient.create, which has no words for RENDERER, PARSER and REQUIRES.
         body = {"model": model, "stream": True, **request}
-        return await self._client._request(ProgressResponse, "POST", "/api/create", json=body, stream=True)
+        stream = await self._client._request(ProgressResponse, "POST", "/api/create", json=body, stream=True)
+        await follow(stream, lambda part: self._hear(model, part), ROOM_REMEDY)
 
     def _hear(self, model: str, part: ProgressResponse) -> None:
         self._step(Progress(model, part.status or "", part.digest or "", part.completed, part.total))
@@ -142,7 +144,7 @@ class Builder:
 
         with ServerErrors(f"cannot look at {name}", AGAIN):
             try:
-                return modelfile.parse((await self._client.show(name)).modelfile or "")
+                return modelfile.parse((await asked(lambda: self._client.show(name))).modelfile or "")
             except ModelfileError as e:
                 log.warning("unreadable Modelfile in Ollama", model=name, error=e.message)
                 return None

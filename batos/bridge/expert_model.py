@@ -20,6 +20,7 @@ from batos.bridge.blobs import upload
 from batos.bridge.client import tagged
 from batos.bridge.experts import Staged, digest_of, names_a_repository, same_base
 from batos.bridge.modelfile import Modelfile, parse
+from batos.bridge.overtaken import asked
 from batos.bridge.profiles import Profile
 from batos.errors import BatosError, ModelfileError
 
@@ -81,7 +82,7 @@ async def foundation(client: AsyncClient, persona: str, model: str, base_name: s
     :raises NotNow: where Ollama does not answer, or has no such model yet.
     """
     with failing(f"cannot look at {model}"):
-        shown = await client.show(model)
+        shown = await asked(lambda: client.show(model))
     try:
         parsed = parse(shown.modelfile or "")
     except ModelfileError as e:
@@ -112,7 +113,7 @@ async def delete(client: AsyncClient, model: str) -> None:
     """
     if model in await digests(client):
         with failing(f"cannot delete {model}"):
-            await client.delete(model)
+            await asked(lambda: client.delete(model))
 
 
 class Mark(NamedTuple):
@@ -128,7 +129,7 @@ async def mark_of(client: AsyncClient, model: str) -> Mark:
     :raises NotNow: where Ollama does not answer.
     """
     with failing(f"cannot look at {model}"):
-        found = _MARK.search((await client.show(model)).license or "")
+        found = _MARK.search((await asked(lambda: client.show(model))).license or "")
     return Mark(found[2], found[3]) if found is not None and found[1] == model else Mark()
 
 
@@ -138,7 +139,7 @@ async def digests(client: AsyncClient) -> dict[str, str]:
     :raises NotNow: where it does not answer.
     """
     with failing("cannot list the models"):
-        return {m.model: m.digest for m in (await client.list()).models if m.model and m.digest}
+        return {m.model: m.digest for m in (await asked(client.list)).models if m.model and m.digest}
 
 
 class Builder:
@@ -190,15 +191,16 @@ class Builder:
         """
         from ollama import ResponseError
 
+        said = [{"role": "user", "content": TRIAL}]
         try:
             async with asyncio.timeout(self._deadline_s):
                 with failing(f"cannot try {model}", but=ResponseError):
-                    await self._client.chat(model, [{"role": "user", "content": TRIAL}], options={**self._options, "num_predict": 1})
+                    await asked(lambda: self._client.chat(model, said, options={**self._options, "num_predict": 1}))
         except ResponseError as e:
             if e.status_code == 404:
                 raise NotNow(f"{model} went away after it was built") from None
             with failing(f"cannot take {model} away"):
-                await self._client.delete(model)
+                await asked(lambda: self._client.delete(model))
             raise Unfit(f"Ollama cannot run it: {e.error}") from None
         except TimeoutError:
             raise NotNow(f"{model} did not answer within {self._deadline_s:g} s") from None
@@ -235,11 +237,15 @@ class Builder:
             raise NotNow("its files changed while they were read")
 
     async def _create(self, model: str, **arguments: Any) -> None:
-        last: str | None = None
-        with failing(f"cannot build {model}"):
+        async def created() -> str | None:
+            last: str | None = None
             stream: AsyncIterator[Any] = await self._client.create(model, stream=True, **arguments)
             async for part in stream:
                 last = part.status
+            return last
+
+        with failing(f"cannot build {model}"):
+            last = await asked(created)
         if last != "success":
             raise NotNow(f"Ollama stopped at {last!r}")
 

@@ -21,6 +21,7 @@ from batos.bridge import modelfile
 from batos.bridge.building import Builder
 from batos.bridge.built import Built
 from batos.bridge.client import tagged, version_of
+from batos.bridge.overtaken import asked
 from batos.bridge.profiles import BaseModelSource, Profile
 from batos.bridge.pulling import NOTE_S, pull
 from batos.bridge.recipes import Recipe, from_modelfile, from_source
@@ -165,7 +166,7 @@ class Provisioner:
             del self._wants[want.name]
         try:
             with ServerErrors(f"cannot delete {model}", AGAIN):
-                await self._client.delete(model)
+                await asked(lambda: self._client.delete(model))
         except Cannot as e:
             if not (isinstance(e.__cause__, ResponseError) and e.__cause__.status_code == HTTPStatus.NOT_FOUND):
                 raise InferenceFailed(e.detail, cause=e.cause, model=model) from e

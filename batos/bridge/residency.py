@@ -18,6 +18,7 @@ import structlog
 from batos.bridge import modelfile
 from batos.bridge.client import CONNECT_S, tagged
 from batos.bridge.loads import Load
+from batos.bridge.overtaken import asked
 from batos.bridge.turns import Fairness, Gate
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.errors import ModelfileError
@@ -113,7 +114,7 @@ class Residency:
         wanted = {tagged(model) for model in models}
         with self._tolerant("list the models"):
             async with asyncio.timeout(CONNECT_S):
-                listed = await self._client.list()
+                listed = await asked(self._client.list)
             for model in listed.models:
                 if model.model in wanted and model.digest:
                     await self.learn(model.model, model.digest)
@@ -121,8 +122,8 @@ class Residency:
     async def _look_at(self, model: str, digest: str) -> None:
         with self._tolerant("look at a model", model=model):
             async with asyncio.timeout(CONNECT_S):
-                text = (await self._client.show(model)).modelfile or ""
-                self._bytes = {m.digest: int(m.size or 0) for m in (await self._client.list()).models if m.digest}
+                text = (await asked(lambda: self._client.show(model))).modelfile or ""
+                self._bytes = {m.digest: int(m.size or 0) for m in (await asked(self._client.list)).models if m.digest}
             try:
                 self._made[digest] = modelfile.parse(text)
             except ModelfileError as e:

@@ -24,6 +24,7 @@ NO_ROOM = "write /models/blobs/sha256-0: no space left on device"
 STATUS: dict[str, tuple[int, dict[str, Any]]] = {
     "status_404": (404, {"error": "model not found"}),
     "status_500": (500, {"error": "the model runner ended unexpectedly"}),
+    "overtaken": (500, {"error": "stat /models/manifests/library/another/latest: no such file or directory"}),  # see batos.bridge.overtaken
     "status_503": (503, {"error": "server busy, please try again. maximum pending requests exceeded"}),
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ollama import AsyncClient
 
+from batos.bridge import overtaken
 from batos.bridge.client import connect
 from batos.bridge.expert_model import Builder, bases_of
 from batos.bridge.experts import Staging, scratch_folder
@@ -361,6 +362,31 @@ async def test_a_failure_on_the_way_is_tried_again(house: House, kind: Any, path
     assert house.voice == ""
     await house.factory.scan()
     assert (house.states, house.voice) == ({WEAVER: "built"}, WEAVER)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        *(("overtaken", path) for path in ("/api/tags", "/api/show", "/api/create")),
+        *(("status_404", path) for path in ("/api/show", "/api/chat")),
+    ],
+)
+async def test_another_change_of_the_models_between_costs_nothing(house: House, kind: Any, path: str) -> None:
+    """Of another client, as `ollama rm` is one: what Ollama then answers is not about this expert."""
+    stage(house.staging)
+    house.server.fail(kind, times=overtaken.TIMES - 1, path=path)
+    await house.factory.scan()
+    assert (house.states, house.voice) == ({WEAVER: "built"}, WEAVER)
+
+
+async def test_one_that_is_overtaken_again_and_again_waits(house: House) -> None:
+    stage(house.staging)
+    house.server.fail("overtaken", times=overtaken.TIMES, path="/api/create")
+    await house.factory.scan()
+    assert (house.states, house.creates) == ({WEAVER: "intended"}, [WEAVER] * overtaken.TIMES)
+    assert house.refused["weaver"].startswith(f"cannot build {WEAVER}: stat ")
+    await house.factory.scan()
+    assert house.states == {WEAVER: "built"}
 
 
 async def test_between_two_tries_there_is_a_pause_that_grows(house: House) -> None:
