@@ -120,7 +120,7 @@ def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
             cases.append(trial.Case(args, kwargs, Example(args, tuple(kwargs.items()), value)))
         if cases:
             why = intent or str(dict(method.provenance).get("intent", ""))
-            prompt = prompting.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars, book=book)
+            (prompt,) = prompting.compact(target, method.selector, args, kwargs, intent=why, examples=taught, chars=chars, book=book)
             yield Synthesis(message["target"], method.selector, prompt, tuple(cases))
 
 

@@ -168,8 +168,8 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 
 
 def written(came: dict[str, Any]) -> str:
-    """How a method came to be, and what speaks against it: candidates that differed, or that many were refused before one passed the only
-    example (docs/training.md: one in five of those is wrong).
+    """How a method came to be, and what speaks against it: candidates that differed, examples that tell little, or that many were refused
+    before one passed the only example (docs/training.md has how many of those are wrong).
 
     :param came: its provenance.
     """
@@ -177,6 +177,8 @@ def written(came: dict[str, Any]) -> str:
     told = f", {tries} tries" if tries else ""
     if compared > 1:
         return told + f", {agreed} of {compared} written alike" + ("" if agreed == compared else ": not sure; teach it an example")
+    if came.get("constant"):
+        return told + ": not sure; teach it an example with another answer"
     return told + (": not sure; teach it another example" if tries >= DOUBTFUL and came.get("trials", 1) == 2 else "")
 
 

@@ -29,8 +29,9 @@ from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 """Of the first try and those after it: a model that was refused shall not write the same again."""
-EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""An expert knows what it was trained on by heart, and is asked the same again after a refusal: that others are tried is up to the draw."""
+EXPERT_TEMPERATURES = (0.0, 0.6, 0.8, 1.0)
+"""An expert is asked the same again after a refusal, with other methods of the handbook (`prompting.VIEWS`): its likeliest answer to each
+of these requests first, then at each round what chance makes of them."""
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
@@ -113,11 +114,11 @@ async def study(cycle: UvmObject) -> str:
     asked = (cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs))
     if cycle.expert:
         own = vouched.entries(_root(cycle), attempt.mission["accepted"], (cycle.target, cycle.selector))
-        book = await in_helper(handbook)
-        cycle.prompt = prompting.compact(*asked, intent=cycle.intent, examples=cycle.taught, chars=chars, book=book, own=own)
+        told = {"intent": cycle.intent, "examples": cycle.taught, "chars": chars, "book": await in_helper(handbook), "own": own}
+        cycle.prompts = prompting.compact(*asked, **told, views=prompting.VIEWS)
     else:
         lessons = _lessons(cycle, attempt)
-        cycle.prompt = prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=lessons, chars=chars)
+        cycle.prompts = (prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=lessons, chars=chars),)
     return "DELEGATING"
 
 
@@ -144,7 +145,7 @@ async def try_out(cycle: UvmObject) -> str:
     source = cycle._tmp_synthesis_
     reasons, did = _known(cycle, source) or await _faults(cycle, source)
     if not reasons:
-        cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did))
+        cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
     if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
         _settle(cycle)
         return "COMPLETE"
@@ -174,6 +175,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         "repairs": cycle._slots.get("mended", ()),
         "tries": cycle.tries,
         "trials": 1 + len(cycle.taught),
+        "constant": _constant(cycle.taught),
         "candidates": cycle.compared,
         "agreed": cycle.agreed,
     }
@@ -185,14 +187,8 @@ async def put_in_place(cycle: UvmObject) -> None:
         provenance=provenance,
         previous=before if isinstance(before, Method) else None,
     )
-    for name in (
-        "_tmp_synthesis_",
-        "args",
-        "kwargs",
-        "taught",
-        "prompt",
-        "candidates",
-    ):  # the journal has the prompt, the mission the arguments
+    # The journal has the prompt, the mission the arguments.
+    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates"):
         cycle._slots.pop(name, None)
     cycle.answer = source
 
@@ -202,10 +198,10 @@ async def put_in_place(cycle: UvmObject) -> None:
 
 async def _ask(cycle: UvmObject, attempt: Thinking) -> ChatReply:
     """A model that writes anything: it is told what was refused, and why."""
-    request = cycle.prompt
+    request = cycle.prompt = cycle.prompts[0]
     if cycle.refusals:
         source, reasons = cycle.refusals[-1]
-        request = prompting.again(cycle.prompt, source, reasons, attempt.settings.synthesis_chars)
+        request = prompting.again(request, source, reasons, attempt.settings.synthesis_chars)
     temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
     return await attempt.chat(
         cycle.model, prompting.SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature
@@ -213,8 +209,10 @@ async def _ask(cycle: UvmObject, attempt: Thinking) -> ChatReply:
 
 
 async def _ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """An expert for methods: asked the same again, with another draw."""
-    temperature = EXPERT_TEMPERATURES[min(cycle.draws, len(EXPERT_TEMPERATURES) - 1)]
+    """An expert for methods: asked the same again, shown others of the handbook, with another draw."""
+    round_, view = divmod(cycle.draws, len(cycle.prompts))
+    temperature = EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]
+    cycle.prompt = cycle.prompts[view]
     return await attempt.chat(
         cycle.model, prompting.COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
         temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
@@ -233,7 +231,13 @@ def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
     for known, reasons in cycle.refusals:
         if known == source:
             return list(reasons), ""
-    return next((([], did) for known, _, did in cycle.candidates if known == source), None)
+    return next((([], did) for known, _, did, _ in cycle.candidates if known == source), None)
+
+
+def _constant(taught: Sequence[examples.Example]) -> bool:
+    """Whether a method that always answers true, false or nothing passes the examples: then they tell little of any other."""
+    answers = [one.result for one in taught if (one.result is None or isinstance(one.result, bool)) and not one.after]
+    return bool(taught) and len(answers) == len(taught) and len(set(answers)) == 1
 
 
 def _wanted(cycle: UvmObject) -> int:
@@ -243,10 +247,10 @@ def _wanted(cycle: UvmObject) -> int:
 
 def _settle(cycle: UvmObject) -> None:
     """Take the first of the candidates that most others agree with: of those that did the same on the call that asked for the method."""
-    counts = Counter(did for _, _, did in cycle.candidates)
+    counts = Counter(did for _, _, did, _ in cycle.candidates)
     agreed = max(counts.values())
-    source, mended, _ = next(one for one in cycle.candidates if counts[one[2]] == agreed)
-    cycle._tmp_synthesis_, cycle.mended = source, mended
+    source, mended, _, prompt = next(one for one in cycle.candidates if counts[one[2]] == agreed)
+    cycle._tmp_synthesis_, cycle.mended, cycle.prompt = source, mended, prompt
     cycle.compared, cycle.agreed = len(cycle.candidates), agreed
 
 

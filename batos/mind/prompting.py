@@ -6,6 +6,7 @@ has it by heart.
 
 from __future__ import annotations
 
+import itertools
 import json
 import keyword
 import re
@@ -25,6 +26,9 @@ SYSTEM = (
 )
 COMPACT_SYSTEM = "Write one Python method."
 """What an expert for methods is told: it has the rest by heart."""
+VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
+"""Which of the handbook's methods, nearest first, an expert is shown: at first the three nearest, at further draws others, or none.
+What it is shown changes what it writes more than chance does."""
 _VALUE = 80  # characters of one value that a prompt shows
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
@@ -90,12 +94,14 @@ def compact(
     book: Handbook | None = None,
     but: Collection[str] = (),
     own: Sequence[Entry] = (),
-) -> str:
+    views: Sequence[Sequence[int]] = VIEWS[:1],
+) -> tuple[str, ...]:
     """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
-    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook.
+    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook. One for each view, no two alike.
 
     :param but: shapes of the handbook's methods that are not shown.
     :param own: methods of the image itself, which count as the handbook's.
+    :param views: which of the nearest methods are shown, of `VIEWS`.
     """
     lines = [signature(selector, args, kwargs), purpose(selector, intent)]
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
@@ -112,13 +118,20 @@ def compact(
         if sum(map(len, lines)) + len(line := _example(selector, one)) < chars:
             lines.append(line)
     text = "\n".join(lines)[:chars]
-    if book is not None:
-        wanted, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
-        asked = parameters(selector, args, kwargs)
-        for entry in reversed(book.near(wanted, asked, keeps=bool(near), without=names, but=but, more=own)):
-            if len(text) + len(part := f"# {entry.purpose}\n{entry.source}\n\n") <= chars:
-                text = part + text
-    return text
+    if book is None:
+        return (text,)
+    wanted, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
+    asked, count = parameters(selector, args, kwargs), max(itertools.chain.from_iterable(views), default=-1) + 1
+    found = book.near(wanted, asked, keeps=bool(near), without=names, but=but, more=own, count=count)
+    return tuple(dict.fromkeys(_shown([found[n] for n in view if n < len(found)], text, chars) for view in views))
+
+
+def _shown(entries: Sequence[Entry], request: str, chars: int) -> str:
+    """A request behind methods of a handbook, as many as fit."""
+    for entry in reversed(entries):
+        if len(request) + len(part := f"# {entry.purpose}\n{entry.source}\n\n") <= chars:
+            request = part + request
+    return request
 
 
 def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:

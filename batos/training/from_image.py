@@ -36,7 +36,7 @@ def pairs_of(root: Any, *, chars: int) -> list[tuple[str, str]]:
                 continue
             taught, intent = examples.of(root, call.target, call.selector)
             intent = intent or str(dict(method.provenance).get("intent", ""))
-            prompt = prompting.compact(
+            (prompt,) = prompting.compact(
                 call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent, book=handbook()
             )
             pair = as_read(prompt), answered(method.source)

@@ -70,9 +70,10 @@ class Task(NamedTuple):
     def prompt(self, *, example: bool, chars: int = 4000, book: Handbook | None = None, but: Collection[str] = ()) -> str:
         """The request for its method, as the mind makes it for an expert."""
         shown = [self.shown] if example else []
-        return prompting.compact(
+        (request,) = prompting.compact(
             self.target(), self.selector, self.args, dict(self.kwargs), intent=self.intent, examples=shown, chars=chars, book=book, but=but
         )
+        return request
 
 
 def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task | None:

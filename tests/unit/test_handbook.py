@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -87,15 +88,38 @@ def test_whatever_is_asked_few_of_different_shapes_are_found_and_the_same_ones_a
     found = handbook().near(text, parameters, keeps=keeps)
     assert len(found) == len({one.shape for one in found}) <= NEAR
     assert found == handbook().near(text, parameters, keeps=keeps)
+    more = handbook().near(text, parameters, keeps=keeps, count=3 * NEAR)
+    assert more[:NEAR] == found
+    assert len(more) == len({one.shape for one in more}) <= 3 * NEAR
+
+
+def test_a_view_shows_these_of_the_nearest() -> None:
+    book = Handbook(SMALL)
+
+    def shown(view: Sequence[int]) -> list[str]:
+        (asked,) = prompting.compact(
+            UvmObject(), "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000, book=book, views=[view]
+        )
+        return asked.split("\n\n")[:-1]
+
+    near = [f"# {one.purpose}\n{one.source}" for one in book.near("add up numbers m", ["items"], keeps=False, count=99)]
+    assert len(near) > 1
+    assert shown((1, 0)) == [near[1], near[0]]
+    assert shown((0, 99)) == [near[0]], "where there are no more of them"
+    assert shown(()) == []
+    requests = prompting.compact(
+        UvmObject(), "m_", ([1],), {}, intent="add up", examples=(), chars=4000, book=book, views=[(), (0,), (99,)]
+    )
+    assert len(requests) == 2, "no two alike"
 
 
 def test_a_request_has_the_nearest_first_and_no_more_than_fits() -> None:
     book, obj = Handbook(SMALL), UvmObject()
 
     def asked(chars: int) -> str:
-        return prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=chars, book=book)
+        return prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=chars, book=book)[0]
 
-    bare = prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000)
+    (bare,) = prompting.compact(obj, "m_", ([1],), {}, intent="add up numbers", examples=(), chars=4000)
     assert asked(4000).startswith("# add up the numbers\ndef m(self, items):\n    return sum(items)\n\n# ")
     assert asked(4000).endswith(f"\n\n{bare}")
     assert asked(len(bare)) == bare

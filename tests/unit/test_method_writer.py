@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from batos.bridge.types import ChatRequest
 from batos.image import experts, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
-from batos.mind import prompting
+from batos.mind import forge, prompting
 from batos.mind.handbook.nearest import NEAR
 from batos.objects import Intent, Method, UvmObject
 from batos.training.dataset import answered, as_read
@@ -56,13 +59,14 @@ async def test_an_expert_is_asked_in_few_words_and_three_candidates_are_compared
         assert end["result"]["value"] == 10, "two of three doubled"
         assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 3, "candidates": 3, "agreed": 2}
         assert [request.model for request in asked] == [EXPERT] * 3
-        (request,) = {request.user for request in asked}
-        *near, last = request.split("\n\n")
-        assert last == "def twice_(self, number):\ntwice the number\nself.total = 3\ncalled with 5"
-        assert len(near) == NEAR
-        assert all(one.startswith("# ") and "\ndef " in one for one in near), "methods of the handbook"
+        parts = [request.user.split("\n\n") for request in asked]
+        assert {one[-1] for one in parts} == {"def twice_(self, number):\ntwice the number\nself.total = 3\ncalled with 5"}
+        shown = [one[:-1] for one in parts]
+        assert [len(one) for one in shown] == [NEAR] * 3
+        assert all(one.startswith("# ") and "\ndef " in one for near in shown for one in near), "methods of the handbook"
+        assert len(set(map(tuple, shown))) == 3, "others each time"
         options = [dict(request.options) for request in asked]
-        assert [one["temperature"] for one in options] == [0.0, 0.4, 0.6]
+        assert [one["temperature"] for one in options] == [0.0] * 3
         assert len({one["seed"] for one in options}) == 3
         assert {one["repeat_penalty"] for one in options} == {1.0}
         kept = method_of(kernel, "thing", "twice_")
@@ -80,8 +84,34 @@ async def test_an_example_decides_and_no_candidates_are_needed(tmp_path: Path) -
         assert end["result"]["value"] == 14
         assert len(asked) == 2, "the first was refused by the example"
         assert "twice_(5) -> 10" in asked[0].user
-        assert asked[0].user == asked[1].user, "an expert is asked the same again"
+        assert asked[0].user.split("\n\n")[-1] == asked[1].user.split("\n\n")[-1], "an expert is asked the same again"
         assert end["result"]["wrote"][0]["candidates"] == 1
+
+
+@pytest.mark.parametrize(
+    ("taught", "constant"),
+    [
+        ([Example((5,), (), True)], True),
+        ([Example((5,), (), None), Example((6,), (), None)], True),
+        ([Example((5,), (), True), Example((6,), (), False)], False),
+        ([Example((5,), (), 1)], False),
+        ([Example((5,), (), None, (), (("total", 8),))], False),
+        ([], False),
+    ],
+)
+def test_an_answer_of_true_false_or_nothing_tells_little(taught: list[Example], constant: bool) -> None:
+    assert forge._constant(taught) is constant
+
+
+async def test_a_method_tells_that_its_example_tells_little(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def odd_(self, number):\n    return number > 3\n")
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, odd_=Intent("whether the number is odd"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), True), "odd_")
+        assert (await sent(kernel, "m1", "thing", "odd_", 7))["state"] == "COMPLETE"
+        assert method_of(kernel, "thing", "odd_")["constant"]
 
 
 async def test_when_the_tries_are_spent_what_there_is_is_taken(tmp_path: Path) -> None:
@@ -105,7 +135,32 @@ async def test_a_draft_that_was_refused_before_is_no_further_try(tmp_path: Path)
         end = await sent(kernel, "m1", "thing", "twice_", 7)
         assert end["result"]["value"] == 14
         assert end["result"]["wrote"][0]["tries"] == 2
-        assert len({dict(request.options)["seed"] for request in asked}) == len(asked) == 4, "each is another draw"
+        draws = {(request.user, dict(request.options)["seed"]) for request in asked}
+        assert len(draws) == len(asked) == 4, "each is another draw"
+
+
+async def test_what_it_is_shown_changes_before_chance_does(tmp_path: Path) -> None:
+    inference, views = FakeInference(), len(prompting.VIEWS)
+    asked = writing(inference, *(f"def twice_(self, number):\n    return number + {n}\n" for n in range(20, 20 + 2 * views)))
+    async with mind(tmp_path, inference, synthesis_expert_tries=2 * views) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        assert (await sent(kernel, "m1", "thing", "twice_", 7))["error"]["code"] == "method_refused"
+    requests, temperatures = [one.user for one in asked], [dict(one.options)["temperature"] for one in asked]
+    assert requests[:views] == requests[views:]
+    assert len(set(requests)) == views
+    assert (set(temperatures[:views]), set(temperatures[views:])) == ({0.0}, {forge.EXPERT_TEMPERATURES[1]})
+
+
+async def test_a_method_knows_the_request_that_it_answered(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, SQUARE, DOUBLE, DOUBLE)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await sent(kernel, "m1", "thing", "twice_", 5)
+        assert method_of(kernel, "thing", "twice_")["prompt_digest"] == hashlib.sha256(asked[1].user.encode()).hexdigest()
 
 
 async def test_one_that_writes_the_same_again_and_again_comes_to_an_end(tmp_path: Path) -> None:
@@ -144,7 +199,7 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     parent = UvmObject(budget=100, unrelated=1, think_=Method("think_", "def think_(self, a, b):\n    return a\n"))
     slots: dict[str, Any] = {f"slot{n}": n for n in range(9)}
     obj = UvmObject(**slots, **{"parent*": parent}, price_=Method("price_", "def price_(self, n):\n    return n\n"))
-    told = prompting.compact(obj, "spend_", (3,), {}, intent="take the price_ from the budget", examples=(), chars=4000).split("\n")
+    told = prompting.compact(obj, "spend_", (3,), {}, intent="take the price_ from the budget", examples=(), chars=4000)[0].split("\n")
     assert told[0] == "def spend_(self, number):"
     assert told[2].startswith("self.budget = 100; self.slot")
     assert told[2].count("self.") == 3
@@ -152,7 +207,7 @@ def test_of_an_object_only_what_the_purpose_speaks_of_is_told() -> None:
     assert told[3] == "sends: price_, think_"
     assert told[4] == "called with 3"
     long = Example((1,), (), "x" * 60)
-    assert len(prompting.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)) <= 120
+    assert len(prompting.compact(obj, "spend_", (3,), {}, intent="i", examples=[long] * 2, chars=120)[0]) <= 120
 
 
 async def learned(kernel: Kernel) -> list[tuple[str, str]]:

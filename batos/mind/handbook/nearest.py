@@ -45,14 +45,16 @@ class Handbook:
         without: Collection[str] = (),
         but: Collection[str] = (),
         more: Sequence[Entry] = (),
+        count: int = NEAR,
     ) -> list[Entry]:
-        """The methods nearest to a purpose, `NEAR` at most, of different shapes.
+        """The methods nearest to a purpose, of different shapes. After each `NEAR` of them, words that those told count again.
 
         :param parameters: what it is called with, as `Entry.parameters`.
         :param keeps: whether it has to do with slots.
         :param without: names whose words say nothing: those of slots.
         :param but: shapes that are left out.
         :param more: further methods, for this once.
+        :param count: how many at most.
         """
         left = dict.fromkeys(sorted(words_in(text) - words_in(" ".join(without).replace("_", " "))), 1.0)
         able = {-1 - n: (entry, self._length(entry)) for n, entry in enumerate(more)}
@@ -61,7 +63,7 @@ class Handbook:
             able[number] = (self._held[number], self._lengths[number])
         able = {number: one for number, one in able.items() if one[0].shape not in but}
         asked, found = tuple(parameters), list[Entry]()
-        while len(found) < NEAR:
+        while len(found) < count:
             scores = dict.fromkeys(able, 0.0)
             for word, share in left.items():
                 weight = share * self._weights.get(word, self._rarest)
@@ -79,6 +81,8 @@ class Handbook:
             able = {number: one for number, one in able.items() if one[0].shape != best.shape}
             for word in best.words & left.keys():
                 left[word] *= _TOLD
+            if len(found) % NEAR == 0:
+                left = dict.fromkeys(left, 1.0)
         return found
 
     # Sums go in an order: a request that differed by the last bit of one would be another request, and be paid for again.
