@@ -29,9 +29,9 @@ from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 """Of the first try and those after it: a model that was refused shall not write the same again."""
-EXPERT_TEMPERATURES = (0.0, 0.6, 0.8, 1.0)
-"""An expert is asked the same again after a refusal, with other methods of the handbook (`prompting.VIEWS`): its likeliest answer to each
-of these requests first, then at each round what chance makes of them."""
+EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
+The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
@@ -209,14 +209,21 @@ async def _ask(cycle: UvmObject, attempt: Thinking) -> ChatReply:
 
 
 async def _ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """An expert for methods: asked the same again, shown others of the handbook, with another draw."""
-    round_, view = divmod(cycle.draws, len(cycle.prompts))
-    temperature = EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]
+    """An expert for methods: asked the same again."""
+    view, temperature = _way(cycle.draws, len(cycle.prompts))
     cycle.prompt = cycle.prompts[view]
     return await attempt.chat(
         cycle.model, prompting.COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
         temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
     )  # fmt: skip
+
+
+def _way(draw: int, requests: int) -> tuple[int, float]:
+    """Which of an expert's requests is made at a draw, and at what temperature: by turns the first one, at a higher one each time, and one
+    of the others, at nought until all were made."""
+    turn, other = divmod(draw, 2) if requests > 1 else (draw, 0)
+    round_, view = divmod(turn, requests - 1) if other else (turn, -1)
+    return view + 1, EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]
 
 
 def _spent(cycle: UvmObject) -> bool:

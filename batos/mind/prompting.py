@@ -29,6 +29,8 @@ COMPACT_SYSTEM = "Write one Python method."
 VIEWS = ((0, 1, 2), (3, 4, 5), (1, 5, 6), (), (6, 7, 8))
 """Which of the handbook's methods, nearest first, an expert is shown: at first the three nearest, at further draws others, or none.
 What it is shown changes what it writes more than chance does."""
+TOLD = 0.9
+"""Share of what is asked that the nearest method tells, from which it is likely to show what is wanted: then nothing else is shown."""
 _VALUE = 80  # characters of one value that a prompt shows
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
@@ -97,7 +99,8 @@ def compact(
     views: Sequence[Sequence[int]] = VIEWS[:1],
 ) -> tuple[str, ...]:
     """The request for a method in the few words that an expert was trained on (`batos train methods`): of the object only what the
-    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook. One for each view, no two alike.
+    purpose speaks of, and a few slots besides; and before it the nearest methods of a handbook. One for each view, no two alike; for the
+    first alone where the nearest method tells all that is asked.
 
     :param but: shapes of the handbook's methods that are not shown.
     :param own: methods of the image itself, which count as the handbook's.
@@ -123,6 +126,8 @@ def compact(
     wanted, names = f"{intent} {selector.replace('_', ' ')}", [name for name, _ in held]
     asked, count = parameters(selector, args, kwargs), max(itertools.chain.from_iterable(views), default=-1) + 1
     found = book.near(wanted, asked, keeps=bool(near), without=names, but=but, more=own, count=count)
+    if found and book.told(wanted, found[0], without=names) >= TOLD:
+        views = views[:1]
     return tuple(dict.fromkeys(_shown([found[n] for n in view if n < len(found)], text, chars) for view in views))
 
 

@@ -113,6 +113,23 @@ def test_a_view_shows_these_of_the_nearest() -> None:
     assert len(requests) == 2, "no two alike"
 
 
+def test_where_the_nearest_tells_all_that_is_asked_nothing_else_is_shown() -> None:
+    def requests(intent: str) -> int:
+        told = {"intent": intent, "examples": (), "chars": 4000, "book": Handbook(SMALL)}
+        return len(prompting.compact(UvmObject(), "add_up_", ([1],), {}, **told, views=[(0,), (1,), ()]))
+
+    assert requests("add up the numbers") == 1
+    assert requests("add up the numbers of a purple list") == 3
+
+
+def test_how_much_of_what_is_asked_a_method_tells() -> None:
+    book, (first, *_) = Handbook(SMALL), SMALL
+    assert book.told(first.purpose, first) == 1.0
+    assert 0 < book.told(f"{first.purpose} purple", first) < 1
+    assert book.told(f"{first.purpose} purple", first, without=["purple_"]) == 1.0
+    assert book.told("purple", first) == book.told("", first) == 0.0
+
+
 def test_a_request_has_the_nearest_first_and_no_more_than_fits() -> None:
     book, obj = Handbook(SMALL), UvmObject()
 

@@ -53,20 +53,20 @@ async def test_an_expert_is_asked_in_few_words_and_three_candidates_are_compared
     inference = FakeInference()
     asked = writing(inference, SQUARE, DOUBLE, DOUBLE)
     async with mind(tmp_path, inference) as kernel:
-        await give(kernel, twice_=Intent("twice the number"), total=3)
+        await give(kernel, twice_=Intent("twice the number of doves"), total=3)
         await hire(kernel)
         end = await sent(kernel, "m1", "thing", "twice_", 5)
         assert end["result"]["value"] == 10, "two of three doubled"
         assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 3, "candidates": 3, "agreed": 2}
         assert [request.model for request in asked] == [EXPERT] * 3
         parts = [request.user.split("\n\n") for request in asked]
-        assert {one[-1] for one in parts} == {"def twice_(self, number):\ntwice the number\nself.total = 3\ncalled with 5"}
+        assert {one[-1] for one in parts} == {"def twice_(self, number):\ntwice the number of doves\nself.total = 3\ncalled with 5"}
         shown = [one[:-1] for one in parts]
         assert [len(one) for one in shown] == [NEAR] * 3
         assert all(one.startswith("# ") and "\ndef " in one for near in shown for one in near), "methods of the handbook"
-        assert len(set(map(tuple, shown))) == 3, "others each time"
+        assert len(set(map(tuple, shown))) == 2, "others by turns"
         options = [dict(request.options) for request in asked]
-        assert [one["temperature"] for one in options] == [0.0] * 3
+        assert [one["temperature"] for one in options] == [0.0, 0.0, 0.4]
         assert len({one["seed"] for one in options}) == 3
         assert {one["repeat_penalty"] for one in options} == {1.0}
         kept = method_of(kernel, "thing", "twice_")
@@ -139,18 +139,24 @@ async def test_a_draft_that_was_refused_before_is_no_further_try(tmp_path: Path)
         assert len(draws) == len(asked) == 4, "each is another draw"
 
 
-async def test_what_it_is_shown_changes_before_chance_does(tmp_path: Path) -> None:
+async def test_it_is_asked_with_another_draw_and_with_others_of_the_handbook_by_turns(tmp_path: Path) -> None:
     inference, views = FakeInference(), len(prompting.VIEWS)
-    asked = writing(inference, *(f"def twice_(self, number):\n    return number + {n}\n" for n in range(20, 20 + 2 * views)))
+    asked = writing(inference, *(f"def twice_(self, number):\n    return number + {n}\n" for n in range(20, 60)))
     async with mind(tmp_path, inference, synthesis_expert_tries=2 * views) as kernel:
-        await give(kernel, twice_=Intent("twice the number"))
+        await give(kernel, twice_=Intent("twice the number of doves"))
         await hire(kernel)
         await kernel.image.system(teach, Example((5,), (), 10))
         assert (await sent(kernel, "m1", "thing", "twice_", 7))["error"]["code"] == "method_refused"
-    requests, temperatures = [one.user for one in asked], [dict(one.options)["temperature"] for one in asked]
-    assert requests[:views] == requests[views:]
-    assert len(set(requests)) == views
-    assert (set(temperatures[:views]), set(temperatures[views:])) == ({0.0}, {forge.EXPERT_TEMPERATURES[1]})
+    assert len(asked) == len({one.user + str(dict(one.options)) for one in asked}) == 2 * views
+    nearest, others = asked[0::2], asked[1::2]
+    assert {one.user for one in nearest} == {asked[0].user}
+    assert [dict(one.options)["temperature"] for one in nearest] == [0.0, 0.4, 0.6, 0.7, 0.8]
+    assert len({one.user for one in others[: views - 1]} - {asked[0].user}) == views - 1
+    assert [dict(one.options)["temperature"] for one in others] == [0.0] * (views - 1) + [0.4]
+
+
+def test_where_there_is_one_request_each_draw_is_of_it() -> None:
+    assert [forge._way(draw, 1) for draw in range(3)] == [(0, 0.0), (0, 0.4), (0, 0.6)]
 
 
 async def test_a_method_knows_the_request_that_it_answered(tmp_path: Path) -> None:

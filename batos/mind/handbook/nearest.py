@@ -56,7 +56,7 @@ class Handbook:
         :param more: further methods, for this once.
         :param count: how many at most.
         """
-        left = dict.fromkeys(sorted(words_in(text) - words_in(" ".join(without).replace("_", " "))), 1.0)
+        left = dict.fromkeys(_asked(text, without), 1.0)
         able = {-1 - n: (entry, self._length(entry)) for n, entry in enumerate(more)}
         telling = {word: [*self._by_word.get(word, ()), *(n for n, (entry, _) in able.items() if word in entry.words)] for word in left}
         for number in sorted({number for told in telling.values() for number in told if number >= 0}):
@@ -85,10 +85,19 @@ class Handbook:
                 left = dict.fromkeys(left, 1.0)
         return found
 
+    def told(self, text: str, entry: Entry, *, without: Collection[str] = ()) -> float:
+        """How much of what is asked a method's words tell, from 0 to 1."""
+        weights = {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
+        return sum(weight for word, weight in weights.items() if word in entry.words) / (sum(weights.values()) or 1.0)
+
     # Sums go in an order: a request that differed by the last bit of one would be another request, and be paid for again.
 
     def _length(self, entry: Entry) -> float:
         return sum(self._weights.get(word, self._rarest) for word in sorted(entry.words)) ** 0.25 or 1.0
+
+
+def _asked(text: str, without: Collection[str]) -> list[str]:
+    return sorted(words_in(text) - words_in(" ".join(without).replace("_", " ")))
 
 
 @cache
