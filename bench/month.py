@@ -9,7 +9,7 @@ is run on his image, a few minutes long, and the daemon builds the new version. 
 figures are taken, in images of their own: on tasks of his kinds that he never put, and on families that nobody ever used, which show
 what is learned beyond them, or forgotten.
 
-    python bench/month.py                      # 30 days, trainings after days 15 and 30 of 3 minutes: half an hour (`make month`)
+    python bench/month.py                      # 30 days, trainings after days 15 and 30 of 3 minutes: an hour (`make month`)
     python bench/month.py --days 6 --minutes 2 --kinds 4 --others 6 --json
 
 `first_try` and `within_bound` are as in bench/synthesis.py. The expert is a copy of the one in `lora_staging`; that stays as it is.
