@@ -18,7 +18,7 @@ from tests import lora
 from tests.daemon import Peer, daemon
 from tests.lora import BASE, about, peft, stage, stage_ships_log, weights
 
-QUICK = {"num_predict": 48, "facets_limit": 1, "lora_settle_s": 0.1, "lora_scan_s": 600}
+QUICK = {"num_predict": 48, "facets_limit": 1, "lora_settle_s": 0.1, "lora_scan_s": 600, "provision_retry_s": 1}
 SEA = ("ahoy", "captain", "starboard", "steady as she goes", "crow's nest")
 ASKED = "<|im_start|>user\nTell me about the sea.<|im_end|>\n<|im_start|>assistant\n"
 
@@ -42,6 +42,15 @@ def mark(ollama_host: str) -> Any:
 async def client(ollama_host: str) -> AsyncIterator[AsyncClient]:
     async with connect(ollama_host) as made:
         yield made
+
+
+def settled(peer: Peer) -> dict[str, Any]:
+    """How it stands with the experts once none is on its way: what Ollama cannot do at a moment is tried again."""
+    reply = peer.ask("experts", scan=True)
+    while any(e["state"] == "intended" for e in reply["experts"]):
+        print(reply)  # says what was in the way
+        reply = peer.ask("experts", scan=True)
+    return dict(reply)
 
 
 def voiced(text: str) -> bool:
@@ -104,7 +113,7 @@ async def test_every_form_of_an_adapter_says_the_same(tmp_path: Path, client: As
 
     def build() -> None:
         with daemon(tmp_path, ollama_host=ollama_host, lora_quantize="f16", **QUICK) as running, Peer(running.endpoint) as peer:
-            reply = peer.ask("experts", scan=True)
+            reply = settled(peer)
             found = {e["model"]: (e["state"], e["how"]) for e in reply["experts"]}
             assert found == {
                 names["peft"]: ("built", "adapter"),
@@ -127,7 +136,7 @@ async def test_fused_and_quantised_it_keeps_its_voice(tmp_path: Path, client: As
 
     def build() -> None:
         with daemon(tmp_path, ollama_host=ollama_host, **QUICK) as running, Peer(running.endpoint) as peer:
-            reply = peer.ask("experts", scan=True)
+            reply = settled(peer)
             assert [(e["state"], e["how"]) for e in reply["experts"]] == [("built", "fused q8_0")], reply
             assert running.terminate() == 0
 
