@@ -89,11 +89,7 @@ class Builder:
         async with self._requantized(model, recipe, digests) as (made, known):
             try:
                 await self._make_room(model, made, known)
-                with ServerErrors(f"cannot upload the files of {model}", ROOM_REMEDY):
-                    for path, digest in known.items():
-                        await self._upload(model, path, digest)
-                with ServerErrors(f"cannot build {model}", ROOM_REMEDY):
-                    await asked(lambda: self._create(model, made.request(known)))
+                await asked(lambda: self._create(model, made.request(known), known))
             finally:
                 self._room.release(model)
         self._built.note(model, (await self.listed()).get(model, ""), recipe.fingerprint(digests, base_digest))
@@ -127,13 +123,17 @@ class Builder:
 
         await blobs.upload(self._client, path, digest=digest, on_bytes=sent)
 
-    async def _create(self, model: str, request: dict[str, Any]) -> None:
+    async def _create(self, model: str, request: dict[str, Any], files: dict[Path, str]) -> None:
         from ollama import ProgressResponse
 
-        # As AsyncClient.create, which has no words for RENDERER, PARSER and REQUIRES.
-        body = {"model": model, "stream": True, **request}
-        stream = await self._client._request(ProgressResponse, "POST", "/api/create", json=body, stream=True)
-        await follow(stream, lambda part: self._hear(model, part), ROOM_REMEDY)
+        with ServerErrors(f"cannot upload the files of {model}", ROOM_REMEDY):
+            for path, digest in files.items():
+                await self._upload(model, path, digest)
+        with ServerErrors(f"cannot build {model}", ROOM_REMEDY):
+            # As AsyncClient.create, which has no words for RENDERER, PARSER and REQUIRES.
+            body = {"model": model, "stream": True, **request}
+            stream = await self._client._request(ProgressResponse, "POST", "/api/create", json=body, stream=True)
+            await follow(stream, lambda part: self._hear(model, part), ROOM_REMEDY)
 
     def _hear(self, model: str, part: ProgressResponse) -> None:
         self._step(Progress(model, part.status or "", part.digest or "", part.completed, part.total))

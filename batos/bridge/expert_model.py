@@ -169,6 +169,9 @@ class Builder:
         :raises Unfit: where it cannot be had.
         :raises NotNow: where something was in the way.
         """
+        await asked(lambda: self._built(staged, on, how, recipe))
+
+    async def _built(self, staged: Staged, on: Foundation, how: str, recipe: str) -> None:
         mark = f"BAT OS expert {staged.model}, content {staged.content}, recipe {recipe}"
         self._scratch.mkdir(parents=True, exist_ok=True)
         file = self._scratch / f"{recipe}.gguf"
@@ -237,15 +240,11 @@ class Builder:
             raise NotNow("its files changed while they were read")
 
     async def _create(self, model: str, **arguments: Any) -> None:
-        async def created() -> str | None:
-            last: str | None = None
+        last: str | None = None
+        with failing(f"cannot build {model}"):
             stream: AsyncIterator[Any] = await self._client.create(model, stream=True, **arguments)
             async for part in stream:
                 last = part.status
-            return last
-
-        with failing(f"cannot build {model}"):
-            last = await asked(created)
         if last != "success":
             raise NotNow(f"Ollama stopped at {last!r}")
 

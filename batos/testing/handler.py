@@ -25,6 +25,7 @@ STATUS: dict[str, tuple[int, dict[str, Any]]] = {
     "status_404": (404, {"error": "model not found"}),
     "status_500": (500, {"error": "the model runner ended unexpectedly"}),
     "overtaken": (500, {"error": "stat /models/manifests/library/another/latest: no such file or directory"}),  # see batos.bridge.overtaken
+    "layer_gone": (500, {"error": "open /models/blobs/sha256-0: no such file or directory"}),
     "status_503": (503, {"error": "server busy, please try again. maximum pending requests exceeded"}),
 }
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from batos.testing.answers import default_answer
 
 FaultKind = Literal[
-    "refuse", "status_404", "status_500", "status_503", "overtaken", "cut", "stall", "error", "junk", "slow", "hang", "full"
+    "refuse", "status_404", "status_500", "status_503", "overtaken", "layer_gone", "cut", "stall", "error", "junk", "slow", "hang", "full"
 ]
 WaitKind = Literal["held", "release", "seconds", "good"]
 When = str | Callable[[dict[str, Any]], bool] | None

@@ -379,6 +379,18 @@ async def test_another_change_of_the_models_between_costs_nothing(house: House, 
     assert (house.states, house.voice) == ({WEAVER: "built"}, WEAVER)
 
 
+async def test_a_layer_that_went_with_another_model_is_uploaded_again(house: House) -> None:
+    stage(house.staging)
+
+    def goes(_: dict[str, Any]) -> bool:
+        house.server.blobs.clear()
+        return True
+
+    house.server.fail("layer_gone", times=1, path="/api/create", when=goes)
+    await house.factory.scan()
+    assert (house.states, house.voice) == ({WEAVER: "built"}, WEAVER)
+
+
 async def test_one_that_is_overtaken_again_and_again_waits(house: House) -> None:
     stage(house.staging)
     house.server.fail("overtaken", times=overtaken.TIMES, path="/api/create")
