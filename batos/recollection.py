@@ -261,7 +261,9 @@ class Recollection:
         if forget is not None:
             told["forgotten"] = await self.ingest.forget(forget)
             await self.vectors.purge()
-        return {**await in_helper(self._image.read, _described, documents, self.watcher.away), **self._live(), **told}
+        held = await in_helper(self._image.read, _described, documents, self.watcher.away)
+        await self._image.told()  # what the image has can be read before the collection hears of it
+        return {**held, **self._live(), **told}
 
     def facts(self) -> Reply:
         """What `info` says of the memory."""

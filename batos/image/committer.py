@@ -132,6 +132,10 @@ class Committer:
         if self._syncer.behind:
             await self.system(_nothing)
 
+    async def told(self) -> None:
+        """Return when whoever committed what can be seen now was told so: before it is put beside what he does about it then."""
+        await self.system(_nothing)
+
     async def close(self) -> None:
         """Commit what is queued and deferred, then end the thread."""
         self.flush()
@@ -270,7 +274,7 @@ async def outlast(future: asyncio.Future[Any]) -> None:
 
 
 def _nothing(root: Any) -> None:
-    """What carries the deferred functions when nobody waits for a group."""
+    """What carries the deferred functions when nobody waits for a group, and comes after the groups before it."""
 
 
 def _settle(done: list[_System | _Commit]) -> None:

@@ -96,6 +96,10 @@ class LivingImage:
         """Return when all that can be read now is durable: before it is told to the world outside."""
         await self.committer.barrier()
 
+    async def told(self) -> None:
+        """Return when whoever committed what can be read now was told so: before it is put beside what he does about it then."""
+        await self.committer.told()
+
     def oldest_view(self) -> bytes | None:
         """The first transaction id that the oldest of all open units and snapshots does not see; None if none is open."""
         # MVCC's own mark, set when a transaction begins; a snapshot of the past has none, and history is its own risk.

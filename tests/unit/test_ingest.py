@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -220,6 +222,36 @@ async def test_searches_go_by_words_while_the_embedder_is_away(tmp_path: Path, n
         await held.embedded()
         await held.whole()
         assert held.recollection.count() == 2
+
+
+async def test_what_is_told_of_the_vectors_is_what_searches_have(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed can be read while the disk still writes it; searches have it, and whoever waits for it hears of it, after that."""
+    writing, written = threading.Event(), threading.Event()
+    real = os.fsync
+
+    def slow(fd: int) -> None:
+        writing.set()
+        assert written.wait(20)
+        real(fd)
+
+    embedder = CountsWords()
+    async with memory(tmp_path, embedder=embedder) as held:
+        await held.read(notes / "garden.md")
+        await held.embedded()
+        embedder.away = True
+        (notes / "cellar.md").write_text("# Cellar\n\nThe apples lie on straw.\n")
+        await held.read(notes / "cellar.md")
+        await held.until(lambda: held.recollection.vectors.facts()["state"] == "away")
+        assert (await held.recollection.tell())["waiting"]["sections"] == 1
+        monkeypatch.setattr(os, "fsync", slow)
+        embedder.away = False
+        await asyncio.to_thread(writing.wait, 20)
+        assert not held.look(lambda library: list(library.without_vectors()))
+        telling = asyncio.create_task(held.recollection.tell())
+        assert not (await asyncio.wait({telling}, timeout=0.2))[0]  # it would say that none waits, and count the vectors of before
+        written.set()
+        told = await telling
+        assert (told["waiting"]["sections"], told["embedder"]["vectors"]) == (0, told["chunks"])
 
 
 async def test_another_embedder_makes_all_vectors_anew(tmp_path: Path, notes: Path) -> None:
