@@ -21,8 +21,8 @@ from batos.errors import BatosError, InvalidInput, UnknownTarget
 from batos.guardian import Verdict
 from batos.image import examples, experts, history
 from batos.mind import learning, states
-from batos.mind.forge import parameters_in
 from batos.mind.incarnation import facets
+from batos.mind.parameters import parameters_in
 from batos.objects import Intent, Method, UvmObject, find
 
 _FACET = re.compile(r"[a-z][a-z0-9_]{0,60}_facet_")

@@ -169,12 +169,12 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 
 def written(came: dict[str, Any]) -> str:
     """How a method came to be, and what speaks against it: candidates that differed, examples that tell little, or that many were refused
-    before one passed the only example (docs/training.md has how many of those are wrong).
+    before one passed the only example (docs/training.md has how many of those are wrong). `amended`: it is one edit away from a draft.
 
     :param came: its provenance.
     """
     tries, agreed, compared = came.get("tries") or 0, came.get("agreed", 1), came.get("candidates", 1)
-    told = f", {tries} tries" if tries else ""
+    told = (f", {tries} tries" if tries else "") + (", amended" if came.get("edited") else "")
     if compared > 1:
         return told + f", {agreed} of {compared} written alike" + ("" if agreed == compared else ": not sure; teach it an example")
     if came.get("constant"):

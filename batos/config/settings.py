@@ -212,6 +212,9 @@ class Settings(BaseModel):
     synthesis_candidates: int = Field(
         3, ge=1, le=16, description="methods that an expert writes where no example was taught; how many agree is told"
     )
+    synthesis_edits: int = Field(
+        600, ge=0, le=10_000, description="edits of an expert's refused method that are tried on the examples, a second's worth; 0: none"
+    )
     synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
     synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")
     synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")

@@ -135,7 +135,7 @@ class Attempts:
                 facts["wrote"] = [
                     {
                         "selector": one.selector, "object": history.oid_of(one.holder), "tries": one.tries,
-                        "candidates": one.compared, "agreed": one.agreed,
+                        "candidates": one.compared, "agreed": one.agreed, "edited": one.edited,
                     }
                     for one in forged
                 ]  # fmt: skip

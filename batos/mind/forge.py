@@ -7,9 +7,7 @@ to DELEGATING with the reasons of a refusal, a bounded number of times → COMPL
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import inspect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,8 +18,9 @@ from batos.guardian import repair
 from batos.image import examples, experts, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import prompting, trial, vouched
+from batos.mind import amending, prompting, side_by_side, trial, vouched
 from batos.mind.handbook import handbook
+from batos.mind.parameters import misfit, parameters_in
 from batos.mind.psm import inner_number, run_cycle
 from batos.mind.states import by, lobby_of
 from batos.mind.thinking import Thinking, current
@@ -32,6 +31,7 @@ TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 """An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
+_AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
@@ -73,6 +73,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[
     cycle.why = "nobody understands the message"
     cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
     cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
+    cycle.edited, cycle.passed = False, ()
     return cycle
 
 
@@ -141,9 +142,15 @@ async def write(cycle: UvmObject) -> str:
 
 @Primitive.register
 async def try_out(cycle: UvmObject) -> str:
-    """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back."""
+    """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back, unless it is an
+    expert's and an edit of it is right: an expert is asked the same again, and cannot be told what was wrong."""
     source = cycle._tmp_synthesis_
-    reasons, did = _known(cycle, source) or await _faults(cycle, source)
+    known = _known(cycle, source)
+    reasons, did = known or await _faults(cycle, source)
+    if reasons and known is None and cycle._slots.get("expert") and (amended := await _amended(cycle, source)):
+        source, did = amended
+        cycle._tmp_synthesis_ = source
+        reasons, cycle.edited = [], True
     if not reasons:
         cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
     if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
@@ -173,6 +180,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         "policy": verdict.policy,
         "warnings": tuple(str(finding) for finding in verdict.findings),
         "repairs": cycle._slots.get("mended", ()),
+        "edited": cycle.edited,
         "tries": cycle.tries,
         "trials": 1 + len(cycle.taught),
         "constant": _constant(cycle.taught),
@@ -188,7 +196,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         previous=before if isinstance(before, Method) else None,
     )
     # The journal has the prompt, the mission the arguments.
-    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates"):
+    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates", "passed"):
         cycle._slots.pop(name, None)
     cycle.answer = source
 
@@ -285,7 +293,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
     cases = trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught)
-    if reason := next(filter(None, (_misfit(source, case) for case in cases)), None):
+    if reason := next(filter(None, (misfit(source, case) for case in cases)), None):
         return [reason], ""
     try:
         await (await methods.sandbox()).compile(source)
@@ -298,37 +306,31 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
 
 
-def _misfit(source: str, case: trial.Case) -> str | None:
-    """Why a call does not fit a method's parameters; None if it does."""
-    given = inspect.Signature(_parameters_of(source))
-    try:
-        given.bind(*case.args, **case.kwargs)
-    except TypeError as e:
-        return f"it is called with {len(case.args)} arguments{''.join(f', {name}=' for name in case.kwargs)}: {e}"
+async def _amended(cycle: UvmObject, source: str) -> tuple[str, str] | None:
+    """An edit of a draft that was refused, and what it did on the call that asked for the method; None where none is likely to be right."""
+    attempt = current()
+    methods, settings = attempt.making.methods, attempt.settings
+    what = amending.wanted(
+        cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs), intent=cycle.intent, examples=cycle.taught
+    ) if settings.synthesis_edits else None  # fmt: skip
+    if what is None:
+        return None
+
+    async def run(text: str, given: list[Any]) -> Any:
+        method, activity = Method(side_by_side.SELECTOR, text), attempt.making.new_activity()
+        return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
+
+    before = [known for known, _ in cycle.refusals]
+    new = await amending.passing(
+        source, before, what, lambda text: methods.lets_pass(text, cycle.selector), run,
+        most=settings.synthesis_edits, limit=settings.method_bytes,
+    )  # fmt: skip
+    cycle.passed = (*cycle.passed, *new)
+    for amended in (await amending.likely(cycle.passed, what, run, limit=settings.method_bytes))[:_AMENDED] if new else ():
+        reasons, did = await _faults(cycle, amended)
+        if not reasons:
+            return amended, did
     return None
-
-
-def parameters_in(source: str) -> list[str]:
-    """The parameters of a method's source behind `self`, in words."""
-    return [str(parameter) for parameter in _parameters_of(source)]
-
-
-def _parameters_of(source: str) -> list[inspect.Parameter]:
-    """The parameters behind `self`, as the signature of the definition has them."""
-    definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    spec, kinds = definition.args, inspect.Parameter
-    positional = [*spec.posonlyargs, *spec.args]
-    missing = len(positional) - len(spec.defaults)
-    found = [kinds(arg.arg, kinds.POSITIONAL_OR_KEYWORD, default=kinds.empty if i < missing else None) for i, arg in enumerate(positional)][
-        1:
-    ]
-    if spec.vararg:
-        found.append(kinds(spec.vararg.arg, kinds.VAR_POSITIONAL))
-    pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
-    found += [kinds(arg.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None) for arg, default in pairs]
-    if spec.kwarg:
-        found.append(kinds(spec.kwarg.arg, kinds.VAR_KEYWORD))
-    return found
 
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:

@@ -17,6 +17,8 @@ from batos.cli.methods import read_example, written
         ({"tries": 1, "trials": 2}, ", 1 tries"),
         ({"tries": 3, "trials": 2}, ", 3 tries: not sure; teach it another example"),
         ({"tries": 8, "trials": 3}, ", 8 tries"),
+        ({"tries": 1, "trials": 2, "edited": True}, ", 1 tries, amended"),
+        ({"tries": 4, "trials": 2, "edited": True}, ", 4 tries, amended: not sure; teach it another example"),
         ({"tries": 3, "trials": 2, "constant": True}, ", 3 tries: not sure; teach it an example with another answer"),
         ({"tries": 3, "trials": 1, "candidates": 3, "agreed": 3}, ", 3 tries, 3 of 3 written alike"),
         ({"tries": 5, "trials": 1, "candidates": 3, "agreed": 2}, ", 5 tries, 2 of 3 written alike: not sure; teach it an example"),

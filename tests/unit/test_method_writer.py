@@ -24,6 +24,9 @@ EXPERT = "brick:method-writer-v1"
 DOUBLE, SQUARE = ("def twice_(self, number):\n    return number * 2\n", "def twice_(self, number):\n    return number ** 2\n")
 
 
+TRIPLE = "def twice_(self, number):\n    return number * 3\n"
+
+
 async def hire(kernel: Kernel, base: str = "smollm2:embedded") -> None:
     """An expert for methods, as the factory records one."""
     facts = {
@@ -142,7 +145,7 @@ async def test_a_draft_that_was_refused_before_is_no_further_try(tmp_path: Path)
 async def test_it_is_asked_with_another_draw_and_with_others_of_the_handbook_by_turns(tmp_path: Path) -> None:
     inference, views = FakeInference(), len(prompting.VIEWS)
     asked = writing(inference, *(f"def twice_(self, number):\n    return number + {n}\n" for n in range(20, 60)))
-    async with mind(tmp_path, inference, synthesis_expert_tries=2 * views) as kernel:
+    async with mind(tmp_path, inference, synthesis_expert_tries=2 * views, synthesis_edits=0) as kernel:
         await give(kernel, twice_=Intent("twice the number of doves"))
         await hire(kernel)
         await kernel.image.system(teach, Example((5,), (), 10))
@@ -153,6 +156,69 @@ async def test_it_is_asked_with_another_draw_and_with_others_of_the_handbook_by_
     assert [dict(one.options)["temperature"] for one in nearest] == [0.0, 0.4, 0.6, 0.7, 0.8]
     assert len({one.user for one in others[: views - 1]} - {asked[0].user}) == views - 1
     assert [dict(one.options)["temperature"] for one in others] == [0.0] * (views - 1) + [0.4]
+
+
+async def test_a_refused_draft_is_amended_and_nothing_more_is_asked(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, TRIPLE)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 10))
+        end = await sent(kernel, "m1", "thing", "twice_", 7)
+        assert (end["result"]["value"], len(asked)) == (14, 1)
+        kept = method_of(kernel, "thing", "twice_")
+        assert (kept["edited"], kept["tries"], kept["model"]) == (True, 1, EXPERT)
+        assert kept["prompt_digest"] == hashlib.sha256(asked[0].user.encode()).hexdigest()
+        await kernel.image.system(lambda root: root["lobby"].thing._slots.update(twice_=Intent("twice the number")))
+        assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
+
+
+async def test_slots_that_it_changes_are_amended_too(tmp_path: Path) -> None:
+    inference = FakeInference()
+    wrong = "def spend_(self, number):\n    self.budget = self.budget + number\n    self._p_changed = True\n    return self.budget\n"
+    asked = writing(inference, wrong)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, spend_=Intent("take the price from the budget"), budget=100)
+        await hire(kernel)
+        await kernel.image.system(teach, Example((2,), (), 98, (("budget", 100),), (("budget", 98),)), "spend_")
+        end = await sent(kernel, "m1", "thing", "spend_", 30)
+        assert (end["result"]["value"], len(asked)) == (70, 1)
+        assert kernel.image.read(lambda root: root["lobby"].thing.budget) == 70
+
+
+@pytest.mark.parametrize(
+    ("example", "hired", "settings"),
+    [
+        (Example((5,), (), 10), True, {"synthesis_edits": 0}),
+        (Example((5,), (), 10), False, {}),  # a model that writes anything is told what was wrong
+        (Example((0,), (), 0, (("total", 1),)), True, {}),  # tells little: TRIPLE passes, so another is refused
+    ],
+)
+async def test_a_draft_is_left_as_it_is(tmp_path: Path, example: Example, hired: bool, settings: dict[str, Any]) -> None:
+    inference = FakeInference()
+    asked = writing(inference, TRIPLE.replace("* 3", "* 3 + 1"), DOUBLE)
+    async with mind(tmp_path, inference, **settings) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        if hired:
+            await hire(kernel)
+        await kernel.image.system(teach, example)
+        end = await sent(kernel, "m1", "thing", "twice_", 7)
+        assert (end["result"]["value"], len(asked)) == (14, 2)
+        assert not method_of(kernel, "thing", "twice_")["edited"]
+
+
+async def test_what_an_edit_leaves_open_a_further_draft_decides(tmp_path: Path) -> None:
+    inference = FakeInference()
+    draft = "def twice_(self, number, number2):\n    return number + number2\n"
+    asked = writing(inference, draft, draft.replace("+", "*"))
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("what two numbers make"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((2, 4), (), 8))
+        end = await sent(kernel, "m1", "thing", "twice_", 7, 3)
+        assert (end["result"]["value"], len(asked)) == (21, 2)
+        assert not method_of(kernel, "thing", "twice_")["edited"]
 
 
 def test_where_there_is_one_request_each_draw_is_of_it() -> None:

@@ -1,0 +1,41 @@
+"""The parameters of a method's source, behind `self`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+from batos.mind.trial import Case
+
+
+def misfit(source: str, case: Case) -> str | None:
+    """Why a call does not fit a method's parameters; None if it does."""
+    given = inspect.Signature(_parameters_of(source))
+    try:
+        given.bind(*case.args, **case.kwargs)
+    except TypeError as e:
+        return f"it is called with {len(case.args)} arguments{''.join(f', {name}=' for name in case.kwargs)}: {e}"
+    return None
+
+
+def parameters_in(source: str) -> list[str]:
+    """The parameters of a method's source behind `self`, in words."""
+    return [str(parameter) for parameter in _parameters_of(source)]
+
+
+def _parameters_of(source: str) -> list[inspect.Parameter]:
+    """The parameters behind `self`, as the signature of the definition has them."""
+    definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    spec, kinds = definition.args, inspect.Parameter
+    positional = [*spec.posonlyargs, *spec.args]
+    missing = len(positional) - len(spec.defaults)
+    found = [kinds(arg.arg, kinds.POSITIONAL_OR_KEYWORD, default=kinds.empty if i < missing else None) for i, arg in enumerate(positional)][
+        1:
+    ]
+    if spec.vararg:
+        found.append(kinds(spec.vararg.arg, kinds.VAR_POSITIONAL))
+    pairs = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    found += [kinds(arg.arg, kinds.KEYWORD_ONLY, default=kinds.empty if default is None else None) for arg, default in pairs]
+    if spec.kwarg:
+        found.append(kinds(spec.kwarg.arg, kinds.VAR_KEYWORD))
+    return found

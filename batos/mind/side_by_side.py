@@ -1,0 +1,134 @@
+"""What many methods do on the same calls, in few runs of the sandbox: compiled and run one by one they would take 30 ms each.
+
+They become functions of one method, with a record in the place of the receiver's slots; so they can neither send nor see anything else.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import structlog
+
+from batos.errors import MethodError, MethodUnsupported, SandboxFailed
+from batos.sandbox import unsupported
+
+log = structlog.get_logger("batos.mind")
+
+SELECTOR = "side_by_side_"
+_ROWS = 40
+"""Methods of one run at most: where one of them meets a limit, of none of these is known what they do."""
+_EACH = 12
+"""Bytes that a line of a method takes in it besides, with what its slots are called there."""
+_CHARS = 4000  # of what a method did that are told
+_SLOTS = "slots_"
+_BEGIN = f"""def {SELECTOR}(self, calls):
+    def fresh_(value):
+        if type(value) is list:
+            return [fresh_(one) for one in value]
+        if type(value) is dict:
+            return {{key: fresh_(one) for key, one in value.items()}}
+        return value
+"""
+_END = f"""
+    found_ = []
+    for method_ in [METHODS]:
+        texts_ = []
+        for args_, kwargs_, {_SLOTS} in calls:
+            {_SLOTS} = fresh_({_SLOTS})
+            try:
+                value_ = method_({_SLOTS}, *fresh_(args_), **fresh_(kwargs_))
+                text_ = repr((value_, {_SLOTS}))
+            except Exception:
+                text_ = ""
+            texts_.append(text_ if len(text_) < {_CHARS} else "")
+        found_.append(texts_)
+    return found_
+"""
+
+Run = Callable[[str, list[Any]], Awaitable[Any]]
+"""Runs the source of a method of the selector `SELECTOR` in the sandbox, with one argument; its answer."""
+
+
+class Call(NamedTuple):
+    """A call of a method, and the slots of its receiver. Plain values only, which are never changed."""
+
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = {}
+    slots: Mapping[str, Any] = {}
+
+
+async def did(sources: Sequence[str], calls: Sequence[Call], run: Run, *, limit: int) -> list[tuple[str, ...]]:
+    """What each method does on each call: the `repr` of its answer and of the slots after it; "" where that is not known, as it fails.
+
+    :param sources: of methods that pass the guardian and send nothing.
+    :param limit: bytes that the source of one method may have (setting method_bytes).
+    """
+    given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
+    nothing = ("",) * len(calls)
+    found: list[tuple[str, ...]] = []
+    for rows in _parted(sources, limit):
+        able = list(range(len(rows)))
+        told: list[list[str]] = []
+        try:
+            try:
+                told = await run(together(rows), given)
+            except MethodUnsupported:  # one is enough for that
+                able = [n for n, row in enumerate(rows) if not unsupported(row)]
+                told = await run(together([rows[n] for n in able]), given)
+        except (MethodError, SandboxFailed) as e:
+            log.info("side_by_side_failed", error=e.message, methods=len(rows))
+        known = dict(zip(able, map(tuple, told), strict=False))
+        found += [known.get(n, nothing) for n in range(len(rows))]
+    return found
+
+
+def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:
+    """In groups of which each makes one method that is not too long."""
+    rows: list[str] = []
+    room = 0
+    for source in sources:
+        size = len(source.encode()) + _EACH * (source.count("\n") + 2)
+        if rows and (size > room or len(rows) == _ROWS):
+            yield rows
+            rows = []
+        room = (room if rows else limit - len(_BEGIN) - len(_END)) - size
+        rows.append(source)
+    if rows:
+        yield rows
+
+
+def together(sources: Sequence[str]) -> str:
+    """The source of one method that does what all of these do, one after the other, on each of the calls that it is given."""
+    functions = [_function(source, f"method{n}_") for n, source in enumerate(sources)]
+    names = ", ".join(function.name for function in functions)
+    body = "\n".join(_indented(ast.unparse(function)) for function in functions)
+    return f"{_BEGIN}{body}{_END.replace('METHODS', names)}"
+
+
+def _function(source: str, name: str) -> ast.FunctionDef:
+    method = _Slots().visit(ast.parse(source)).body[0]
+    assert isinstance(method, ast.FunctionDef)
+    method.name, method.args.args[0].arg = name, _SLOTS
+    return ast.fix_missing_locations(method)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+class _Slots(ast.NodeTransformer):
+    """The receiver's slots as entries of a record."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        if all(isinstance(target, ast.Attribute) and target.attr == "_p_changed" for target in node.targets):
+            return ast.Pass()
+        self.generic_visit(node)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return ast.Subscript(ast.Name(_SLOTS, ast.Load()), ast.Constant(node.attr), node.ctx)
+        return node

@@ -1,0 +1,144 @@
+"""A refused draft amended: by examples that tell something, by what does the same elsewhere, and by nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batos.image.examples import Example
+from batos.mind.amending import SURE, Wanted, likely, passing, tells, wanted
+from batos.mind.side_by_side import Call, Run
+from batos.mind.variations import variations
+from batos.objects import Intent, Method, SlotDict, SlotList, UvmObject
+
+LIMIT = 8192
+
+
+def here() -> Run:
+    """Runs methods of these tests in this process: the sandbox has tests of its own."""
+
+    async def run(source: str, given: list[Any]) -> Any:
+        scope: dict[str, Any] = {}
+        exec(source, scope)
+        return scope["side_by_side_"](None, given)
+
+    return run
+
+
+def asked(intent: str, *examples: Example, **slots: Any) -> Wanted:
+    found = wanted(UvmObject(**slots), "count_", examples[0].args, {}, intent=intent, examples=examples)
+    assert found is not None
+    return found
+
+
+async def amended(source: str, what: Wanted, before: tuple[str, ...] = ()) -> list[str]:
+    found = await passing(source, before, what, lambda text: "eval" not in text, here(), most=600, limit=LIMIT)
+    return await likely(found, what, here(), limit=LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("example", "much"),
+    [
+        (Example(([3, 1, 2],), (), [1, 2, 3]), True),
+        (Example(("a fox",), (), "fox a"), True),
+        (Example(([3, 1, 2],), (), 6), True),
+        (Example((2,), (), 3, (("doves", 1),), (("doves", 3),)), True),
+        (Example((2,), (), None, (("doves", 1),), (("doves", 3),)), True),
+        (Example(([3, 1, 2],), (), 3), False),  # one of what was given
+        (Example(([["a", 7]],), (), "a"), False),
+        (Example(({"fox": 2},), (), "fox"), False),
+        (Example((), (("text", "fox"),), "fox"), False),
+        (Example((), (), 8, (("doves", 8),)), False),
+        (Example((5,), (), True), False),
+        (Example((5,), (), None), False),
+        (Example((5,), (), 0), False),
+        (Example((5,), (), 1), False),
+        (Example((5,), (), -1), False),
+        (Example((5,), (), ""), False),
+        (Example((5,), (), []), False),
+    ],
+)
+def test_an_example_tells_much_or_little(example: Example, much: bool) -> None:
+    assert tells(example) is much
+    assert (wanted(UvmObject(), "m_", example.args, {}, intent="", examples=[example]) is not None) is much
+
+
+def test_one_example_that_tells_is_enough_and_none_is_not() -> None:
+    assert wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[Example((5,), (), True), Example((5,), (), 25)]) is not None
+    assert wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[]) is None
+
+
+def test_the_object_is_there_as_plain_values() -> None:
+    mother = UvmObject(hens=SlotList([1, 2]), doves=4, name="mother")
+    obj = UvmObject(
+        doves=7, nest=SlotDict(a=1), count_=Method("count_", "def count_(self): return 1"), more_=Intent("more"), mate=UvmObject(),
+        flock=SlotList([UvmObject()]), **{"parent*": mother},
+    )  # fmt: skip
+    what = wanted(obj, "m_", (UvmObject(),), {}, intent="doves hens nest mate flock", examples=[Example((2,), (), 9, (("geese", 3),))])
+    assert what is not None
+    assert set(what.known.slots) == {"doves", "hens", "nest", "geese"}
+    assert what.calls == [Call((2,), {}, {"doves": 7, "hens": [1, 2], "nest": {"a": 1}, "geese": 3})], "a call with an object is none"
+
+
+async def test_what_is_one_edit_away_is_found() -> None:
+    what = asked("how many words the text has, times ten", Example(("the fox is red",), (), 40))
+    draft = "def count_(self, text):\n    return len(text) * 10"
+    assert (await amended(draft, what))[0] == "def count_(self, text):\n    return len(text.split()) * 10"
+
+
+async def test_with_state_and_what_the_example_says_of_it() -> None:
+    example = Example((5,), (), 17, (("doves", 12), ("hens", 1)), (("doves", 17),))
+    what = asked("add the number to the doves", example, doves=3)
+    draft = "def count_(self, number):\n    self.doves = self.doves - number\n    self._p_changed = True\n    return self.doves"
+    assert draft.replace("-", "+") in await amended(draft, what)
+    assert await amended(draft.replace("self.doves = ", "self.hens = "), what) == [], "what the example has not changed"
+
+
+async def test_several_examples_must_all_pass() -> None:
+    draft = "def count_(self, number):\n    return number - 3"
+    assert await amended(draft, asked("", Example((6,), (), 18)))
+    assert await amended(draft, asked("", Example((6,), (), 18), Example((7,), (), 22))) == []
+
+
+async def test_where_the_example_leaves_it_open_nothing_is_amended() -> None:
+    what = asked("something of two numbers", Example((2, 4), (), 8))
+    draft = "def count_(self, number, number2):\n    return number + number2"
+    found = await passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
+    assert {text.rpartition("return ")[2] for _, text in found} > {"number * number2"}
+    assert await likely(found, what, here(), limit=LIMIT) == []
+    sure = [one for one in found if one[1].endswith("number * number2")]
+    assert await likely(tuple(sure), what, here(), limit=LIMIT) == [sure[0][1]]
+
+
+async def test_what_is_refused_by_the_guardian_is_not_tried() -> None:
+    what = asked("the number times nine", Example((3,), (), 27))
+    draft = "def count_(self, number):\n    return number * 3"
+    ran: list[str] = []
+
+    async def run(source: str, given: list[Any]) -> Any:
+        ran.append(source)
+        return await here()(source, given)
+
+    assert await passing(draft, (), what, lambda text: False, run, most=600, limit=LIMIT) == ()
+    assert ran == []
+
+
+async def test_nothing_passes_and_nothing_is_likely() -> None:
+    assert await likely((), asked("", Example((3,), (), 27)), here(), limit=LIMIT) == []
+
+
+def test_most_must_do_the_same() -> None:
+    assert 0.5 < SURE < 1
+
+
+def test_calls_vary_in_their_values_and_never_in_their_kinds() -> None:
+    call = Call([3, "a fox", [1, 2], {"a": 1, "b": [2]}, True, 1.5, "2024-05-06", None, []], {"n": 4}, {"doves": [7]})
+    given = repr(call)
+    found = variations([call], 40)
+    assert found == variations([call], 40)
+    assert repr(call) == given
+    assert len({repr(one) for one in found}) > 30
+    for one in found:
+        assert [type(value) for value in one.args] == [type(value) for value in call.args]
+        assert (set(one.kwargs), set(one.slots)) == ({"n"}, {"doves"})

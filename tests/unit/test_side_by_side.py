@@ -1,0 +1,106 @@
+"""Many methods in one run of the sandbox: each does what it does alone, whatever the others do."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sandbox_support import Sends, obj, settings
+
+from batos.errors import SandboxFailed
+from batos.mind.side_by_side import SELECTOR, Call, Run, did
+from batos.objects import Method
+from batos.sandbox import Sandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LIMIT = 8192
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(settings(sandbox_time_s=0.5)) as running:
+        yield running
+
+
+def in_the(sandbox: Sandbox, ran: list[str] | None = None) -> Run:
+    async def run(source: str, given: list[Any]) -> Any:
+        if ran is not None:
+            ran.append(source)
+        return await sandbox.run(obj(), Method(SELECTOR, source), [given], activity=Sends(sandbox).activity)
+
+    return run
+
+
+def m(*lines: str, parameters: str = "items") -> str:
+    return "\n    ".join((f"def m_(self, {parameters}):", *lines))
+
+
+async def test_each_is_told_what_it_did_on_each_call(sandbox: Sandbox) -> None:
+    sources = [
+        m("return sorted(items)"),
+        m("items.append(9)", "return items"),  # the next one gets the list as it was
+        m("return items[7]"),
+        m("import math", "return math.prod(items)"),
+        m("self.doves = self.doves + len(items)", "self._p_changed = True", "return self.doves"),
+        m("self.flock['a'].append(items[0])", "self._p_changed = True"),
+        m("return self.geese"),
+        m("return [x for x in items if str(x) == f'{x}']"),
+    ]
+    calls = [Call([[3, 1]], {}, {"doves": 2, "flock": {"a": []}}), Call([], {"items": [5, 4]}, {"doves": 7, "flock": {"a": [1]}})]
+    found = await did(sources, calls, in_the(sandbox), limit=LIMIT)
+    known = [[ast.literal_eval(text) if text else None for text in texts] for texts in found]
+    one, two = calls[0].slots, calls[1].slots
+    assert known == [
+        [([1, 3], one), ([4, 5], two)],
+        [([3, 1, 9], one), ([5, 4, 9], two)],
+        [None, None],
+        [(3, one), (20, two)],
+        [(4, {**one, "doves": 4}), (9, {**two, "doves": 9})],
+        [(None, {**one, "flock": {"a": [3]}}), (None, {**two, "flock": {"a": [1, 5]}})],
+        [None, None],
+        [([3, 1], one), ([5, 4], two)],
+    ]
+    assert calls[0].args == [[3, 1]]
+
+
+async def test_what_meets_a_limit_costs_its_group_only(sandbox: Sandbox) -> None:
+    endless = m("for x in items:", "    items.append(x)", "return items")
+    sources = [m(f"return len(items) + {n}") for n in range(60)]
+    sources[3] = endless
+    found = await did(sources, [Call([[1]])], in_the(sandbox), limit=LIMIT)
+    assert len(found) == 60
+    assert found[0] == ("",)
+    assert found[-1] == ("(60, {})",)
+
+
+async def test_what_the_sandbox_cannot_run_costs_itself_only(sandbox: Sandbox) -> None:
+    sources = [m("return 1"), m("import os", "return os"), m("class Bird(dict):", "    pass", "return Bird"), m("return 2")]
+    found = await did(sources, [Call([[1]])], in_the(sandbox), limit=LIMIT)
+    assert found == [("(1, {})",), ("",), ("",), ("(2, {})",)]
+
+
+async def test_they_are_parted_by_what_one_method_may_have(sandbox: Sandbox) -> None:
+    ran: list[str] = []
+    sources = [m(*(f"a{n} = {n}" for n in range(40)), f"return items + [{n}]") for n in range(30)]
+    found = await did(sources, [Call([[]])], in_the(sandbox, ran), limit=LIMIT)
+    assert [ast.literal_eval(texts[0])[0] for texts in found] == [[n] for n in range(30)]
+    assert len(ran) > 1
+    assert all(len(source) <= LIMIT for source in ran)
+
+
+async def test_no_worker_is_nothing_known() -> None:
+    async def run(source: str, given: list[Any]) -> Any:
+        raise SandboxFailed("no worker")
+
+    assert await did([m("return 1")], [Call([[]]), Call([[]])], run, limit=LIMIT) == [("", "")]
+
+
+async def test_nothing_is_run_for_nothing() -> None:
+    async def run(source: str, given: list[Any]) -> Any:
+        raise AssertionError
+
+    assert await did([], [Call([[]])], run, limit=LIMIT) == []
