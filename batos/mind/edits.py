@@ -61,8 +61,12 @@ class Known(NamedTuple):
 
     def speaks_of(self, slot: str) -> bool:
         """Whether the words or an example speak of a slot."""
+        return slot in self.shown or self.names(slot)
+
+    def names(self, slot: str) -> bool:
+        """Whether the words name a slot, or a part of it."""
         words = set(re.split(r"[\W_]+", self.told.lower()))
-        return slot in self.shown or any(part in words for part in slot.lower().split("_"))
+        return any(part in words for part in slot.lower().split("_"))
 
 
 def edits(source: str, known: Known, drafts: Sequence[str] = (), *, most: int) -> list[tuple[float, str]]:
@@ -98,8 +102,8 @@ def settled(tree: ast.Module) -> bool:
 
 
 def makes_sense(source: str, known: Known) -> bool:
-    """Whether it uses all that it is given and nothing that was not spoken of, changes nothing but what the examples have changed, and has
-    nothing in it that is for nothing: an edit that passes an example by chance mostly does not."""
+    """Whether it uses all that it is given and named, and nothing that was not spoken of, changes nothing but what the
+    examples have changed, and has nothing in it that is for nothing: an edit that passes an example by chance mostly does not."""
     tree = _parsed(source)
     if tree is None or not settled(tree) or any(map(_never_works, ast.walk(tree))):
         return False
@@ -113,6 +117,7 @@ def makes_sense(source: str, known: Known) -> bool:
     stored = {node.attr for node in slots if not isinstance(node.ctx, ast.Load)}
     return (
         (_parameters(tree) | made) <= read
+        and {slot for slot in known.shown if known.names(slot)} <= {node.attr for node in slots}
         and all(node.attr in known.slots and known.speaks_of(node.attr) for node in slots)
         and stored <= set(known.changed)
     )

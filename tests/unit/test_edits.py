@@ -94,24 +94,25 @@ def test_what_sends_or_may_not_end_is_left_as_it_is(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "sense"),
     [
-        (method("len(items)"), True),
-        (method("1"), False),  # what it is given
-        (method("items", before="    import math\n"), False),
-        (method("items", before="    first = items[0]\n"), False),
-        (method("first", before="    first = items[0]\n"), True),
+        (method("len(items) + self.doves"), True),
+        (method("len(items)"), False),  # the words name the doves, and so does the example
+        (method("1 + self.doves"), False),  # what it is given
+        (method("items + self.doves", before="    import math\n"), False),
+        (method("items + self.doves", before="    first = items[0]\n"), False),
+        (method("first + self.doves", before="    first = items[0]\n"), True),
         (method("self.doves + len(items)"), True),
-        (method("self.hens + len(items)"), False),  # spoken of by nobody
-        (method("self.geese + len(items)"), False),
+        (method("self.doves + self.hens + len(items)"), False),  # spoken of by nobody
+        (method("self.doves + self.geese + len(items)"), False),
         (method("items", before="    self.doves = 1\n    self._p_changed = True\n"), True),
-        (method("items", before="    self.hens = 1\n    self._p_changed = True\n"), False),
-        (method("self.count_(items)"), False),
-        (method("3[0] + items"), False),
-        (method("'age'['age'] + items"), False),
-        (method("(x for x in items)[0]"), False),
-        (method("[items]['age']"), False),
-        (method("[](items)"), False),
-        (method("items is 3"), False),
-        (method("items is None"), True),
+        (method("items + self.doves", before="    self.hens = 1\n    self._p_changed = True\n"), False),
+        (method("self.count_(items) + self.doves"), False),
+        (method("3[0] + items + self.doves"), False),
+        (method("'age'['age'] + items + self.doves"), False),
+        (method("(x for x in items)[0] + self.doves"), False),
+        (method("[items]['age'] + self.doves"), False),
+        (method("[](items) + self.doves"), False),
+        (method("items is 3 or self.doves"), False),
+        (method("items is None or self.doves"), True),
         ("def m_(self", False),
     ],
 )

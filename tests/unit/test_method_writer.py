@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from batos.bridge.types import ChatRequest
 from batos.image import experts, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
-from batos.mind import forge, prompting
+from batos.mind import forge, prompting, side_by_side
 from batos.mind.handbook.nearest import NEAR
 from batos.objects import Intent, Method, UvmObject
 from batos.training.dataset import answered, as_read
@@ -164,7 +165,7 @@ async def test_a_refused_draft_is_amended_and_nothing_more_is_asked(tmp_path: Pa
     async with mind(tmp_path, inference) as kernel:
         await give(kernel, twice_=Intent("twice the number"))
         await hire(kernel)
-        await kernel.image.system(teach, Example((5,), (), 10))
+        await kernel.image.system(teach, Example((50,), (), 100))
         end = await sent(kernel, "m1", "thing", "twice_", 7)
         assert (end["result"]["value"], len(asked)) == (14, 1)
         kept = method_of(kernel, "thing", "twice_")
@@ -190,8 +191,8 @@ async def test_slots_that_it_changes_are_amended_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("example", "hired", "settings"),
     [
-        (Example((5,), (), 10), True, {"synthesis_edits": 0}),
-        (Example((5,), (), 10), False, {}),  # a model that writes anything is told what was wrong
+        (Example((50,), (), 100), True, {"synthesis_edits": 0}),
+        (Example((50,), (), 100), False, {}),  # a model that writes anything is told what was wrong
         (Example((0,), (), 0, (("total", 1),)), True, {}),  # tells little: TRIPLE passes, so another is refused
     ],
 )
@@ -208,17 +209,40 @@ async def test_a_draft_is_left_as_it_is(tmp_path: Path, example: Example, hired:
         assert not method_of(kernel, "thing", "twice_")["edited"]
 
 
+async def test_a_mission_that_is_cancelled_while_a_draft_is_amended_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    writing(inference, TRIPLE)
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    async def held(*_: Any, **__: Any) -> Any:
+        reached.set()
+        await never.wait()
+
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((50,), (), 100))
+        with monkeypatch.context() as patched:
+            patched.setattr(side_by_side, "did", held)
+            sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
+            await reached.wait()
+            assert await kernel.scheduler.cancel("m1")
+            assert (await sending)["state"] == "FAILED"
+        assert isinstance(kernel.image.read(lambda root: root["lobby"].thing._slots["twice_"]), Intent)
+        assert (await sent(kernel, "m2", "thing", "twice_", 7))["result"]["value"] == 14
+
+
 async def test_what_an_edit_leaves_open_a_further_draft_decides(tmp_path: Path) -> None:
     inference = FakeInference()
-    draft = "def twice_(self, number, number2):\n    return number + number2\n"
-    asked = writing(inference, draft, draft.replace("+", "*"))
+    draft = "def put_(self, number):\n    self.total = self.total - number\n    self._p_changed = True\n    return self.total\n"
+    asked = writing(inference, draft, draft.replace("-", "+"))
     async with mind(tmp_path, inference) as kernel:
-        await give(kernel, twice_=Intent("what two numbers make"))
+        await give(kernel, put_=Intent("put the number into the total"), total=5)
         await hire(kernel)
-        await kernel.image.system(teach, Example((2, 4), (), 8))
-        end = await sent(kernel, "m1", "thing", "twice_", 7, 3)
-        assert (end["result"]["value"], len(asked)) == (21, 2)
-        assert not method_of(kernel, "thing", "twice_")["edited"]
+        await kernel.image.system(teach, Example((2,), (), 4, (("total", 2),), (("total", 4),)), "put_")  # 2 * 2 as well
+        end = await sent(kernel, "m1", "thing", "put_", 7)
+        assert (end["result"]["value"], len(asked)) == (12, 2)
+        assert not method_of(kernel, "thing", "put_")["edited"]
 
 
 def test_where_there_is_one_request_each_draw_is_of_it() -> None:
@@ -292,7 +316,7 @@ async def test_what_an_image_accepted_is_learned_from_hard_ones_more(tmp_path: P
     async with mind(tmp_path, inference) as kernel:
         await give(kernel, twice_=Intent("twice the number"))
         await hire(kernel)
-        await kernel.image.system(teach, Example((50,), (), 100))
+        await kernel.image.system(teach, Example((5,), (), 10))
         for number in range(8):
             assert (await sent(kernel, f"m{number}", "thing", "twice_", number))["state"] == "COMPLETE"
         assert len(await learned(kernel)) == 6, "of one method not every call counts"
