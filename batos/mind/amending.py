@@ -27,6 +27,7 @@ SURE = 0.8
 _DIGITS = 3  # of a number that is not soon hit by chance
 _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
 _VARIATIONS = 14
+_LARGE = 4000  # characters of a slot's value
 _COMPARED = 60  # methods that pass and are compared: the cheapest
 
 Passed = tuple[tuple[float, str], ...]
@@ -48,17 +49,17 @@ def wanted(
     """What a method shall do, by its examples; None where they tell too little to amend anything by them."""
     if not any(map(tells, examples)):
         return None
-    held = _held(obj)
-    shown = {name for one in examples for name, _ in (*one.slots, *one.after)}
+    shown = tuple(dict.fromkeys(name for one in examples for name, _ in (*one.slots, *one.after)))
     values = [value for one in examples for value in (*one.args, *dict(one.kwargs).values(), *dict(one.slots).values())]
     known = edits.Known(
         f"{intent} {selector.replace('_', ' ')}",
-        tuple(dict.fromkeys((*held, *shown))),
+        (),
         shown,
         {name for one in examples for name, _ in one.after},
         tuple(sorted({field for value in values for field in edits.fields_of(value)})),
     )
-    state = {name: value for name, value in held.items() if known.speaks_of(name)}
+    state = _held(obj, known.speaks_of)
+    known = known._replace(slots=tuple(dict.fromkeys((*state, *shown))))
     shown_calls = [Call(one.args, dict(one.kwargs), {**state, **dict(one.slots)}) for one in examples]
     calls = [*shown_calls, *([Call(tuple(args), dict(kwargs), state)] if all(map(_is_plain, (*args, *kwargs.values()))) else [])]
     return Wanted(known, list(zip(shown_calls, examples, strict=True)), calls)
@@ -128,16 +129,16 @@ def _as_expected(text: str, expected: Example) -> bool:
     return same(history.plain(value), expected.result) and all(name in found and same(found[name], held) for name, held in left.items())
 
 
-def _held(obj: UvmObject) -> dict[str, Any]:
-    """The slots of an object that hold plain values, inherited ones too."""
+def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:
+    """The slots of an object that are wanted and hold plain values, inherited ones too; none that is large: each edit gets its own."""
     found: dict[str, Any] = {}
     seen: set[str] = set()
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
-            if name in seen or name[-1] == "*" or name in ("name", "comment") or isinstance(value, Method | Primitive | Intent):
+            if name in seen or name[-1] == "*" or not wanted(name) or isinstance(value, Method | Primitive | Intent | UvmObject):
                 continue
             seen.add(name)
-            if _is_plain(plain := history.plain(value)) and not isinstance(value, UvmObject):
+            if _is_plain(plain := history.plain(value)) and len(repr(plain)) <= _LARGE:
                 found[name] = plain
     return found
 

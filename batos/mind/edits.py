@@ -39,7 +39,7 @@ _IN_WORDS = {
     "ten": 10, "dozen": 12, "hundred": 100,
 }  # fmt: skip
 _COSTS = {"swap": 1.0, "like": 1.0, "number": 1.0, "unwrap": 1.1, "leave_out": 1.2, "order": 1.4, "around": 1.3, "lent": 1.5, "known": 1.0}
-_ALIEN, _ALWAYS_COST, _BY_LENGTH = 1.6, 1.4, 0.01  # a slot that is not spoken of; what is at hand always; a character
+_ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # what is at hand always; a character
 _LENT_CHARS = 80
 
 
@@ -144,7 +144,9 @@ def _parsed(source: str) -> ast.Module | None:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return tree if len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef) else None
+    if len(tree.body) != 1 or not isinstance(method := tree.body[0], ast.FunctionDef):
+        return None
+    return tree if [one.arg for one in (*method.args.posonlyargs, *method.args.args)][:1] == ["self"] else None
 
 
 def _text(tree: ast.AST) -> str | None:
@@ -172,8 +174,7 @@ def _at_hand(tree: ast.Module, known: Known) -> list[tuple[ast.expr, float]]:
     """Names, slots and constants that may stand in an expression's place, with what that costs."""
     usual = _COSTS["known"]
     found = dict.fromkeys(sorted(_parameters(tree)), usual)
-    for slot in known.slots:
-        found[f"self.{slot}"] = usual if known.speaks_of(slot) else _ALIEN
+    found |= {f"self.{slot}": usual for slot in known.slots if known.speaks_of(slot)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.setdefault(node.id, usual)
@@ -256,7 +257,8 @@ def _edited(tree: ast.Module, at_hand: Sequence[tuple[ast.expr, float]], lent: S
             yield from place.edited(other, cost)
         text = _text(node)
         for around in _AROUND if text is not None else ():
-            yield from place.edited(ast.parse(around.format(f"({text})"), mode="eval").body, _COSTS["around"])
+            if (more := _expression(around.format(f"({text})"))) is not None:
+                yield from place.edited(more, _COSTS["around"])
     yield from _statements(tree)
 
 

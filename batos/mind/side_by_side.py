@@ -110,7 +110,7 @@ def together(sources: Sequence[str]) -> str:
 def _function(source: str, name: str) -> ast.FunctionDef:
     method = _Slots().visit(ast.parse(source)).body[0]
     assert isinstance(method, ast.FunctionDef)
-    method.name, method.args.args[0].arg = name, _SLOTS
+    (method.args.posonlyargs or method.args.args)[0].arg, method.name = _SLOTS, name
     return ast.fix_missing_locations(method)
 
 

@@ -77,9 +77,11 @@ def test_the_object_is_there_as_plain_values() -> None:
     mother = UvmObject(hens=SlotList([1, 2]), doves=4, name="mother")
     obj = UvmObject(
         doves=7, nest=SlotDict(a=1), count_=Method("count_", "def count_(self): return 1"), more_=Intent("more"), mate=UvmObject(),
-        flock=SlotList([UvmObject()]), **{"parent*": mother},
+        flock=SlotList([UvmObject()]), eggs=SlotList(range(9000)), rest=1, **{"parent*": mother},
     )  # fmt: skip
-    what = wanted(obj, "m_", (UvmObject(),), {}, intent="doves hens nest mate flock", examples=[Example((2,), (), 900, (("geese", 3),))])
+    what = wanted(
+        obj, "m_", (UvmObject(),), {}, intent="doves hens nest mate flock eggs", examples=[Example((2,), (), 900, (("geese", 3),))]
+    )
     assert what is not None
     assert set(what.known.slots) == {"doves", "hens", "nest", "geese"}
     assert what.calls == [Call((2,), {}, {"doves": 7, "hens": [1, 2], "nest": {"a": 1}, "geese": 3})], "a call with an object is none"

@@ -35,6 +35,7 @@ def method(line: str, parameters: str = "items", before: str = "") -> str:
         ("items[0]", "items[1]", "items"),
         ("items[0] or number", "items[0] and number", "items, number"),
         ("text if number else text2", "text2 if number else text", "text, text2, number"),
+        ("items[1:2, number]", "items[1:2, number + 1]", "items, number"),
         ("f'{text:>5}'", "f'{text.lower():>5}'", "text"),
         ("max(items, key=lambda one: one)", "max(items, key=lambda one: -one)", "items"),
     ],
@@ -85,6 +86,8 @@ def test_the_cheapest_come_first_and_each_once() -> None:
         "def m_(self, number):\n    while number > 3:\n        number -= 1\n    return number",
         "async def m_(self, text):\n    return text",
         "def m_(self):\n    return 1\ndef n_(self):\n    return 2",
+        "def m_():\n    return 1",
+        "def m_(text):\n    return text",
     ],
 )
 def test_what_sends_or_may_not_end_is_left_as_it_is(source: str) -> None:

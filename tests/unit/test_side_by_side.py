@@ -49,6 +49,7 @@ async def test_each_is_told_what_it_did_on_each_call(sandbox: Sandbox) -> None:
         m("self.flock['a'].append(items[0])", "self._p_changed = True"),
         m("return self.geese"),
         m("return [x for x in items if str(x) == f'{x}']"),
+        "def m_(self, /, items):\n    return self.doves",
     ]
     calls = [Call([[3, 1]], {}, {"doves": 2, "flock": {"a": []}}), Call([], {"items": [5, 4]}, {"doves": 7, "flock": {"a": [1]}})]
     found = await did(sources, calls, in_the(sandbox), limit=LIMIT)
@@ -63,6 +64,7 @@ async def test_each_is_told_what_it_did_on_each_call(sandbox: Sandbox) -> None:
         [(None, {**one, "flock": {"a": [3]}}), (None, {**two, "flock": {"a": [1, 5]}})],
         [None, None],
         [([3, 1], one), ([5, 4], two)],
+        [(2, one), (7, two)],
     ]
     assert calls[0].args == [[3, 1]]
 
