@@ -12,10 +12,9 @@ from batos.image import history
 from batos.image.examples import Example
 from batos.mind.methods import Methods
 from batos.mind.thinking import Thinking
-from batos.objects import Method, UvmObject
+from batos.objects import Method, UvmObject, is_new
 from batos.sandbox import Activity
 
-_NEW = b"\0" * 8  # the serial of an object that was never stored
 _SHOWN = 120  # characters of a value in a reason
 
 
@@ -80,22 +79,18 @@ async def _apart(
 
         def there(value: Any) -> Any:
             if isinstance(value, UvmObject):
-                if _is_new(value):
+                if is_new(value):
                     raise LookupError
                 return unit.get(value._p_oid)
             return value
 
         try:
-            receiver = obj.clone() if _is_new(obj) else unit.get(obj._p_oid)
+            receiver = obj.clone() if is_new(obj) else unit.get(obj._p_oid)
             given = tuple(there(value) for value in case.args), {name: there(value) for name, value in case.kwargs.items()}
         except LookupError:
             yield None
             return
         yield receiver, *given
-
-
-def _is_new(obj: UvmObject) -> bool:
-    return obj._p_jar is None or obj._p_serial == _NEW
 
 
 def _difference(case: Case, expected: Example, selector: str, value: Any, receiver: UvmObject) -> str:

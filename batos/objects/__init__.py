@@ -7,7 +7,7 @@ whatever file the class lives in.
 from batos.objects.containers import SlotDict, SlotList, SlotSet
 from batos.objects.kinds import Intent, Method, Primitive
 from batos.objects.lookup import find, lookup_order, parents_of, understands
-from batos.objects.uvm import SlotsView, UvmObject
+from batos.objects.uvm import SlotsView, UvmObject, is_new
 
 __all__ = [
     "Intent",
@@ -19,6 +19,7 @@ __all__ = [
     "SlotsView",
     "UvmObject",
     "find",
+    "is_new",
     "lookup_order",
     "parents_of",
     "understands",

@@ -26,6 +26,7 @@ R = TypeVar("R")
 _RESERVED = ("__", "_p_", "_v_")
 _AS_STORED = ("utf-8", "surrogatepass")
 _NAMES_KEPT = 4096
+_NEVER = b"\0" * 8  # the serial of an object that was never stored
 
 
 class _Replaceable(Generic[P, R]):
@@ -198,6 +199,11 @@ def _stored_name(name: str) -> tuple[bytes | None, bool]:
         found = name.encode(*_AS_STORED), not (name[:1] in "_" or "*" in name)  # `in`: the empty name too
     _names[name] = found
     return found
+
+
+def is_new(obj: UvmObject) -> bool:
+    """Whether no transaction has stored an object yet. One that is not loaded has been stored: it learns its serial with its state."""
+    return obj._p_jar is None or (obj._p_changed is not None and obj._p_serial == _NEVER)
 
 
 def check_slot(name: str, value: Any) -> None:

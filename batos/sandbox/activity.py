@@ -8,10 +8,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from batos.objects import UvmObject
+from batos.objects import UvmObject, is_new
 from batos.sandbox.membrane import Name
-
-_NEW = b"\0" * 8  # the serial of an object that was never stored
 
 
 class Sender(Protocol):
@@ -53,7 +51,7 @@ class Activity:
 
     def may_write(self, obj: UvmObject, receiver: UvmObject) -> bool:
         """Its own slots, those of an object that this transaction made, those granted."""
-        return obj is receiver or obj._p_jar is None or obj._p_serial == _NEW or id(obj) in self.writable
+        return obj is receiver or is_new(obj) or id(obj) in self.writable
 
     def name(self, number: int) -> Name:
         """How each run of a method names the object that it was given as the `number`th: they follow from the seed, and one run's mean

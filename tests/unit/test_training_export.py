@@ -13,7 +13,7 @@ from batos.bridge.experts import read_about
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import ConfigError, InvalidInput
-from batos.training import curve, export, methods
+from batos.training import curve, export, lora, methods
 from batos.training.base import base_of
 from batos.training.dataset import generate
 from batos.training.lora import Plan, Point, Trainer
@@ -86,6 +86,25 @@ def tiny(folder: Path) -> Path:
     letters.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
     transformers.PreTrainedTokenizerFast(tokenizer_object=letters, unk_token=" ").save_pretrained(folder)
     return folder
+
+
+@pytest.mark.parametrize(("able", "kind"), [(True, "bfloat16"), (False, "float32")])
+def test_the_frozen_weights_are_of_a_kind_that_the_processor_computes_in(
+    able: bool, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    asked: dict[str, object] = {}
+
+    def model(*_: object, **options: object) -> object:
+        asked.update(options)
+        return torch.nn.Linear(1, 1)
+
+    assert lora.computes_in_bfloat16() in (True, False)
+    monkeypatch.setattr(lora, "computes_in_bfloat16", lambda: able)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda *_, **__: None)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", model)
+    lora._base(tmp_path / "base.gguf")
+    assert asked["dtype"] is getattr(torch, kind)
 
 
 @pytest.fixture
