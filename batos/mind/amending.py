@@ -27,6 +27,7 @@ SURE = 0.8
 _DIGITS = 3  # of a number that is not soon hit by chance
 _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
 _VARIATIONS = 14
+_TITLES = ("name", "comment")  # of the object: where the words say "name", they mean another
 _LARGE = 4000  # characters of a slot's value
 _COMPARED = 60  # methods that pass and are compared: the cheapest
 
@@ -135,7 +136,9 @@ def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:
     seen: set[str] = set()
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
-            if name in seen or name[-1] == "*" or not wanted(name) or isinstance(value, Method | Primitive | Intent | UvmObject):
+            if name in seen or name[-1] == "*" or name in _TITLES or not wanted(name):
+                continue
+            if isinstance(value, Method | Primitive | Intent | UvmObject):
                 continue
             seen.add(name)
             if _is_plain(plain := history.plain(value)) and len(repr(plain)) <= _LARGE:

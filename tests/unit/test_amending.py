@@ -80,7 +80,7 @@ def test_the_object_is_there_as_plain_values() -> None:
         flock=SlotList([UvmObject()]), eggs=SlotList(range(9000)), rest=1, **{"parent*": mother},
     )  # fmt: skip
     what = wanted(
-        obj, "m_", (UvmObject(),), {}, intent="doves hens nest mate flock eggs", examples=[Example((2,), (), 900, (("geese", 3),))]
+        obj, "m_", (UvmObject(),), {}, intent="doves hens nest mate flock eggs name", examples=[Example((2,), (), 900, (("geese", 3),))]
     )
     assert what is not None
     assert set(what.known.slots) == {"doves", "hens", "nest", "geese"}
