@@ -13,7 +13,9 @@ composed tasks, and unseen families of other authors (`BLIND`), whose methods ar
 Figures are shares of tasks. `first_try`: the first method that the model wrote was kept, and is right. `within_bound`: one of those
 within the bound was, with one example taught. `wrong_accepted`: kept, and not right by the hidden trials. `far_*` and `blind_*`: of the
 far set, and of other authors' families; `bare_*`: without any example; `sure_wrong` and `unsure_wrong`: the share of wrong ones where all
-candidates did the same, and where they did not.
+candidates did the same, and where they did not. `open`: how many of the methods that were kept by an example said that it leaves something
+open; `open_wrong` and `closed_wrong`: the share of wrong ones among them and among the others. With `--answer` the user answers what was
+asked, be it of a method that was kept or of one that was refused, once: `asked`, and `answered_within_bound`, `answered_wrong` after that.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from batos import logs
 from batos.bridge.service import OllamaService
 from batos.config import Settings, load
 from batos.image import examples
+from batos.image.examples import Example
 from batos.image.experts import report, speaks_methods
 from batos.kernel import Kernel
 from batos.mind.handbook.families import BLIND
@@ -53,6 +56,7 @@ class Made(NamedTuple):
     seconds: float
     sure: bool
     source: str
+    asked: Sequence[dict[str, Any]] = ()  # two examples, of which one may be right
 
 
 def main() -> None:
@@ -62,6 +66,7 @@ def main() -> None:
     parser.add_argument("--far", type=int, default=0, help="tasks of the far set; 0: all")
     parser.add_argument("--blind", type=int, default=40, help="of families by other authors; 0: none")
     parser.add_argument("--bare", type=int, default=30, help="tasks without an example")
+    parser.add_argument("--answer", action="store_true", help="answer what the example leaves open, once; not in the figures of the others")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--staging", default="", help="folder of experts; that of the checkout if left out")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for Ollama's models and the images, 400 MB")
@@ -92,7 +97,8 @@ async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         )  # fmt: skip
         async with Prover(settings) as prover:
             base = await made(settings, "plain", near[: args.base_tasks], prover, example=True, say=say)
-            tuned = await made(settings, "expert", near, prover, example=True, say=say)
+            later: list[Made] | None = [] if args.answer else None
+            tuned = await made(settings, "expert", near, prover, example=True, say=say, later=later)
             distant = await made(settings, "expert", far, prover, example=True, say=say)
             strange = await made(settings, "expert", blind, prover, example=True, say=say)
             bare = await made(settings, "expert", near[: args.bare], prover, example=False, say=say)
@@ -103,12 +109,16 @@ async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
             if not one.right:
                 say(f"--- {one.task.family}: {one.task.intent}\n{one.source}\n{one.task.source}")
     sure, unsure = [one for one in bare if one.tries and one.sure], [one for one in bare if one.tries and not one.sure]
+    open_, closed = [one for one in tuned if one.tries and one.asked], [one for one in tuned if one.tries and not one.asked]
+    after = {"answered_within_bound": within_bound(later), "answered_wrong": wrong(later)} if later else {}
     return {
         "bench": "synthesis", "tasks": len(tuned), "base_tasks": len(base),
         "base_first_try": first_try(base), "base_within_bound": within_bound(base),
         "tuned_first_try": first_try(tuned), "tuned_within_bound": within_bound(tuned),
         "wrong_accepted": wrong(tuned), "seconds_per_method": round(sum(one.seconds for one in tuned) / max(1, len(tuned)), 2),
         "base_seconds_per_method": round(sum(one.seconds for one in base) / max(1, len(base)), 2),
+        "open": len(open_), "open_wrong": wrong(open_), "closed": len(closed), "closed_wrong": wrong(closed),
+        "asked": sum(bool(one.asked) for one in tuned), **after,
         "far_tasks": len(distant), "far_first_try": first_try(distant), "far_within_bound": within_bound(distant),
         "far_wrong": wrong(distant),
         "blind_tasks": len(strange), "blind_first_try": first_try(strange), "blind_within_bound": within_bound(strange),
@@ -138,8 +148,13 @@ def share(found: Any) -> float:
     return round(sum(values) / max(1, len(values)), 4)
 
 
-async def made(settings: Settings, writer: str, tasks: Sequence[Task], prover: Prover, *, example: bool, say: Any) -> list[Made]:
-    """The tasks, one after the other, in an image of their own."""
+async def made(
+    settings: Settings, writer: str, tasks: Sequence[Task], prover: Prover, *, example: bool, say: Any, later: list[Made] | None = None
+) -> list[Made]:
+    """The tasks, one after the other, in an image of their own.
+
+    :param later: gets what became of each once the user had answered what was asked of him.
+    """
     image = f"file://{settings.data}/{writer}-{example}-{random.randrange(10**9)}.fs"
     kernel = await Kernel.start(settings.model_copy(update={"synthesis_model": writer, "image": image}), listen=False)
     found = []
@@ -150,6 +165,11 @@ async def made(settings: Settings, writer: str, tasks: Sequence[Task], prover: P
             found.append(await one_task(kernel, f"t{number}", task, prover, example=example))
             what = "right" if found[-1].right else "wrong" if found[-1].tries else "refused"
             say(f"{writer} {task.part} {number + 1}/{len(tasks)} {task.family}: {what}, {found[-1].tries} tries, {found[-1].seconds:.1f} s")
+            if later is not None:
+                later.append(await answered(kernel, f"t{number}", found[-1], prover))
+                if later[-1] is not found[-1]:
+                    what = "right" if later[-1].right else "wrong" if later[-1].tries else "refused"
+                    say(f"  asked {json.dumps(found[-1].asked, ensure_ascii=False)}: {what}")
     finally:
         await kernel.stop()
     return found
@@ -169,25 +189,58 @@ async def one_task(kernel: Kernel, name: str, task: Task, prover: Prover, *, exa
     :param target: the object, in the lobby, if there is one already.
     """
     oid = target or await kernel.image.system(_place, name, task, example)
-    message = {"target": oid, "selector": task.selector, "args": list(task.args), "kwargs": dict(task.kwargs)}
-    ended: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-    kernel.events.watch(name, lambda event: ended.set_result(event) if event["type"] == "result" and not ended.done() else None)
     begun = time.monotonic()
-    await kernel.scheduler.submit(name, f"send {task.selector}", {"message": json.dumps(message)})
+    end = await _sent(kernel, name, oid, task.selector, list(task.args), dict(task.kwargs))
+    return await _became(kernel, end, target or name, task, prover, time.monotonic() - begun)
+
+
+async def answered(kernel: Kernel, name: str, one: Made, prover: Prover) -> Made:
+    """The same task, once its user has said what the method has to answer to the call that it asked about; the same where he has nothing
+    to say, as it asked nothing, or as what is right fails on that call."""
+    if not one.asked:
+        return one
+    call = Example.from_json({**one.asked[0], "after": {}})
+    value, left = await prover.run(one.task, one.task.source, call)
+    if left is None:
+        return one
+    changed = {slot: left.get(slot) for told in one.asked for slot in told.get("after", ())}
+    example = call._replace(result=value, after=tuple(changed.items()))
+    oid = await kernel.image.system(_teach, name, one.task.selector, example.to_json())
+    begun = time.monotonic()
+    end = await _sent(kernel, f"{name}answered", oid, "learn_", [one.task.selector], {})
+    return await _became(kernel, end, name, one.task, prover, time.monotonic() - begun)
+
+
+async def _sent(kernel: Kernel, mission: str, oid: str, selector: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """How a mission ended that sends a message."""
+    message = {"target": oid, "selector": selector, "args": args, "kwargs": kwargs}
+    ended: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    kernel.events.watch(mission, lambda event: ended.set_result(event) if event["type"] == "result" and not ended.done() else None)
+    await kernel.scheduler.submit(mission, f"send {selector}", {"message": json.dumps(message)})
     async with asyncio.timeout(WAIT_S):
-        end = await ended
-    seconds = time.monotonic() - begun
+        return await ended
+
+
+async def _became(kernel: Kernel, end: dict[str, Any], name: str, task: Task, prover: Prover, seconds: float) -> Made:
     if end["state"] != "COMPLETE":
-        return Made(task, 0, False, seconds, False, f"# {end['error']['message']}")
-    source, came = kernel.image.read(_written, target or name, task.selector)
+        return Made(task, 0, False, seconds, False, f"# {end['error']['message']}", end["error"]["context"].get("open", ()))
+    source, came = kernel.image.read(_written, name, task.selector)
     judged = await prover.judge(task, source)
-    return Made(task, came["tries"], judged.right, seconds, came["agreed"] == came["candidates"], source)
+    asked = [json.loads(text) for text in came["open"]]
+    return Made(task, came["tries"], judged.right, seconds, came["agreed"] == came["candidates"], source, asked)
 
 
 def _written(root: Any, name: str, selector: str) -> tuple[str, dict[str, Any]]:
     method = root["lobby"]._slots[name]._slots[selector]
     assert isinstance(method, Method)
     return method.source, dict(method.provenance)
+
+
+def _teach(root: Any, name: str, selector: str, example: dict[str, Any]) -> str:
+    """System transaction: one more example; whose."""
+    obj = root["lobby"]._slots[name]
+    examples.teach(root, obj._p_oid, selector, [example], "", 16)
+    return f"oid:{int.from_bytes(obj._p_oid, 'big'):x}"
 
 
 def _place(root: Any, name: str, task: Task, example: bool) -> str:

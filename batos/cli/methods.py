@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -57,6 +58,8 @@ def method(
         output.say(f"  example: {json.dumps(example, ensure_ascii=False)}", "dim")
     for number, version in enumerate(reply["versions"]):
         _version(version, output, whole=number == 0)
+        if number == 0 and (asked := version["provenance"].get("open")):
+            _ask(target, selector, asked, output)
 
 
 @app.command()
@@ -168,8 +171,9 @@ def _use(one: dict[str, Any]) -> tuple[object, str, str]:
 
 
 def written(came: dict[str, Any]) -> str:
-    """How a method came to be, and what speaks against it: candidates that differed, examples that tell little, or that many were refused
-    before one passed the only example (docs/training.md has how many of those are wrong). `amended`: it is one edit away from a draft.
+    """How a method came to be, and what speaks against it: candidates that differed, examples that tell little or leave something open, or
+    that many were refused before one passed the only example (docs/training.md has how many of those are wrong). `amended`: it is one
+    edit away from a draft.
 
     :param came: its provenance.
     """
@@ -177,6 +181,8 @@ def written(came: dict[str, Any]) -> str:
     told = (f", {tries} tries" if tries else "") + (", amended" if came.get("edited") else "")
     if compared > 1:
         return told + f", {agreed} of {compared} written alike" + ("" if agreed == compared else ": not sure; teach it an example")
+    if came.get("open"):
+        return told + ": not sure; its examples leave something open"
     if came.get("constant"):
         return told + ": not sure; teach it an example with another answer"
     return told + (": not sure; teach it another example" if tries >= DOUBTFUL and came.get("trials", 1) == 2 else "")
@@ -195,6 +201,20 @@ def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
             output.say(f"  {name}: {', '.join(names)}", "dim")
     if not version["intact"]:
         output.say("  damaged: this is not the source that was audited; bring another version back", "red")
+
+
+def _ask(target: str, selector: str, asked: list[dict[str, Any]], output: Output) -> None:
+    """What the examples leave open: what is to be taught if the method is right in it, and if another one is that passes them, too."""
+    output.say("open: which of these is right; teach it that one", "yellow")
+    for one, which in zip(asked, ("what it answers now", "what another would that keeps its examples, too"), strict=False):
+        output.say(f"  batos teach {shlex.join((target, selector, '-e', _as_example(one)))}   # {which}")
+
+
+def _as_example(one: dict[str, Any]) -> str:
+    """An example as `read_example` takes it."""
+    if one.keys() <= {"args", "result"}:
+        return f"{json.dumps(one.get('args', []), ensure_ascii=False)} -> {json.dumps(one['result'], ensure_ascii=False)}"
+    return json.dumps(one, ensure_ascii=False)
 
 
 def _diff(reply: dict[str, Any], numbers: tuple[int, int], output: Output) -> None:

@@ -16,7 +16,7 @@ from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
-from batos.cli.watching import STATE_STYLES, Watcher, cost, sources
+from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
 from batos.config import nearest
 from batos.errors import MissionFailed, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
@@ -148,7 +148,7 @@ def result(
         output.document({"type": "result", "id": id, "state": "COMPLETE", "result": found})
     else:
         output.say(str(found.get("text", "")))
-        for line in (*sources(found), cost(found)):
+        for line in (*sources(found), *doubts(found), cost(found)):
             output.note(line, "dim")
 
 

@@ -105,7 +105,7 @@ class Watcher:
             self._output.say()
         if self._shown[0] != "COMPLETE":
             self._line(event, "COMPLETE", "")
-        for line in (*sources(result or {}), self._choice(result or {}), cost(result or {})):
+        for line in (*sources(result or {}), *doubts(result or {}), self._choice(result or {}), cost(result or {})):
             if line:
                 self._output.say(" " * 10 + line, "dim")
 
@@ -154,6 +154,13 @@ def _reason(error: dict[str, Any]) -> str:
 def sources(result: dict[str, Any]) -> list[str]:
     """The passages from memory that an answer comes from, one a line."""
     return [f"[{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}" for one in result.get("citations") or []]
+
+
+def doubts(result: dict[str, Any]) -> list[str]:
+    """The methods that were written for it and may be wrong, one a line, with the command that says what to teach."""
+    wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
+    told = ((one["object"], one["selector"]) for one in wrote if one["object"])  # one that is not stored yet has no name
+    return [f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told]
 
 
 def cost(result: dict[str, Any]) -> str:

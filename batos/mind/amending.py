@@ -43,13 +43,24 @@ class Wanted(NamedTuple):
     calls: Sequence[Call]
     """Those of the examples and the one that asked for the method."""
 
+    @property
+    def tells(self) -> bool:
+        """Whether the examples tell enough to amend anything by them."""
+        return any(tells(example) for _, example in self.examples)
+
+
+class Group(NamedTuple):
+    """Methods that do the same on all calls, the cheapest first, with their weight, and what they do."""
+
+    weight: float
+    sources: list[str]
+    did: tuple[str, ...]
+
 
 def wanted(
     obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, intent: str, examples: Sequence[Example]
-) -> Wanted | None:
-    """What a method shall do, by its examples; None where they tell too little to amend anything by them."""
-    if not any(map(tells, examples)):
-        return None
+) -> Wanted:
+    """What a method shall do, by its examples."""
     shown = tuple(dict.fromkeys(name for one in examples for name, _ in (*one.slots, *one.after)))
     values = [value for one in examples for value in (*one.args, *dict(one.kwargs).values(), *dict(one.slots).values())]
     known = edits.Known(
@@ -62,7 +73,7 @@ def wanted(
     state = _held(obj, known.speaks_of)
     known = known._replace(slots=tuple(dict.fromkeys((*state, *shown))))
     shown_calls = [Call(one.args, dict(one.kwargs), {**state, **dict(one.slots)}) for one in examples]
-    calls = [*shown_calls, *([Call(tuple(args), dict(kwargs), state)] if all(map(_is_plain, (*args, *kwargs.values()))) else [])]
+    calls = [*shown_calls, *([Call(tuple(args), dict(kwargs), state)] if all(map(is_plain, (*args, *kwargs.values()))) else [])]
     return Wanted(known, list(zip(shown_calls, examples, strict=True)), calls)
 
 
@@ -80,7 +91,15 @@ def tells(example: Example) -> bool:
 
 
 async def passing(
-    source: str, before: Sequence[str], what: Wanted, audit: Callable[[str], bool], run: Run, *, most: int, limit: int
+    source: str,
+    before: Sequence[str],
+    what: Wanted,
+    audit: Callable[[str], bool],
+    run: Run,
+    *,
+    most: int,
+    limit: int,
+    within: float = math.inf,
 ) -> Passed:
     """What is one edit away from a draft and passes the examples.
 
@@ -88,10 +107,11 @@ async def passing(
     :param audit: whether the guardian lets a source pass; called in a helper thread.
     :param most: edits that are tried.
     :param limit: see `side_by_side.did`.
+    :param within: see `edits.edits`.
     """
 
     def audited() -> list[tuple[float, str]]:
-        return [one for one in edits.edits(source, what.known, before, most=most) if audit(one[1])]
+        return [one for one in edits.edits(source, what.known, before, most=most, within=within) if audit(one[1])]
 
     found = await in_helper(audited)
     came = await side_by_side.did([text for _, text in found], [call for call, _ in what.examples], run, limit=limit)
@@ -104,20 +124,27 @@ async def likely(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[
 
     :param passed: what passed of all drafts till now: what one of them leaves open another one's edits do not close.
     """
+    found = await groups(passed, elsewhere(what), run, limit=limit)
+    return found[0].sources if found and found[0].weight >= SURE * sum(one.weight for one in found) else []
+
+
+def elsewhere(what: Wanted) -> list[Call]:
+    """The calls on which methods that pass the examples are compared: those that are known, and variations of them."""
+    return [*what.calls, *variations(what.calls, _VARIATIONS)]
+
+
+async def groups(passed: Passed, calls: Sequence[Call], run: Run, *, limit: int) -> list[Group]:
+    """Methods by what they do on calls, the group of the most weight first."""
     cheapest: dict[str, float] = {}
     for cost, text in sorted(passed):
         cheapest.setdefault(text, cost)
     compared = list(cheapest.items())[:_COMPARED]
-    if not compared:
-        return []
-    calls = [*what.calls, *variations(what.calls, _VARIATIONS)]
     came = await side_by_side.did([text for text, _ in compared], calls, run, limit=limit)
     alike: dict[tuple[str, ...], list[tuple[str, float]]] = {}
     for one, texts in zip(compared, came, strict=True):
         alike.setdefault(texts, []).append(one)
-    weights = {texts: sum(math.exp(-_BY_COST * cost) for _, cost in held) for texts, held in alike.items()}
-    best = max(weights, key=lambda texts: weights[texts])
-    return [text for text, _ in alike[best]] if weights[best] >= SURE * sum(weights.values()) else []
+    found = [Group(sum(math.exp(-_BY_COST * cost) for _, cost in held), [text for text, _ in held], texts) for texts, held in alike.items()]
+    return sorted(found, key=lambda one: -one.weight)
 
 
 def _as_expected(text: str, expected: Example) -> bool:
@@ -141,17 +168,17 @@ def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:
             if isinstance(value, Method | Primitive | Intent | UvmObject):
                 continue
             seen.add(name)
-            if _is_plain(plain := history.plain(value)) and len(repr(plain)) <= _LARGE:
+            if is_plain(plain := history.plain(value)) and len(repr(plain)) <= _LARGE:
                 found[name] = plain
     return found
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Whether a value is of JSON, and no other object stands in it."""
     if isinstance(value, dict):
-        return "oid" not in value and all(isinstance(key, str) for key in value) and all(map(_is_plain, value.values()))
+        return "oid" not in value and all(isinstance(key, str) for key in value) and all(map(is_plain, value.values()))
     if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     return value is None or isinstance(value, bool | int | float | str)
 
 

@@ -136,6 +136,7 @@ class Attempts:
                     {
                         "selector": one.selector, "object": history.oid_of(one.holder), "tries": one.tries,
                         "candidates": one.compared, "agreed": one.agreed, "edited": one.edited,
+                        "open": [json.loads(text) for text in one.open],
                     }
                     for one in forged
                 ]  # fmt: skip

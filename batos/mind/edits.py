@@ -9,6 +9,7 @@ they come to is for the guardian, the sandbox and the examples to say.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -40,6 +41,8 @@ _IN_WORDS = {
 }  # fmt: skip
 _COSTS = {"swap": 1.0, "like": 1.0, "number": 1.0, "unwrap": 1.1, "leave_out": 1.2, "order": 1.4, "around": 1.3, "lent": 1.5, "known": 1.0}
 _ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # what is at hand always; a character
+SMALLEST = 1.0
+"""What another operator, name or number costs, or what is at hand in an expression's place."""
 _LENT_CHARS = 80
 
 
@@ -69,18 +72,19 @@ class Known(NamedTuple):
         return any(part in words for part in slot.lower().split("_"))
 
 
-def edits(source: str, known: Known, drafts: Sequence[str] = (), *, most: int) -> list[tuple[float, str]]:
-    """Methods that are one edit away from a draft and make sense: what each costs, and its source; the cheapest first.
+def edits(source: str, known: Known, drafts: Sequence[str] = (), *, most: int, within: float = math.inf) -> list[tuple[float, str]]:
+    """Methods that are one edit away from a draft and make sense: what each costs, its length with it, and its source; the cheapest first.
 
     :param drafts: others of the same method, which lend their expressions.
     :param most: how many.
+    :param within: what an edit may cost, length apart.
     """
     tree = _parsed(source)
     if tree is None or not settled(tree):
         return []
     costs: dict[str, float] = {}
     for cost in _edited(tree, _at_hand(tree, known), _lent(drafts)):
-        if (text := _text(tree)) is not None:
+        if cost <= within and (text := _text(tree)) is not None:
             costs[text] = min(cost, costs.get(text, cost))
     costs.pop(_text(tree) or source, None)
     best = sorted((cost + _BY_LENGTH * len(text), text) for text, cost in costs.items())

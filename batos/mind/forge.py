@@ -18,7 +18,8 @@ from batos.guardian import repair
 from batos.image import examples, experts, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import amending, prompting, side_by_side, trial, vouched
+from batos.mind import prompting, second_look, trial, vouched
+from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
 from batos.mind.parameters import misfit, parameters_in
 from batos.mind.psm import inner_number, run_cycle
@@ -31,7 +32,6 @@ TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 """An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
-_AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
@@ -73,7 +73,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[
     cycle.why = "nobody understands the message"
     cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
     cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
-    cycle.edited, cycle.passed = False, ()
+    cycle.edited, cycle.passed, cycle.open = False, (), ()
     return cycle
 
 
@@ -129,7 +129,7 @@ async def write(cycle: UvmObject) -> str:
     attempt = current()
     if _spent(cycle):
         source, reasons = cycle.refusals[-1]
-        raise _refused(cycle, source, reasons)
+        raise _refused(cycle, source, reasons, await second_look.still_open(cycle))
     reply = await (_ask_expert if cycle.expert else _ask)(cycle, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
     cycle.draws += 1
@@ -147,10 +147,12 @@ async def try_out(cycle: UvmObject) -> str:
     source = cycle._tmp_synthesis_
     known = _known(cycle, source)
     reasons, did = known or await _faults(cycle, source)
-    if reasons and known is None and cycle._slots.get("expert") and (amended := await _amended(cycle, source)):
+    if reasons and known is None and cycle._slots.get("expert") and (amended := await second_look.amended(cycle, source, _faults)):
         source, did = amended
         cycle._tmp_synthesis_ = source
         reasons, cycle.edited = [], True
+    if not reasons and cycle.written_by != "rule" and not cycle.candidates:
+        cycle.open = await second_look.left_open(cycle, source)
     if not reasons:
         cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
     if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
@@ -184,6 +186,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         "tries": cycle.tries,
         "trials": 1 + len(cycle.taught),
         "constant": _constant(cycle.taught),
+        "open": cycle.open,
         "candidates": cycle.compared,
         "agreed": cycle.agreed,
     }
@@ -269,8 +272,11 @@ def _settle(cycle: UvmObject) -> None:
     cycle.compared, cycle.agreed = len(cycle.candidates), agreed
 
 
-def _refused(cycle: UvmObject, source: str, reasons: Sequence[str]) -> MethodRefused:
-    """The error of the last refusal: of the covenant, where that was broken."""
+def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Question | None = None) -> MethodRefused:
+    """The error of the last refusal: of the covenant, where that was broken.
+
+    :param question: what the examples leave open.
+    """
     verdict = current().making.methods.audit(source, cycle.selector)
     if not verdict.accepted:
         try:
@@ -278,9 +284,11 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str]) -> MethodRef
         except MethodRefused as e:
             return e
     tried = f" after {cycle.tries} {'try' if cycle.tries == 1 else 'tries'}" if cycle.tries else ""
+    more = {"open": [one.to_json() for one in question]} if question else {}
+    asks = f"; the examples leave open whether {question.said(cycle.selector)}: teach it that" if question else ""
     return MethodRefused(
-        f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}",
-        selector=cycle.selector, source=source, reasons=list(reasons), cause="trial",
+        f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}{asks}",
+        selector=cycle.selector, source=source, reasons=list(reasons), cause="trial", **more,
     )  # fmt: skip
 
 
@@ -304,33 +312,6 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     for case in cases:
         outcomes.append(await trial.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity(), writes))
     return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
-
-
-async def _amended(cycle: UvmObject, source: str) -> tuple[str, str] | None:
-    """An edit of a draft that was refused, and what it did on the call that asked for the method; None where none is likely to be right."""
-    attempt = current()
-    methods, settings = attempt.making.methods, attempt.settings
-    what = amending.wanted(
-        cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs), intent=cycle.intent, examples=cycle.taught
-    ) if settings.synthesis_edits else None  # fmt: skip
-    if what is None:
-        return None
-
-    async def run(text: str, given: list[Any]) -> Any:
-        method, activity = Method(side_by_side.SELECTOR, text), attempt.making.new_activity()
-        return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
-
-    before = [known for known, _ in cycle.refusals]
-    new = await amending.passing(
-        source, before, what, lambda text: methods.lets_pass(text, cycle.selector), run,
-        most=settings.synthesis_edits, limit=settings.method_bytes,
-    )  # fmt: skip
-    cycle.passed = (*cycle.passed, *new)
-    for amended in (await amending.likely(cycle.passed, what, run, limit=settings.method_bytes))[:_AMENDED] if new else ():
-        reasons, did = await _faults(cycle, amended)
-        if not reasons:
-            return amended, did
-    return None
 
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:

@@ -6,6 +6,7 @@ a new version with its source.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from batos.errors import InvalidInput
@@ -34,7 +35,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
         "holder": None if held is None else oid_of(held[0]),
         "intent": intent or (value.text if isinstance(value, Intent) else ""),
         "examples": [one.to_json() for one in taught],
-        "versions": [_version(one) for one in value.versions()] if isinstance(value, Method) else [],
+        "versions": [_version(one, len(taught)) for one in value.versions()] if isinstance(value, Method) else [],
     }
     return told
 
@@ -44,13 +45,17 @@ def _called(obj: UvmObject) -> str:
     return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
 
-def _version(method: Method) -> dict[str, Any]:
+def _version(method: Method, taught: int) -> dict[str, Any]:
+    """:param taught: how many examples there are: what those before left open is not asked any more where there are further ones."""
+    came = {name: list(value) if isinstance(value, tuple) else value for name, value in method.provenance}
+    if "open" in came:
+        came["open"] = [json.loads(text) for text in came["open"]] if taught < came["trials"] else []
     return {
         "version": method.version,
         "source": method.source,
         "parameters": list(method.parameters),
         "contract": {name: list(names) for name, names in method.contract},
-        "provenance": {name: list(value) if isinstance(value, tuple) else value for name, value in method.provenance},
+        "provenance": came,
         "digest": method.digest,
         "intact": method.intact(),
     }

@@ -27,9 +27,7 @@ def here() -> Run:
 
 
 def asked(intent: str, *examples: Example, **slots: Any) -> Wanted:
-    found = wanted(UvmObject(**slots), "count_", examples[0].args, {}, intent=intent, examples=examples)
-    assert found is not None
-    return found
+    return wanted(UvmObject(**slots), "count_", examples[0].args, {}, intent=intent, examples=examples)
 
 
 async def amended(source: str, what: Wanted, before: tuple[str, ...] = ()) -> list[str]:
@@ -65,12 +63,12 @@ async def amended(source: str, what: Wanted, before: tuple[str, ...] = ()) -> li
 )
 def test_an_example_tells_much_or_little(example: Example, much: bool) -> None:
     assert tells(example) is much
-    assert (wanted(UvmObject(), "m_", example.args, {}, intent="", examples=[example]) is not None) is much
+    assert wanted(UvmObject(), "m_", example.args, {}, intent="", examples=[example]).tells is much
 
 
 def test_one_example_that_tells_is_enough_and_none_is_not() -> None:
-    assert wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[Example((5,), (), True), Example((25,), (), 625)]) is not None
-    assert wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[]) is None
+    assert wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[Example((5,), (), True), Example((25,), (), 625)]).tells
+    assert not wanted(UvmObject(), "m_", (5,), {}, intent="", examples=[]).tells
 
 
 def test_the_object_is_there_as_plain_values() -> None:
@@ -82,7 +80,6 @@ def test_the_object_is_there_as_plain_values() -> None:
     what = wanted(
         obj, "m_", (UvmObject(),), {}, intent="doves hens nest mate flock eggs name", examples=[Example((2,), (), 900, (("geese", 3),))]
     )
-    assert what is not None
     assert set(what.known.slots) == {"doves", "hens", "nest", "geese"}
     assert what.calls == [Call((2,), {}, {"doves": 7, "hens": [1, 2], "nest": {"a": 1}, "geese": 3})], "a call with an object is none"
 

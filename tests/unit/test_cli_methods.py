@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 import typer
 
+from batos.cli import methods
 from batos.cli.methods import read_example, written
+from batos.cli.output import Output
+from batos.cli.watching import doubts
 
 
 @pytest.mark.parametrize(
@@ -20,6 +24,11 @@ from batos.cli.methods import read_example, written
         ({"tries": 1, "trials": 2, "edited": True}, ", 1 tries, amended"),
         ({"tries": 4, "trials": 2, "edited": True}, ", 4 tries, amended: not sure; teach it another example"),
         ({"tries": 3, "trials": 2, "constant": True}, ", 3 tries: not sure; teach it an example with another answer"),
+        (
+            {"tries": 3, "trials": 2, "constant": True, "open": [{"result": 1}, {"result": 2}]},
+            ", 3 tries: not sure; its examples leave something open",
+        ),
+        ({"tries": 1, "trials": 2, "open": []}, ", 1 tries"),
         ({"tries": 3, "trials": 1, "candidates": 3, "agreed": 3}, ", 3 tries, 3 of 3 written alike"),
         ({"tries": 5, "trials": 1, "candidates": 3, "agreed": 2}, ", 5 tries, 2 of 3 written alike: not sure; teach it an example"),
     ],
@@ -46,3 +55,32 @@ def test_an_example_is_read_at_the_arrow_that_parts_its_sides(text: str, args: l
 def test_an_example_that_begins_as_json_and_is_none_is_said_to_be(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="each side JSON or a plain text"):
         read_example(text)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        {"args": [[5, 7], "it's"], "result": [7]},
+        {"result": 3},
+        {"args": ["a->b"], "kwargs": {"n": 1}, "slots": {"total": 5}, "after": {"total": 6}, "result": None},
+    ],
+)
+def test_what_is_open_is_asked_with_commands_that_teach_it(example: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    methods._ask("till", "over_", [example, {**example, "result": "x"}], Output())
+    lines = capsys.readouterr().out.splitlines()
+    told = [shlex.split(line.partition("   #")[0]) for line in lines[1:]]
+    assert [words[:5] for words in told] == [["batos", "teach", "till", "over_", "-e"]] * 2
+    assert [{"args": [], **read_example(words[5])} for words in told] == [{"args": [], **example}, {"args": [], **example, "result": "x"}]
+
+
+def test_a_result_says_of_what_was_written_it_is_not_sure() -> None:
+    sure = {"selector": "a_", "object": "oid:1", "candidates": 1, "agreed": 1, "open": []}
+    wrote = [
+        sure,
+        {**sure, "selector": "b_", "open": [{"result": 1}, {"result": 2}]},
+        {**sure, "selector": "c_", "candidates": 3, "agreed": 2},
+        {**sure, "selector": "d_", "object": None, "open": [{"result": 1}, {"result": 2}]},
+        {"selector": "e_", "object": "oid:1"},  # of an earlier version of the system
+    ]
+    assert doubts({"wrote": wrote}) == [f"wrote {name}, and is not sure of it: batos method oid:1 {name}" for name in ("b_", "c_")]
+    assert doubts({}) == []

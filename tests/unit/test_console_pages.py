@@ -244,6 +244,17 @@ async def test_a_method_with_versions_source_and_where_it_is_from(seat: Seat, ke
     assert "Methods 1" in seen(await seat.see("/object", target="thing"))
 
 
+async def test_what_the_examples_of_a_method_leave_open_is_asked(seat: Seat, kernel: Kernel) -> None:
+    open_ = tuple(json.dumps({"args": ["<b>"], "result": result}) for result in (1, 2))
+    await changed(kernel, "m0", add_=Method("add_", ADD, provenance={"trials": 2, "open": open_}), sub_=Method("sub_", ADD))
+    page = await seat.see("/method", target="thing", selector="add_")
+    told = seen(page)
+    assert "What they leave open Which of these is right?" in told
+    assert page.count("&lt;b&gt;") == len(open_)
+    assert "&#34;result&#34;: 2" in page
+    assert "leave open" not in seen(await seat.see("/method", target="thing", selector="sub_"))
+
+
 async def test_an_earlier_version_of_a_method_is_looked_at_and_brought_back(seat: Seat, kernel: Kernel, inference: FakeInference) -> None:
     writing(inference, ADD, ADD.replace("number + number2", "number2 + number"))
     await changed(kernel, "m0", n=1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import math
 
 import pytest
 
-from batos.mind.edits import Known, edits, fields_of, makes_sense
+from batos.mind.edits import SMALLEST, Known, edits, fields_of, makes_sense
 
 DOVES = Known("add the number to the doves and answer how many there are", ("doves", "hens"), ("doves",), ("doves",), ("name", "age"))
 NUMBERS = Known("of the numbers", ())
@@ -43,6 +44,14 @@ def method(line: str, parameters: str = "items", before: str = "") -> str:
 def test_a_mistake_is_undone_by_one_edit(written: str, meant: str, parameters: str) -> None:
     found = [text for _, text in edits(method(written, parameters), NUMBERS, most=5000)]
     assert ast.unparse(ast.parse(method(meant, parameters))) in found
+
+
+def test_of_the_smallest_each_is_a_word_or_a_sign() -> None:
+    all_, smallest = (edits(method("sorted(items)[0] + 1"), NUMBERS, most=5000, within=within) for within in (math.inf, SMALLEST))
+    found = {text for _, text in smallest}
+    assert found < {text for _, text in all_}
+    assert {method("sorted(items)[1] + 1"), method("sorted(items)[0] + 2"), method("items[0] + 1")} <= found
+    assert method("sorted(items)[0]") not in found
 
 
 def test_what_the_words_and_the_examples_name_is_at_hand() -> None:

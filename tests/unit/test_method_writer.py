@@ -13,7 +13,7 @@ from batos.bridge.types import ChatRequest
 from batos.image import experts, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
-from batos.mind import forge, prompting, side_by_side
+from batos.mind import forge, prompting, side_by_side, versions
 from batos.mind.handbook.nearest import NEAR
 from batos.objects import Intent, Method, UvmObject
 from batos.training.dataset import answered, as_read
@@ -243,6 +243,52 @@ async def test_what_an_edit_leaves_open_a_further_draft_decides(tmp_path: Path) 
         end = await sent(kernel, "m1", "thing", "put_", 7)
         assert (end["result"]["value"], len(asked)) == (12, 2)
         assert not method_of(kernel, "thing", "put_")["edited"]
+
+
+OVER = "def over_(self, items):\n    return [one for one in items if one > 5]\n"
+
+
+async def test_a_method_tells_what_its_example_leaves_open_until_another_is_taught(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, OVER)
+
+    def version(root: Any) -> dict[str, Any]:
+        return dict(versions.describe(root, root["lobby"].thing, "over_")["versions"][0]["provenance"])
+
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, over_=Intent("the numbers over five"))
+        await kernel.image.system(teach, Example(([3, 9],), (), [9]), "over_")  # at least five as well
+        open_ = [{"args": [[5, 7]], "result": [7]}, {"args": [[5, 7]], "result": [5, 7]}]
+        end = await sent(kernel, "m1", "thing", "over_", [5, 7])
+        assert (end["result"]["value"], end["result"]["wrote"][0]["open"]) == ([7], open_)
+        assert kernel.image.read(version)["open"] == open_
+        await kernel.image.system(teach, Example(([5, 7],), (), [7]), "over_")
+        assert kernel.image.read(version)["open"] == []
+
+
+@pytest.mark.parametrize(("settings", "more"), [({"synthesis_edits": 0}, []), ({}, [Example(([4, 5, 6],), (), [6])])])
+async def test_a_method_of_which_nothing_is_open_says_so(tmp_path: Path, settings: dict[str, Any], more: list[Example]) -> None:
+    inference = FakeInference()
+    writing(inference, OVER)
+    async with mind(tmp_path, inference, **settings) as kernel:
+        await give(kernel, over_=Intent("the numbers over five"))
+        for example in (Example(([3, 9],), (), [9]), *more):
+            await kernel.image.system(teach, example, "over_")
+        assert (await sent(kernel, "m1", "thing", "over_", [5, 7]))["result"]["wrote"][0]["open"] == []
+
+
+async def test_a_refusal_says_what_is_open_between_what_passes(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def put_(self, number):\n    self.total = self.total - number\n    self._p_changed = True\n    return self.total\n")
+    async with mind(tmp_path, inference, synthesis_expert_tries=1) as kernel:
+        await give(kernel, put_=Intent("put the number into the total"), total=5)
+        await hire(kernel)
+        await kernel.image.system(teach, Example((2,), (), 4, (("total", 2),), (("total", 4),)), "put_")  # 2 * 2 as well
+        error = (await sent(kernel, "m1", "thing", "put_", 7))["error"]
+        assert "; the examples leave open whether put_(7) when total = 5 answers " in error["message"]
+        one, other = error["context"]["open"]
+        assert one["result"] != other["result"]
+        assert {one["args"][0], other["slots"]["total"]} == {7, 5}
 
 
 def test_where_there_is_one_request_each_draw_is_of_it() -> None:

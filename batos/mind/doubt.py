@@ -1,0 +1,120 @@
+"""What the examples of a method leave open: a call on which another method that passes them too answers otherwise.
+
+That a change of one name, operator or number goes unnoticed by the examples is what mutation analysis measures of tests (DeMillo, Lipton
+and Sayward 1978, doi:10.1109/C-M.1978.218136). Of methods of which that is so many more are wrong than of others (docs/training.md). The
+call on which two of them differ is what a user should be asked next (oracle-guided synthesis: Jha et al. 2010,
+doi:10.1145/1806799.1806833).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+from batos.image import history
+from batos.image.examples import Example
+from batos.mind import amending
+from batos.mind.amending import Group, Wanted
+from batos.mind.edits import SMALLEST
+from batos.mind.side_by_side import Call, Run
+from batos.mind.trial import same
+
+_CHARS = 400  # of an example that a user is asked to look at
+
+
+class Question(NamedTuple):
+    """A call, with what a method answers to it, and what another one does that passes the examples, too."""
+
+    answer: Example
+    other: Example
+
+    def texts(self) -> tuple[str, ...]:
+        """Both as JSON, in the form in which examples are taught."""
+        return tuple(json.dumps(one.to_json(), ensure_ascii=False) for one in self)
+
+    def said(self, selector: str) -> str:
+        """What is open, in words: `add_(3) when total = 5 answers 8 or 2`."""
+        one = self.answer
+        given = ", ".join([*map(_text, one.args), *(f"{name}={_text(value)}" for name, value in one.kwargs)])
+        when = f" when {_state(one.slots)}" if one.slots else ""
+        return f"{selector}({given}){when} answers {' or '.join(map(_answer, self))}"
+
+
+async def of_kept(source: str, what: Wanted, audit: Callable[[str], bool], run: Run, *, most: int, limit: int) -> Question | None:
+    """What the examples leave open of a method that passes them; None where they leave nothing open that is near.
+
+    The parameters are those of `amending.passing`.
+    """
+    near = await amending.passing(source, (), what, audit, run, most=most, limit=limit, within=SMALLEST)
+    if not near:
+        return None
+    calls = amending.elsewhere(what)
+    found = await amending.groups(((0.0, source), *near), calls, run, limit=limit)
+    own = next(one for one in found if source in one.sources)
+    return _question(own, [one for one in found if one is not own], what, calls)
+
+
+async def of_refused(passed: amending.Passed, what: Wanted, run: Run, *, limit: int) -> Question | None:
+    """What is open between methods that pass the examples, of which none was taken; None where nothing is."""
+    if not passed:
+        return None
+    calls = amending.elsewhere(what)
+    best, *others = await amending.groups(passed, calls, run, limit=limit)
+    return _question(best, others, what, calls)
+
+
+def _question(own: Group, others: Sequence[Group], what: Wanted, calls: Sequence[Call]) -> Question | None:
+    """The call that parts a group from most of the others; of several the one that asked for the method, or a short one."""
+    slots = _slots_in([*own.sources[:1], *(source for one in others for source in one.sources)])
+    found: list[tuple[tuple[float, bool, int], Question]] = []
+    for at in range(len(what.examples), len(calls)):
+        answer = _example(calls[at], own.did[at], slots)
+        weights: dict[str, float] = {}
+        for one in others:
+            weights[one.did[at]] = weights.get(one.did[at], 0.0) + one.weight
+        differs = {text: other for text in weights if (other := _example(calls[at], text, slots)) and answer and _differ(answer, other)}
+        if answer is None or not differs:
+            continue
+        most = max(differs, key=lambda text: weights[text])
+        asked = Question(answer, differs[most])
+        if (chars := max(map(len, asked.texts()))) <= _CHARS:
+            found.append(((sum(weights[text] for text in differs), at < len(what.calls), -chars), asked))
+    return max(found, key=lambda one: one[0])[1] if found else None
+
+
+def _example(call: Call, did: str, shown: Collection[str]) -> Example | None:
+    """What a method did, as an example; None where it failed, or answered what no example can say."""
+    try:
+        value, left = ast.literal_eval(did)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None
+    result, after = history.plain(value), {name: history.plain(held) for name, held in left.items()}
+    changed = tuple((name, held) for name, held in after.items() if name not in call.slots or not same(held, call.slots[name]))
+    if not all(map(amending.is_plain, (result, *(held for _, held in changed)))):
+        return None
+    slots = tuple((name, held) for name, held in call.slots.items() if name in shown)
+    return Example(tuple(call.args), tuple(call.kwargs.items()), result, slots, changed)
+
+
+def _answer(one: Example) -> str:
+    return f"{_text(one.result)} and leaves {_state(one.after)}" if one.after else _text(one.result)
+
+
+def _state(slots: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name} = {_text(value)}" for name, value in slots)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _differ(one: Example, other: Example) -> bool:
+    return not (same(one.result, other.result) and same(dict(one.after), dict(other.after)))
+
+
+def _slots_in(sources: Sequence[str]) -> set[str]:
+    """The names of the slots that methods speak of."""
+    nodes: list[Any] = [node for source in sources for node in ast.walk(ast.parse(source))]
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"}

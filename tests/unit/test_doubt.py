@@ -1,0 +1,119 @@
+"""What the examples of a method leave open: a call on which another that passes them does otherwise, and nothing where there is none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batos.image.examples import Example
+from batos.mind import doubt
+from batos.mind.amending import Wanted, passing, wanted
+from batos.mind.doubt import Question
+from batos.mind.side_by_side import Run
+from batos.objects import UvmObject
+
+LIMIT = 8192
+
+
+def here() -> Run:
+    """Runs methods of these tests in this process: the sandbox has tests of its own."""
+
+    async def run(source: str, given: list[Any]) -> Any:
+        scope: dict[str, Any] = {}
+        exec(source, scope)
+        return scope["side_by_side_"](None, given)
+
+    return run
+
+
+def asked(call: tuple[Any, ...], intent: str, *examples: Example, **slots: Any) -> Wanted:
+    return wanted(UvmObject(**slots), "m_", call, {}, intent=intent, examples=examples)
+
+
+async def of_kept(source: str, what: Wanted, most: int = 600) -> Question | None:
+    return await doubt.of_kept(source, what, lambda text: True, here(), most=most, limit=LIMIT)
+
+
+async def test_what_another_method_that_passes_answers_is_asked() -> None:
+    over = "def m_(self, items):\n    return [one for one in items if one > 5]"
+    what = asked(([5, 6],), "those over 5", Example(([3, 9],), (), [9]))
+    assert await of_kept(over, what) == Question(Example(([5, 6],), (), [6]), Example(([5, 6],), (), [5, 6]))
+
+
+async def test_nothing_is_asked_where_the_examples_say_it() -> None:
+    over = "def m_(self, items):\n    return [one for one in items if one > 5]"
+    told = [Example(([3, 9],), (), [9]), Example(([4, 5, 6, 7],), (), [6, 7]), Example(([6, 5],), (), [6])]
+    assert await of_kept(over, asked(([5, 6],), "those over 5", *told)) is None
+
+
+async def test_nothing_is_asked_of_a_method_that_sends() -> None:
+    sends = "def m_(self, items):\n    return [one for one in items if self.wants_(one) and one > 5]"
+    assert await of_kept(sends, asked(([5, 6],), "those over 5", Example(([3, 9],), (), [9]))) is None
+
+
+async def test_the_call_of_the_user_is_asked_before_any_other() -> None:
+    least = "def m_(self, items):\n    return min(items)"
+    example = Example(([4],), (), 4)
+    found = await of_kept(least, asked(([7, 2, 9],), "the least", example))
+    assert found == Question(Example(([7, 2, 9],), (), 2), Example(([7, 2, 9],), (), 9))
+    elsewhere = await of_kept(least, asked(([4],), "the least", example))
+    assert elsewhere is not None, "one that is like it, where it says nothing"
+    assert elsewhere.answer.args != ([4],)
+    assert elsewhere.answer.result == min(elsewhere.answer.args[0])
+    assert elsewhere.other.result != elsewhere.answer.result
+
+
+async def test_slots_are_of_it() -> None:
+    add = "def m_(self, number):\n    self.total = self.total + number\n    self._p_changed = True"
+    what = asked((7,), "put the number into the total", Example((2,), (), None, (("total", 2),), (("total", 4),)), total=5, other=1)
+    found = await of_kept(add, what)
+    assert found is not None
+    assert found.answer == Example((7,), (), None, (("total", 5),), (("total", 12),))
+    ((_, other),) = found.other.after
+    assert other in (14, 35)
+    assert found.other == found.answer._replace(after=(("total", other),))
+    assert found.said("m_") == f"m_(7) when total = 5 answers null and leaves total = 12 or null and leaves total = {other}"
+
+
+async def test_what_fails_or_no_example_can_say_is_not_asked() -> None:
+    first = "def m_(self, items):\n    return items[0]"
+    what = asked(([],), "the first", Example(([7],), (), 7))
+    found = await of_kept(first, what)
+    assert found is None or found.answer.args != ([],)
+    to = "def m_(self, number):\n    return range(number + 1) if number > 1 else []"  # no value of an example
+    assert await of_kept(to, asked((3,), "", Example((0,), (), []))) is None
+
+
+async def test_a_question_is_short() -> None:
+    what = asked(("fox " * 200,), "loud", Example(("A",), (), "A"))
+    found = await of_kept("def m_(self, text):\n    return text.upper()", what)
+    assert found is not None
+    assert max(map(len, found.texts())) < 400
+
+
+async def test_of_several_that_pass_the_likeliest_two_are_held_against_each_other() -> None:
+    what = asked((7,), "put the number into the total", Example((2,), (), 4, (("total", 2),), (("total", 4),)), total=5)
+    draft = "def m_(self, number):\n    self.total = self.total - number\n    self._p_changed = True\n    return self.total"
+    passed = await passing(draft, (), what, lambda text: True, here(), most=600, limit=LIMIT)
+    found = await doubt.of_refused(passed, what, here(), limit=LIMIT)
+    assert found is not None
+    assert found.answer.args == (7,)
+    assert {found.answer.result, found.other.result} == {12, 35}
+    assert await doubt.of_refused((), what, here(), limit=LIMIT) is None
+    alone = tuple(one for one in passed if "total * number" in one[1] or "number * self" in one[1])
+    assert await doubt.of_refused(alone, what, here(), limit=LIMIT) is None
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        (Example((), (), 3), "m_() answers 3 or 4"),
+        (Example(("a", [1]), (("n", None),), 3), 'm_("a", [1], n=null) answers 3 or 4'),
+    ],
+)
+def test_it_is_said_in_words_and_as_examples(example: Example, said: str) -> None:
+    question = Question(example, example._replace(result=4))
+    assert question.said("m_") == said
+    assert [Example.from_json(json.loads(text)) for text in question.texts()] == list(question)
