@@ -109,7 +109,7 @@ bench: install models ollama
 	    $(bin)/python bench/memory.py --json --dir "$$dir" && \
 	    $(bin)/python bench/bridge.py --missions 16 --rounds 24 --json --dir "$$dir"
 
-# What the expert for methods writes: the base, the one that is shipped, and after more use. Half an hour and more.
+# What the expert for methods writes: the base, the one that is shipped, and after more use. An hour.
 month: training models ollama
 	@exec $(bin)/python bench/month.py $(ARGS)
 

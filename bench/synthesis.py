@@ -223,7 +223,7 @@ async def _sent(kernel: Kernel, mission: str, oid: str, selector: str, args: Seq
 
 async def _became(kernel: Kernel, end: dict[str, Any], name: str, task: Task, prover: Prover, seconds: float) -> Made:
     if end["state"] != "COMPLETE":
-        return Made(task, 0, False, seconds, False, f"# {end['error']['message']}", end["error"]["context"].get("open", ()))
+        return Made(task, 0, False, seconds, False, f"# {end['error']['message']}", (end["error"].get("context") or {}).get("open", ()))
     source, came = kernel.image.read(_written, name, task.selector)
     judged = await prover.judge(task, source)
     asked = [json.loads(text) for text in came["open"]]

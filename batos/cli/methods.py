@@ -14,7 +14,7 @@ from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.asking import with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
-from batos.cli.output import Output, ago
+from batos.cli.output import Output, ago, json_text
 from batos.errors import UnknownTarget
 from batos.wire import Accepted, Client
 
@@ -59,7 +59,8 @@ def method(
     for number, version in enumerate(reply["versions"]):
         _version(version, output, whole=number == 0)
         if number == 0 and (asked := version["provenance"].get("open")):
-            _ask(target, selector, asked, output)
+            receiver = version["provenance"]["receiver"]  # whose examples they are: another than this one may hold its method
+            _ask(target if reply.get("oid") == receiver else receiver, selector, asked, output)
 
 
 @app.command()
@@ -207,14 +208,15 @@ def _ask(target: str, selector: str, asked: list[dict[str, Any]], output: Output
     """What the examples leave open: what is to be taught if the method is right in it, and if another one is that passes them, too."""
     output.say("open: which of these is right; teach it that one", "yellow")
     for one, which in zip(asked, ("what it answers now", "what another would that keeps its examples, too"), strict=False):
-        output.say(f"  batos teach {shlex.join((target, selector, '-e', _as_example(one)))}   # {which}")
+        output.say(f"  # {which}", "dim")
+        output.copied(f"  batos teach {shlex.join((target, selector, '-e', _as_example(one)))}")
 
 
 def _as_example(one: dict[str, Any]) -> str:
     """An example as `read_example` takes it."""
     if one.keys() <= {"args", "result"}:
-        return f"{json.dumps(one.get('args', []), ensure_ascii=False)} -> {json.dumps(one['result'], ensure_ascii=False)}"
-    return json.dumps(one, ensure_ascii=False)
+        return f"{json_text(one.get('args', []))} -> {json_text(one['result'])}"
+    return json_text(one)
 
 
 def _diff(reply: dict[str, Any], numbers: tuple[int, int], output: Output) -> None:

@@ -28,6 +28,11 @@ def clean(text: object) -> str:
     return _CONTROL.sub("", str(text))
 
 
+def json_text(value: Any) -> str:
+    """A value as JSON that `clean` leaves as it is: it has no character of that kind, but says which it means."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
+
+
 def one_line(text: object, width: int = 72) -> str:
     """The text on one line, cut with an ellipsis past `width` characters."""
     joined = " ".join(clean(text).split())
@@ -73,6 +78,10 @@ class Output:
     def say(self, text: str = "", style: str = "") -> None:
         """Print a line."""
         self.console.print(Text(clean(text), style=style))
+
+    def copied(self, text: str) -> None:
+        """Print a line that is there to be copied: on a terminal it is not wrapped either, which would put line feeds into it."""
+        self.console.print(Text(clean(text)), soft_wrap=True)
 
     def note(self, text: str, style: str = "") -> None:
         """Print a line beside the result: to standard error."""

@@ -159,7 +159,7 @@ def sources(result: dict[str, Any]) -> list[str]:
 def doubts(result: dict[str, Any]) -> list[str]:
     """The methods that were written for it and may be wrong, one a line, with the command that says what to teach."""
     wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
-    told = ((one["object"], one["selector"]) for one in wrote if one["object"])  # one that is not stored yet has no name
+    told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new one has no name yet
     return [f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told]
 
 

@@ -213,7 +213,7 @@ class Settings(BaseModel):
         3, ge=1, le=16, description="methods that an expert writes where no example was taught; how many agree is told"
     )
     synthesis_edits: int = Field(
-        600, ge=0, le=10_000, description="edits of an expert's refused method that are tried on the examples, a second's worth; 0: none"
+        600, ge=0, le=10_000, description="edits of a method that are tried on its examples, a second's worth; 0: none"
     )
     synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
     synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")

@@ -5,7 +5,9 @@ Kept beside the objects and not in their slots, so that teaching an object chang
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from BTrees.OOBTree import OOBTree
@@ -68,3 +70,9 @@ def of(root: Any, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
     if found is None:
         return [], ""
     return [Example.from_json(json.loads(text)) for text in found.examples], found.intent
+
+
+def digest(taught: Sequence[Example]) -> str:
+    """What tells whether anything was taught since."""
+    told = json.dumps([one.to_json() for one in taught], ensure_ascii=False)
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()

@@ -181,11 +181,21 @@ def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
     if depth < 4:
         if isinstance(value, SlotDict | dict):
             return {str(key): plain(item, depth + 1, text=text) for key, item in value.items()}
-        if isinstance(value, list | tuple | set | frozenset | SlotList | SlotSet):
+        if isinstance(value, list | tuple | SlotList):
             return [plain(item, depth + 1, text=text) for item in value]
+        if isinstance(value, set | frozenset | SlotSet):
+            return _in_order([plain(item, depth + 1, text=text) for item in value])
     if isinstance(value, Persistent):
         return {"oid": oid_of(value), "class": type(value).__name__}
     return repr(value)[:_TEXT]
+
+
+def _in_order(items: list[Any]) -> list[Any]:
+    """What is in a set, in an order that is the same in every process: its own, where it has one, else that of its JSON."""
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=json.dumps)
 
 
 def _text(value: bytes | str) -> str:

@@ -8,19 +8,18 @@ but for a fifth of its weight: where it does not, the example leaves open which 
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.image import history
 from batos.image.examples import Example
 from batos.image.turns import in_helper
 from batos.mind import edits, side_by_side
 from batos.mind.side_by_side import Call, Run
 from batos.mind.trial import same
 from batos.mind.variations import variations
-from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
+from batos.objects import SlotDict, SlotList, UvmObject, lookup_order
 
 SURE = 0.8
 """Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
@@ -116,7 +115,7 @@ async def passing(
     found = await in_helper(audited)
     came = await side_by_side.did([text for _, text in found], [call for call, _ in what.examples], run, limit=limit)
     expected = [example for _, example in what.examples]
-    return tuple(one for one, texts in zip(found, came, strict=True) if all(map(_as_expected, texts, expected)))
+    return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
 
 
 async def likely(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[str]:
@@ -147,30 +146,47 @@ async def groups(passed: Passed, calls: Sequence[Call], run: Run, *, limit: int)
     return sorted(found, key=lambda one: -one.weight)
 
 
-def _as_expected(text: str, expected: Example) -> bool:
-    try:
-        value, slots = ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value
+def as_expected(text: str, expected: Example) -> bool:
+    """Whether a method did what an example says.
+
+    :param text: of `side_by_side.did`.
+    """
+    if (found := side_by_side.read(text)) is None:
         return False
-    found = {name: history.plain(held) for name, held in slots.items()}
+    value, slots = found
     left = dict(expected.slots) | dict(expected.after)  # what an example says of a slot stays so, unless it says what becomes of it
-    return same(history.plain(value), expected.result) and all(name in found and same(found[name], held) for name, held in left.items())
+    return same(value, expected.result) and all(name in slots and same(slots[name], held) for name, held in left.items())
 
 
 def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:
-    """The slots of an object that are wanted and hold plain values, inherited ones too; none that is large: each edit gets its own."""
+    """The slots of an object that are wanted and hold what JSON has, inherited ones too; none that is large: each edit gets its own."""
     found: dict[str, Any] = {}
-    seen: set[str] = set()
+    seen: set[str] = set(_TITLES)
     for holder in lookup_order(obj):
         for name, value in holder._slots.items():
-            if name in seen or name[-1] == "*" or name in _TITLES or not wanted(name):
-                continue
-            if isinstance(value, Method | Primitive | Intent | UvmObject):
+            if name in seen or name[-1] == "*" or not wanted(name):
                 continue
             seen.add(name)
-            if is_plain(plain := history.plain(value)) and len(repr(plain)) <= _LARGE:
-                found[name] = plain
+            with contextlib.suppress(ValueError, RecursionError):
+                if len(repr(plain := _as_json(value))) <= _LARGE:
+                    found[name] = plain
     return found
+
+
+def _as_json(value: Any) -> Any:
+    """A slot's value, with nothing in it cut or told otherwise than it is.
+
+    :raises ValueError: for what is large, or of no form of JSON's.
+    """
+    if isinstance(value, SlotList | SlotDict | list | dict) and len(value) > _LARGE:
+        raise ValueError("large")
+    if isinstance(value, SlotList | list):
+        return [_as_json(one) for one in value]
+    if isinstance(value, SlotDict | dict) and all(isinstance(key, str) for key in value):
+        return {key: _as_json(one) for key, one in value.items()}
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError(type(value).__name__)
 
 
 def is_plain(value: Any) -> bool:

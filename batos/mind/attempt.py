@@ -134,8 +134,8 @@ class Attempts:
             if forged:
                 facts["wrote"] = [
                     {
-                        "selector": one.selector, "object": history.oid_of(one.holder), "tries": one.tries,
-                        "candidates": one.compared, "agreed": one.agreed, "edited": one.edited,
+                        "selector": one.selector, "object": history.oid_of(one.holder), "receiver": history.oid_of(one.target),
+                        "tries": one.tries, "candidates": one.compared, "agreed": one.agreed, "edited": one.edited,
                         "open": [json.loads(text) for text in one.open],
                     }
                     for one in forged

@@ -1,6 +1,6 @@
 """What the examples of a method leave open: a call on which another method that passes them too answers otherwise.
 
-That a change of one name, operator or number goes unnoticed by the examples is what mutation analysis measures of tests (DeMillo, Lipton
+That a change of one name, comparison or number goes unnoticed by the examples is what mutation analysis measures of tests (DeMillo, Lipton
 and Sayward 1978, doi:10.1109/C-M.1978.218136). Of methods of which that is so many more are wrong than of others (docs/training.md). The
 call on which two of them differ is what a user should be asked next (oracle-guided synthesis: Jha et al. 2010,
 doi:10.1145/1806799.1806833).
@@ -13,9 +13,8 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from batos.image import history
 from batos.image.examples import Example
-from batos.mind import amending
+from batos.mind import amending, side_by_side
 from batos.mind.amending import Group, Wanted
 from batos.mind.edits import SMALLEST
 from batos.mind.side_by_side import Call, Run
@@ -42,10 +41,13 @@ class Question(NamedTuple):
         return f"{selector}({given}){when} answers {' or '.join(map(_answer, self))}"
 
 
-async def of_kept(source: str, what: Wanted, audit: Callable[[str], bool], run: Run, *, most: int, limit: int) -> Question | None:
-    """What the examples leave open of a method that passes them; None where they leave nothing open that is near.
+async def of_kept(source: str, did: str, what: Wanted, audit: Callable[[str], bool], run: Run, *, most: int, limit: int) -> Question | None:
+    """What the examples leave open of a method that passes them; None where they leave nothing open that is near, or where it does
+    otherwise here than in its trial.
 
-    The parameters are those of `amending.passing`.
+    :param did: what it did in that, `trial.Outcome.did` of the call that asked for it.
+
+    The other parameters are those of `amending.passing`.
     """
     near = await amending.passing(source, (), what, audit, run, most=most, limit=limit, within=SMALLEST)
     if not near:
@@ -53,6 +55,8 @@ async def of_kept(source: str, what: Wanted, audit: Callable[[str], bool], run: 
     calls = amending.elsewhere(what)
     found = await amending.groups(((0.0, source), *near), calls, run, limit=limit)
     own = next(one for one in found if source in one.sources)
+    if not _as_tried(own, did, what):
+        return None
     return _question(own, [one for one in found if one is not own], what, calls)
 
 
@@ -70,32 +74,51 @@ def _question(own: Group, others: Sequence[Group], what: Wanted, calls: Sequence
     slots = _slots_in([*own.sources[:1], *(source for one in others for source in one.sources)])
     found: list[tuple[tuple[float, bool, int], Question]] = []
     for at in range(len(what.examples), len(calls)):
-        answer = _example(calls[at], own.did[at], slots)
         weights: dict[str, float] = {}
         for one in others:
             weights[one.did[at]] = weights.get(one.did[at], 0.0) + one.weight
-        differs = {text: other for text in weights if (other := _example(calls[at], text, slots)) and answer and _differ(answer, other)}
-        if answer is None or not differs:
+        differs = {text: asked for text in weights if (asked := _between(calls[at], own.did[at], text, slots))}
+        if not differs:
             continue
-        most = max(differs, key=lambda text: weights[text])
-        asked = Question(answer, differs[most])
+        asked = differs[max(differs, key=lambda text: weights[text])]
         if (chars := max(map(len, asked.texts()))) <= _CHARS:
             found.append(((sum(weights[text] for text in differs), at < len(what.calls), -chars), asked))
     return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def _example(call: Call, did: str, shown: Collection[str]) -> Example | None:
-    """What a method did, as an example; None where it failed, or answered what no example can say."""
-    try:
-        value, left = ast.literal_eval(did)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+def _between(call: Call, did: str, other: str, shown: Collection[str]) -> Question | None:
+    """What is open if methods did this and that on a call; None where that is the same, one of them failed, or no example can say it.
+
+    Both sides tell of every slot that one of them changes: an example that is silent about it would let the other method pass.
+
+    :param shown: slots that the methods speak of.
+    """
+    one, two = side_by_side.read(did), side_by_side.read(other)
+    if one is None or two is None:
         return None
-    result, after = history.plain(value), {name: history.plain(held) for name, held in left.items()}
-    changed = tuple((name, held) for name, held in after.items() if name not in call.slots or not same(held, call.slots[name]))
-    if not all(map(amending.is_plain, (result, *(held for _, held in changed)))):
-        return None
-    slots = tuple((name, held) for name, held in call.slots.items() if name in shown)
-    return Example(tuple(call.args), tuple(call.kwargs.items()), result, slots, changed)
+    changed: dict[str, None] = {}
+    for _, left in (one, two):
+        changed |= dict.fromkeys(name for name, held in left.items() if name not in call.slots or not same(held, call.slots[name]))
+    before = tuple((name, held) for name, held in call.slots.items() if name in shown)
+    told = [
+        Example(tuple(call.args), tuple(call.kwargs.items()), result, before, tuple((name, left.get(name)) for name in changed))
+        for result, left in (one, two)
+    ]
+    plain = all(amending.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
+    alike = same(told[0].result, told[1].result) and same(dict(told[0].after), dict(told[1].after))
+    return Question(*told) if plain and not alike else None
+
+
+def _as_tried(own: Group, did: str, what: Wanted) -> bool:
+    """Whether a method did here what it does elsewhere: what the examples say, and what its trial on the user's call came to."""
+    if not all(amending.as_expected(text, example) for text, (_, example) in zip(own.did, what.examples, strict=False)):
+        return False
+    if len(what.calls) == len(what.examples):  # that call has what no example can say
+        return True
+    here, there = side_by_side.read(own.did[len(what.examples)]), side_by_side.read(did)
+    if here is None or there is None:
+        return False
+    return same(here[0], there[0]) and all(same(here[1].get(name), held) for name, held in there[1].items())
 
 
 def _answer(one: Example) -> str:
@@ -108,10 +131,6 @@ def _state(slots: Sequence[tuple[str, Any]]) -> str:
 
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _differ(one: Example, other: Example) -> bool:
-    return not (same(one.result, other.result) and same(dict(one.after), dict(other.after)))
 
 
 def _slots_in(sources: Sequence[str]) -> set[str]:

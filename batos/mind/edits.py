@@ -44,6 +44,8 @@ _ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # what is at hand always; a character
 SMALLEST = 1.0
 """What another operator, name or number costs, or what is at hand in an expression's place."""
 _LENT_CHARS = 80
+_LONG = 500  # characters of a source of which there are none: many of its edits, of many characters each, would take minutes
+_USUAL = 250  # of one that as many as may be tried are tried of
 
 
 class Known(NamedTuple):
@@ -74,35 +76,43 @@ class Known(NamedTuple):
 
 def edits(source: str, known: Known, drafts: Sequence[str] = (), *, most: int, within: float = math.inf) -> list[tuple[float, str]]:
     """Methods that are one edit away from a draft and make sense: what each costs, its length with it, and its source; the cheapest first.
+    None where the draft is long.
 
     :param drafts: others of the same method, which lend their expressions.
-    :param most: how many.
+    :param most: how many, if they are of usual length.
     :param within: what an edit may cost, length apart.
     """
     tree = _parsed(source)
-    if tree is None or not settled(tree):
+    if tree is None or not settled(tree) or len(source) > _LONG:
         return []
     costs: dict[str, float] = {}
-    for cost in _edited(tree, _at_hand(tree, known), _lent(drafts)):
+    others = [one for one in (*_at_hand(tree, known), *_lent(drafts)) if one[1] <= within]
+    for cost in _edited(tree, others, within):
         if cost <= within and (text := _text(tree)) is not None:
             costs[text] = min(cost, costs.get(text, cost))
     costs.pop(_text(tree) or source, None)
     best = sorted((cost + _BY_LENGTH * len(text), text) for text, cost in costs.items())
     found: list[tuple[float, str]] = []
+    room = most * _USUAL
     for cost, text in best:
-        if len(found) == most:
+        if len(found) == most or len(text) > room:
             break
         if makes_sense(text, known):
             found.append((cost, text))
+            room -= len(text)
     return found
 
 
 def settled(tree: ast.Module) -> bool:
-    """Whether it ends by itself and sends nothing, as far as one can see: a loop that goes on while something is so may never end once it
-    is edited, and what a message does is another method's business."""
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    """Whether it ends by itself, sends nothing, and uses its receiver for nothing but slots, as far as one can see: a loop that goes on
+    while something is so may never end once it is edited, what a message does is another method's business, and where methods run
+    side by side (`batos.mind.side_by_side`) there is no receiver."""
+    nodes = list(ast.walk(tree))
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
     sends = (isinstance(func, ast.Attribute) and _of_self(func) for func in calls)
-    return not any(sends) and not any(isinstance(node, ast.While | ast.AsyncFor | ast.Await) for node in ast.walk(tree))
+    slots = sum(isinstance(node, ast.Attribute) and _of_self(node) for node in nodes)
+    of_it = sum(isinstance(node, ast.Name) and node.id == "self" for node in nodes)
+    return not any(sends) and slots == of_it and not any(isinstance(node, ast.While | ast.AsyncFor | ast.Await) for node in nodes)
 
 
 def makes_sense(source: str, known: Known) -> bool:
@@ -246,21 +256,26 @@ def _places(tree: ast.Module) -> Iterator[_Place]:
                     yield _Place(parent, field, index, node)
 
 
-def _edited(tree: ast.Module, at_hand: Sequence[tuple[ast.expr, float]], lent: Sequence[tuple[ast.expr, float]]) -> Iterator[float]:
-    """The cost of each edit, which is there while the caller looks and gone when it asks for the next."""
+def _edited(tree: ast.Module, others: Sequence[tuple[ast.expr, float]], within: float) -> Iterator[float]:
+    """The cost of each edit, which is there while the caller looks and gone when it asks for the next.
+
+    :param others: what may stand in an expression's place.
+    :param within: what the caller has no use for beyond.
+    """
+    arounds = _AROUND if _COSTS["around"] <= within else ()
     for place in list(_places(tree)):
         node, parent = place.node, place.parent
         if isinstance(parent, ast.Attribute) and isinstance(node, ast.Name) and node.id == "self":
             continue
         yield from _inside(node)
-        for other in _within(node):
+        for other in _within(node) if _COSTS["unwrap"] <= within else ():
             yield from place.edited(other, _COSTS["unwrap"])
         if isinstance(parent, ast.Call) and place.field == "func":
             continue
-        for other, cost in (*at_hand, *lent):
+        for other, cost in others:
             yield from place.edited(other, cost)
-        text = _text(node)
-        for around in _AROUND if text is not None else ():
+        text = _text(node) if arounds else None
+        for around in arounds if text is not None else ():
             if (more := _expression(around.format(f"({text})"))) is not None:
                 yield from place.edited(more, _COSTS["around"])
     yield from _statements(tree)

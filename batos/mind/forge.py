@@ -15,7 +15,7 @@ from typing import Any
 from batos.bridge.types import ChatReply
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.guardian import repair
-from batos.image import examples, experts, ledger
+from batos.image import examples, experts, history, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
 from batos.mind import prompting, second_look, trial, vouched
@@ -152,7 +152,7 @@ async def try_out(cycle: UvmObject) -> str:
         cycle._tmp_synthesis_ = source
         reasons, cycle.edited = [], True
     if not reasons and cycle.written_by != "rule" and not cycle.candidates:
-        cycle.open = await second_look.left_open(cycle, source)
+        cycle.open = await second_look.left_open(cycle, source, did)
     if not reasons:
         cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
     if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
@@ -187,6 +187,8 @@ async def put_in_place(cycle: UvmObject) -> None:
         "trials": 1 + len(cycle.taught),
         "constant": _constant(cycle.taught),
         "open": cycle.open,
+        "receiver": history.oid_of(cycle.target) or "",
+        "taught": examples.digest(cycle.taught),
         "candidates": cycle.compared,
         "agreed": cycle.agreed,
     }

@@ -31,13 +31,16 @@ async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, s
     return None
 
 
-async def left_open(cycle: UvmObject, source: str) -> tuple[str, ...]:
-    """What the examples leave open of a method that passes them, as `doubt.Question.texts`; empty where that is nothing."""
+async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
+    """What the examples leave open of a method that passes them, as `doubt.Question.texts`; empty where that is nothing.
+
+    :param did: what it did on the call that asked for it, in its trial.
+    """
     settings = current().settings
     if not (settings.synthesis_edits and cycle.taught):
         return ()
     what, run, audit = _aside(cycle)
-    question = await doubt.of_kept(source, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes)
+    question = await doubt.of_kept(source, did, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes)
     return question.texts() if question else ()
 
 

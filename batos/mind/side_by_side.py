@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.errors import MethodError, MethodUnsupported, SandboxFailed
+from batos.image import history
 from batos.sandbox import unsupported
 
 log = structlog.get_logger("batos.mind")
@@ -82,6 +83,15 @@ async def did(sources: Sequence[str], calls: Sequence[Call], run: Run, *, limit:
         known = dict(zip(able, map(tuple, told), strict=False))
         found += [known.get(n, nothing) for n in range(len(rows))]
     return found
+
+
+def read(text: str) -> tuple[Any, dict[str, Any]] | None:
+    """A text of `did`, or of a trial, in plain values: what was answered, and the slots; None where that is not known."""
+    try:
+        value, slots = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value
+        return None
+    return history.plain(value), {name: history.plain(held) for name, held in slots.items()}
 
 
 def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:

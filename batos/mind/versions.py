@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from batos.errors import InvalidInput
+from batos.errors import InvalidInput, UnknownTarget
 from batos.image import examples
 from batos.image.genesis import add_missing
-from batos.image.history import oid_of
+from batos.image.history import oid_of, resolve
 from batos.mind import trial
 from batos.mind.forge import forge
 from batos.mind.thinking import current
@@ -20,7 +20,8 @@ from batos.objects import Intent, Method, Primitive, UvmObject, find
 
 
 def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
-    """What is held under a selector: `kind`, where (`holder`), the `versions` newest first, examples that were taught, the intent.
+    """What an object (`oid`) holds under a selector: `kind`, where (`holder`), the `versions` newest first, examples that were taught,
+    the intent.
 
     :raises InvalidInput: where nothing is held under it and nothing was taught.
     """
@@ -30,12 +31,13 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
         raise InvalidInput(f"{_called(obj)} has no slot {selector!r}, and nobody taught it what the message is for")
     value = None if held is None else held[1]
     told: dict[str, Any] = {
+        "oid": oid_of(obj),
         "selector": selector,
         "kind": type(value).__name__.lower() if isinstance(value, Method | Intent | Primitive) else "missing" if held is None else "data",
         "holder": None if held is None else oid_of(held[0]),
         "intent": intent or (value.text if isinstance(value, Intent) else ""),
         "examples": [one.to_json() for one in taught],
-        "versions": [_version(one, len(taught)) for one in value.versions()] if isinstance(value, Method) else [],
+        "versions": [_version(root, one) for one in value.versions()] if isinstance(value, Method) else [],
     }
     return told
 
@@ -45,11 +47,10 @@ def _called(obj: UvmObject) -> str:
     return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
 
-def _version(method: Method, taught: int) -> dict[str, Any]:
-    """:param taught: how many examples there are: what those before left open is not asked any more where there are further ones."""
+def _version(root: Any, method: Method) -> dict[str, Any]:
     came = {name: list(value) if isinstance(value, tuple) else value for name, value in method.provenance}
-    if "open" in came:
-        came["open"] = [json.loads(text) for text in came["open"]] if taught < came["trials"] else []
+    if came.get("open"):
+        came["open"] = [json.loads(text) for text in came["open"]] if _as_taught(root, method.selector, came) else []
     return {
         "version": method.version,
         "source": method.source,
@@ -59,6 +60,17 @@ def _version(method: Method, taught: int) -> dict[str, Any]:
         "digest": method.digest,
         "intact": method.intact(),
     }
+
+
+def _as_taught(root: Any, selector: str, came: dict[str, Any]) -> bool:
+    """Whether the receiver that a method was written for has been taught nothing since: else what the examples left open is not asked any
+    more. It may be another object than the one that holds the method."""
+    try:
+        receiver = resolve(root, came.get("receiver", ""))
+    except UnknownTarget:
+        return False
+    taught, _ = examples.of(root, receiver, selector)
+    return bool(examples.digest(taught) == came["taught"])
 
 
 @Primitive.register

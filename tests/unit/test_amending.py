@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from batos.image.examples import Example
 from batos.mind.amending import SURE, Wanted, likely, passing, tells, wanted
 from batos.mind.side_by_side import Call, Run
 from batos.mind.variations import variations
-from batos.objects import Intent, Method, SlotDict, SlotList, UvmObject
+from batos.objects import Intent, Method, SlotDict, SlotList, SlotSet, UvmObject
 
 LIMIT = 8192
 
@@ -72,16 +73,25 @@ def test_one_example_that_tells_is_enough_and_none_is_not() -> None:
 
 
 def test_the_object_is_there_as_plain_values() -> None:
-    mother = UvmObject(hens=SlotList([1, 2]), doves=4, name="mother")
+    mother = UvmObject(hens=SlotList([1, 2]), doves=4, geese=8, name="mother")
     obj = UvmObject(
         doves=7, nest=SlotDict(a=1), count_=Method("count_", "def count_(self): return 1"), more_=Intent("more"), mate=UvmObject(),
-        flock=SlotList([UvmObject()]), eggs=SlotList(range(9000)), rest=1, **{"parent*": mother},
+        flock=SlotList([UvmObject()]), eggs=SlotList(range(9000)), rest=1, deep=SlotList([[[[[[2]]]]]]), picture=b"abc", kinds=SlotSet([1]),
+        log=SlotList([(1, 2)]),
+        limit=math.inf, geese=UvmObject(), **{"parent*": mother},
     )  # fmt: skip
     what = wanted(
-        obj, "m_", (UvmObject(),), {}, intent="doves hens nest mate flock eggs name", examples=[Example((2,), (), 900, (("geese", 3),))]
+        obj,
+        "m_",
+        (UvmObject(),),
+        {},
+        intent="doves hens nest mate flock eggs name deep picture kinds log limit ducks",
+        examples=[Example((2,), (), 900, (("geese", 3),))],
     )
-    assert set(what.known.slots) == {"doves", "hens", "nest", "geese"}
-    assert what.calls == [Call((2,), {}, {"doves": 7, "hens": [1, 2], "nest": {"a": 1}, "geese": 3})], "a call with an object is none"
+    assert set(what.known.slots) == {"doves", "hens", "nest", "geese", "deep"}
+    assert what.calls == [Call((2,), {}, {"doves": 7, "hens": [1, 2], "nest": {"a": 1}, "deep": [[[[[[2]]]]]], "geese": 3})], (
+        "a call with an object is none"
+    )
 
 
 async def test_what_is_one_edit_away_is_found() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 from batos.cli import methods
 from batos.cli.methods import read_example, written
@@ -62,13 +63,20 @@ def test_an_example_that_begins_as_json_and_is_none_is_said_to_be(text: str) -> 
     [
         {"args": [[5, 7], "it's"], "result": [7]},
         {"result": 3},
+        {"args": ["\x9a\u202e fox" * 20], "result": 3},
         {"args": ["a->b"], "kwargs": {"n": 1}, "slots": {"total": 5}, "after": {"total": 6}, "result": None},
     ],
 )
-def test_what_is_open_is_asked_with_commands_that_teach_it(example: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    methods._ask("till", "over_", [example, {**example, "result": "x"}], Output())
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_is_open_is_asked_with_commands_that_teach_it(
+    example: dict[str, Any], terminal: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = Output()
+    if terminal:
+        output.console = Console(width=80, force_terminal=True, color_system=None)
+    methods._ask("till", "over_", [example, {**example, "result": "x"}], output)
     lines = capsys.readouterr().out.splitlines()
-    told = [shlex.split(line.partition("   #")[0]) for line in lines[1:]]
+    told = [shlex.split(line) for line in lines if "batos teach" in line]
     assert [words[:5] for words in told] == [["batos", "teach", "till", "over_", "-e"]] * 2
     assert [{"args": [], **read_example(words[5])} for words in told] == [{"args": [], **example}, {"args": [], **example, "result": "x"}]
 
@@ -79,8 +87,10 @@ def test_a_result_says_of_what_was_written_it_is_not_sure() -> None:
         sure,
         {**sure, "selector": "b_", "open": [{"result": 1}, {"result": 2}]},
         {**sure, "selector": "c_", "candidates": 3, "agreed": 2},
+        {**sure, "selector": "c_", "receiver": "oid:2", "open": [{"result": 1}, {"result": 2}]},
         {**sure, "selector": "d_", "object": None, "open": [{"result": 1}, {"result": 2}]},
         {"selector": "e_", "object": "oid:1"},  # of an earlier version of the system
     ]
-    assert doubts({"wrote": wrote}) == [f"wrote {name}, and is not sure of it: batos method oid:1 {name}" for name in ("b_", "c_")]
+    told = [("oid:1", "b_"), ("oid:1", "c_"), ("oid:2", "c_")]
+    assert doubts({"wrote": wrote}) == [f"wrote {name}, and is not sure of it: batos method {whose} {name}" for whose, name in told]
     assert doubts({}) == []

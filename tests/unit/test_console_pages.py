@@ -16,6 +16,8 @@ from batos.autotelic import changes
 from batos.console.missions import _answer
 from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
+from batos.image.examples import digest
+from batos.image.history import oid_of
 from batos.kernel import Kernel
 from batos.objects import Intent, Method, find
 from tests.unit.console_support import Seat, seated, served
@@ -246,10 +248,14 @@ async def test_a_method_with_versions_source_and_where_it_is_from(seat: Seat, ke
 
 async def test_what_the_examples_of_a_method_leave_open_is_asked(seat: Seat, kernel: Kernel) -> None:
     open_ = tuple(json.dumps({"args": ["<b>"], "result": result}) for result in (1, 2))
-    await changed(kernel, "m0", add_=Method("add_", ADD, provenance={"trials": 2, "open": open_}), sub_=Method("sub_", ADD))
+    await changed(kernel, "m0", sub_=Method("sub_", ADD))
+    thing = kernel.image.read(lambda root: oid_of(root["lobby"].thing))
+    came = {"open": open_, "receiver": thing, "taught": digest([])}
+    await changed(kernel, "m1", add_=Method("add_", ADD, provenance=came))
     page = await seat.see("/method", target="thing", selector="add_")
     told = seen(page)
     assert "What they leave open Which of these is right?" in told
+    assert f"batos teach {thing} add_ -e" in told
     assert page.count("&lt;b&gt;") == len(open_)
     assert "&#34;result&#34;: 2" in page
     assert "leave open" not in seen(await seat.see("/method", target="thing", selector="sub_"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind import doubt
+from batos.mind import doubt, side_by_side
 from batos.mind.amending import Wanted, passing, wanted
 from batos.mind.doubt import Question
 from batos.mind.side_by_side import Run
@@ -32,8 +32,11 @@ def asked(call: tuple[Any, ...], intent: str, *examples: Example, **slots: Any) 
     return wanted(UvmObject(**slots), "m_", call, {}, intent=intent, examples=examples)
 
 
-async def of_kept(source: str, what: Wanted, most: int = 600) -> Question | None:
-    return await doubt.of_kept(source, what, lambda text: True, here(), most=most, limit=LIMIT)
+async def of_kept(source: str, what: Wanted, did: str | None = None) -> Question | None:
+    """:param did: in its trial; as it does here, if it is not said."""
+    if did is None:
+        did = (await side_by_side.did([source], what.calls, here(), limit=LIMIT))[0][-1]
+    return await doubt.of_kept(source, did, what, lambda text: True, here(), most=600, limit=LIMIT)
 
 
 async def test_what_another_method_that_passes_answers_is_asked() -> None:
@@ -84,6 +87,35 @@ async def test_what_fails_or_no_example_can_say_is_not_asked() -> None:
     assert found is None or found.answer.args != ([],)
     to = "def m_(self, number):\n    return range(number + 1) if number > 1 else []"  # no value of an example
     assert await of_kept(to, asked((3,), "", Example((0,), (), []))) is None
+
+
+async def test_of_a_slot_that_one_of_them_changes_both_tell() -> None:
+    put = "def m_(self, number):\n    if number >= 5:\n        self.total = number\n        self._p_changed = True"
+    what = asked((5,), "put the number into the total", Example((9,), (), None, (("total", 2),), (("total", 9),)), total=1)
+    found = await of_kept(put, what)
+    assert found is not None
+    assert (found.answer.after, found.other.after) == ((("total", 5),), (("total", 1),)), "else teaching the other would change nothing"
+
+
+@pytest.mark.parametrize("kept", ["self.total = getattr(self, 'total', 0) + number", "me = self; self.total = me.total + number"])
+async def test_nothing_is_said_of_what_uses_its_receiver_otherwise(kept: str) -> None:
+    what = asked((7,), "add to the total", Example((2,), (), None, (("total", 0),), (("total", 2),)), total=5)
+    assert await of_kept(f"def m_(self, number):\n    {kept}\n    self._p_changed = True", what, "(None, {'total': 12})") is None
+
+
+@pytest.mark.parametrize("did", ["", "(None, {'total': 11})", "(1, {'total': 12})"])
+async def test_nothing_is_said_of_what_its_trial_did_otherwise(did: str) -> None:
+    add = "def m_(self, number):\n    self.total = self.total + number\n    self._p_changed = True"
+    what = asked((7,), "add to the total", Example((2,), (), None, (("total", 0),), (("total", 2),)), total=5)
+    assert await of_kept(add, what, "(None, {'total': 12})") is not None
+    assert await of_kept(add, what, did) is None
+
+
+async def test_what_is_in_a_set_is_told_in_its_order() -> None:
+    kinds = "def m_(self, words):\n    return {one.lower() for one in words}"
+    found = await of_kept(kinds, asked((["Fox", "hen", "red", "Ant"],), "the words, in small letters", Example((["a"],), (), ["a"])))
+    assert found is not None
+    assert found.answer.result == ["ant", "fox", "hen", "red"]
 
 
 async def test_a_question_is_short() -> None:

@@ -82,6 +82,9 @@ def test_the_cheapest_come_first_and_each_once() -> None:
     found = edits(source, NUMBERS, most=100)
     assert found == edits(source, NUMBERS, most=1000)[:100] == sorted(found)
     assert len({text for _, text in found}) == 100
+    longer = method(f"[x for x in items if x > 2] or '{'long' * 100}'")
+    assert len(longer) < 500
+    assert len(edits(longer, NUMBERS, most=100)) < 100, "those that are longer take longer"
     assert source not in {text for _, text in found}
 
 
@@ -97,9 +100,12 @@ def test_the_cheapest_come_first_and_each_once() -> None:
         "def m_(self):\n    return 1\ndef n_(self):\n    return 2",
         "def m_():\n    return 1",
         "def m_(text):\n    return text",
+        "def m_(self):\n    return getattr(self, 'doves', 0)",
+        "def m_(self):\n    me = self\n    return me.doves",
+        method("items" + " + items" * 80),
     ],
 )
-def test_what_sends_or_may_not_end_is_left_as_it_is(source: str) -> None:
+def test_what_is_long_sends_uses_its_receiver_or_may_not_end_is_left_as_it_is(source: str) -> None:
     assert edits(source, NUMBERS, most=100) == []
 
 

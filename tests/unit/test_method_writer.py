@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
-from batos.image import experts, ledger
+from batos.image import examples, experts, history, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
 from batos.mind import forge, prompting, side_by_side, versions
@@ -266,6 +266,35 @@ async def test_a_method_tells_what_its_example_leaves_open_until_another_is_taug
         assert kernel.image.read(version)["open"] == []
 
 
+async def test_what_is_open_is_asked_of_the_receiver_whose_examples_it_is_about(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, OVER)
+
+    def inherit(root: Any) -> None:
+        root["lobby"].thing = root["lobby"].kind.derive(name="thing")
+
+    def teach_last(root: Any, example: dict[str, Any]) -> int:
+        return examples.teach(root, root["lobby"].thing._p_oid, "over_", [example], "", 1)  # the one before is dropped
+
+    def open_of(root: Any, name: str) -> list[Any]:
+        came: dict[str, Any] = versions.describe(root, root["lobby"]._slots[name], "over_")["versions"][0]["provenance"]
+        assert came["receiver"] == history.oid_of(root["lobby"].thing)
+        return list(came["open"])
+
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, over_=Intent("the numbers over five"))
+        await kernel.image.system(lambda root: root["lobby"]._slots.update(kind=root["lobby"].thing))
+        await kernel.image.system(inherit)
+        await kernel.image.system(teach_last, Example(([3, 9],), (), [9]).to_json())
+        wrote = (await sent(kernel, "m1", "thing", "over_", [5, 7]))["result"]["wrote"][0]
+        assert wrote["receiver"] == kernel.image.read(lambda root: history.oid_of(root["lobby"].thing)) != wrote["object"]
+        for name in ("thing", "kind"):
+            assert kernel.image.read(open_of, name) == wrote["open"] != []
+        assert await kernel.image.system(teach_last, wrote["open"][0]) == 1
+        for name in ("thing", "kind"):
+            assert kernel.image.read(open_of, name) == []
+
+
 @pytest.mark.parametrize(("settings", "more"), [({"synthesis_edits": 0}, []), ({}, [Example(([4, 5, 6],), (), [6])])])
 async def test_a_method_of_which_nothing_is_open_says_so(tmp_path: Path, settings: dict[str, Any], more: list[Example]) -> None:
     inference = FakeInference()
@@ -430,8 +459,6 @@ async def test_a_lesson_is_learned_before_anybody_sends_the_message(tmp_path: Pa
 
 def teach(root: Any, example: Example, selector: str = "twice_") -> None:
     """System transaction: an example of a message to the object `thing`."""
-    from batos.image import examples
-
     examples.teach(root, root["lobby"].thing._p_oid, selector, [example.to_json()], "", 8)
 
 
