@@ -155,13 +155,18 @@ def whole(value: Any) -> Any:
     :raises MessageTooLarge: for a value of more than `WHOLE_BYTES` as JSON, or nested too deep.
     """
     try:
-        shown = plain(value, -_NESTING, text=WHOLE_BYTES)
+        shown = uncut(value)
         size = len(json.dumps(shown))
     except RecursionError:
         raise MessageTooLarge("the answer is nested too deep to be a result") from None
     if size > WHOLE_BYTES:
         raise MessageTooLarge(f"the answer takes {size} bytes; a result takes at most {WHOLE_BYTES}")
     return shown
+
+
+def uncut(value: Any) -> Any:
+    """As `plain`, but with nothing cut off that a result may have: to be compared with what an example says."""
+    return plain(value, -_NESTING, text=WHOLE_BYTES)
 
 
 def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:

@@ -42,7 +42,7 @@ _IN_WORDS = {
 _COSTS = {"swap": 1.0, "like": 1.0, "number": 1.0, "unwrap": 1.1, "leave_out": 1.2, "order": 1.4, "around": 1.3, "lent": 1.5, "known": 1.0}
 _ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # what is at hand always; a character
 SMALLEST = 1.0
-"""What another operator, name or number costs, or what is at hand in an expression's place."""
+"""What another comparison, name or number costs, or what is at hand in an expression's place."""
 _LENT_CHARS = 80
 _LONG = 500  # characters of a source of which there are none: many of its edits, of many characters each, would take minutes
 _USUAL = 250  # of one that as many as may be tried are tried of

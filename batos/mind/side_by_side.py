@@ -91,7 +91,7 @@ def read(text: str) -> tuple[Any, dict[str, Any]] | None:
         value, slots = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value
         return None
-    return history.plain(value), {name: history.plain(held) for name, held in slots.items()}
+    return history.uncut(value), {name: history.uncut(held) for name, held in slots.items()}
 
 
 def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:

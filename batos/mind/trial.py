@@ -61,8 +61,8 @@ async def run(
         except (MethodError, MessageNotUnderstood) as e:
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
-        left = {name: history.plain(receiver._slots.get(name)) for name in writes}
-        return Outcome(case, reason, repr((history.plain(value), left)))
+        left = {name: history.uncut(receiver._slots.get(name)) for name in writes}
+        return Outcome(case, reason, repr((history.uncut(value), left)))
 
 
 @contextlib.asynccontextmanager
@@ -94,11 +94,11 @@ async def _apart(
 
 
 def _difference(case: Case, expected: Example, selector: str, value: Any, receiver: UvmObject) -> str:
-    found = history.plain(value)
+    found = history.uncut(value)
     if not same(found, expected.result):
         return f"{_call(case, selector)} answered {_shown(found)} and not {_shown(expected.result)}"
     for name, wanted in expected.after:
-        held = history.plain(receiver._slots.get(name))
+        held = history.uncut(receiver._slots.get(name))
         if not same(held, wanted):
             return f"after {_call(case, selector)} the slot {name} held {_shown(held)} and not {_shown(wanted)}"
     return ""

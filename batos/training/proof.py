@@ -88,7 +88,7 @@ class Prover:
             value = await self._sandbox.run(obj, Method(task.selector, source), args, kwargs, activity=activity)
         except (MethodError, MessageNotUnderstood) as e:
             return e.message, None
-        return history.plain(value), {name: history.plain(held) for name, held in obj._slots.items() if name in dict(trial.slots)}
+        return history.uncut(value), {name: history.uncut(held) for name, held in obj._slots.items() if name in dict(trial.slots)}
 
     async def _sends(
         self, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], /, *, start: tuple[UvmObject, ...] = ()

@@ -118,6 +118,15 @@ async def test_what_is_in_a_set_is_told_in_its_order() -> None:
     assert found.answer.result == ["ant", "fox", "hen", "red"]
 
 
+async def test_a_slot_that_is_nested_deep_is_as_it_was() -> None:
+    first = "def m_(self, items):\n    return [self.deep, items[0]]"
+    deep = [[[[[[2]]]]]]
+    what = asked(([1, 2],), "the deep and the first", Example(([7],), (), [[], 7], (("deep", []),)), deep=deep)
+    found = await of_kept(first, what)
+    assert found is not None
+    assert (found.answer.result[0], found.answer.after) == (deep, ())
+
+
 async def test_a_question_is_short() -> None:
     what = asked(("fox " * 200,), "loud", Example(("A",), (), "A"))
     found = await of_kept("def m_(self, text):\n    return text.upper()", what)

@@ -244,6 +244,25 @@ async def test_examples_are_trials(tmp_path: Path) -> None:
         assert method_of(kernel, "thing", "add_")["trials"] == 3
 
 
+@pytest.mark.parametrize(
+    ("body", "args", "result"),
+    [
+        ("text * 1000", ["fox"], "fox" * 1000),
+        ("[[[[[[text]]]]]]", ["fox"], [[[[[["fox"]]]]]]),
+        ("set(text.split())", ["red hen fox ant"], ["ant", "fox", "hen", "red"]),
+    ],
+)
+async def test_an_example_may_be_long_or_deep_or_of_a_set(tmp_path: Path, body: str, args: list[Any], result: Any) -> None:
+    inference = FakeInference()
+    asked = writing(inference, f"def m_(self, text):\n    return {body}\n")
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        await kernel.image.system(examples.teach, oid, "m_", [{"args": args, "result": result}], "", 16)
+        assert (await sent(kernel, "m1", "thing", "m_", *args))["result"]["value"] == result
+        assert len(asked) == 1
+
+
 async def test_examples_tell_of_slots(tmp_path: Path) -> None:
     inference = FakeInference()
     wrong = "def count_(self, number):\n    self.total = number\n    self._p_changed = True\n    return self.total\n"
