@@ -50,7 +50,8 @@ class FileWalk:
         :param pause: called between two records.
         """
         with contextlib.ExitStack() as stack:
-            self._file = stack.enter_context(open(self._storage._file_name, "rb", buffering=_BUFFER))
+            with self._storage._lock:  # a pack puts another in its place: for a moment there is none
+                self._file = stack.enter_context(open(self._storage._file_name, "rb", buffering=_BUFFER))
             self._whole_to = 0
             inode = os.fstat(self._file.fileno()).st_ino
             if inode != self._inode:  # packed meanwhile: nothing is where it was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import threading
 import time
@@ -151,6 +152,47 @@ async def test_a_pack_in_the_middle_of_a_step_is_not_taken_for_damage(tmp_path: 
         walk.step(10**6, pause)
     assert before - 100_000 < (tmp_path / "i.fs").stat().st_size < before
     assert damage == []
+    await image.close()
+
+
+async def test_a_step_between_the_two_renames_of_a_pack_waits_for_the_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "i.fs"
+    image = await LivingImage.open(f"file://{path}")
+    await image.system(lambda root: root["lobby"]._slots.update(last=UvmObject(n=1)))
+    walk, storage = FileWalk(image.db.storage, lambda *one: pytest.fail(str(one)), pytest.fail), base_of(image.db.storage)
+    lock, rename, asked, failed = storage._lock, os.rename, threading.Event(), []
+
+    class Asked:
+        """The storage's lock; tells that another thread wants it."""
+
+        def __enter__(self) -> None:
+            asked.set()
+            lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            lock.release()
+
+    def step() -> None:
+        try:
+            walk.step(10**6, lambda: None)
+        except OSError as e:
+            failed.append(e)
+            asked.set()
+
+    stepping = threading.Thread(target=step)
+
+    def renamed(one: str, other: str) -> None:
+        rename(one, other)
+        if other == f"{path}.old":
+            storage._lock = Asked()
+            stepping.start()
+            assert asked.wait(60)
+            storage._lock = lock
+
+    monkeypatch.setattr(os, "rename", renamed)
+    await asyncio.to_thread(pack, image.db, path, time.time(), threading.Event())
+    await asyncio.to_thread(stepping.join)
+    assert (failed, walk.rounds) == ([], 1)
     await image.close()
 
 
