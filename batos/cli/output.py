@@ -20,11 +20,11 @@ from rich.text import Text
 from batos.errors import BatosError
 
 PIPE_WIDTH = 10_000  # columns where there is no terminal: nothing is cut or wrapped there
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def clean(text: object) -> str:
-    """The text without control characters (line feeds and tabs stay) and without marks that reverse its direction."""
+    """The text without control characters (line feeds and tabs stay), marks that reverse its direction and halves of characters."""
     return _CONTROL.sub("", str(text))
 
 

@@ -155,7 +155,7 @@ def as_expected(text: str, expected: Example) -> bool:
         return False
     value, slots = found
     left = dict(expected.slots) | dict(expected.after)  # what an example says of a slot stays so, unless it says what becomes of it
-    return same(value, expected.result) and all(name in slots and same(slots[name], held) for name, held in left.items())
+    return same(value, expected.result) and all(same(slots.get(name), held) for name, held in left.items())
 
 
 def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:

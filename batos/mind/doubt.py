@@ -77,7 +77,8 @@ def _question(own: Group, others: Sequence[Group], what: Wanted, calls: Sequence
         weights: dict[str, float] = {}
         for one in others:
             weights[one.did[at]] = weights.get(one.did[at], 0.0) + one.weight
-        differs = {text: asked for text in weights if (asked := _between(calls[at], own.did[at], text, slots))}
+        did = side_by_side.read(own.did[at])
+        differs = {text: asked for text in weights if (asked := _between(calls[at], did, side_by_side.read(text), slots))}
         if not differs:
             continue
         asked = differs[max(differs, key=lambda text: weights[text])]
@@ -86,14 +87,13 @@ def _question(own: Group, others: Sequence[Group], what: Wanted, calls: Sequence
     return max(found, key=lambda one: one[0])[1] if found else None
 
 
-def _between(call: Call, did: str, other: str, shown: Collection[str]) -> Question | None:
+def _between(call: Call, one: side_by_side.Did, two: side_by_side.Did, shown: Collection[str]) -> Question | None:
     """What is open if methods did this and that on a call; None where that is the same, one of them failed, or no example can say it.
 
     Both sides tell of every slot that one of them changes: an example that is silent about it would let the other method pass.
 
     :param shown: slots that the methods speak of.
     """
-    one, two = side_by_side.read(did), side_by_side.read(other)
     if one is None or two is None:
         return None
     changed: dict[str, None] = {}

@@ -44,7 +44,7 @@ _ALWAYS_COST, _BY_LENGTH = 1.4, 0.01  # what is at hand always; a character
 SMALLEST = 1.0
 """What another comparison, name or number costs, or what is at hand in an expression's place."""
 _LENT_CHARS = 80
-_LONG = 500  # characters of a source of which there are none: many of its edits, of many characters each, would take minutes
+_LONG, _PARTS = 500, 250  # characters, and nodes of its tree, of a source of which there are none: so many, so long, would take minutes
 _USUAL = 250  # of one that as many as may be tried are tried of
 
 
@@ -76,14 +76,14 @@ class Known(NamedTuple):
 
 def edits(source: str, known: Known, drafts: Sequence[str] = (), *, most: int, within: float = math.inf) -> list[tuple[float, str]]:
     """Methods that are one edit away from a draft and make sense: what each costs, its length with it, and its source; the cheapest first.
-    None where the draft is long.
+    None where the draft is long, or of very many parts.
 
     :param drafts: others of the same method, which lend their expressions.
     :param most: how many, if they are of usual length.
     :param within: what an edit may cost, length apart.
     """
     tree = _parsed(source)
-    if tree is None or not settled(tree) or len(source) > _LONG:
+    if tree is None or not settled(tree) or len(source) > _LONG or sum(1 for _ in ast.walk(tree)) > _PARTS:
         return []
     costs: dict[str, float] = {}
     others = [one for one in (*_at_hand(tree, known), *_lent(drafts)) if one[1] <= within]
@@ -166,7 +166,7 @@ def _parsed(source: str) -> ast.Module | None:
 def _text(tree: ast.AST) -> str | None:
     try:
         return ast.unparse(tree)
-    except ValueError:  # what Python before 3.12 has no way to say within an f-string
+    except (ValueError, RecursionError):  # what Python before 3.12 has no way to say within an f-string; what is nested too deep
         return None
 
 

@@ -52,6 +52,10 @@ Run = Callable[[str, list[Any]], Awaitable[Any]]
 """Runs the source of a method of the selector `SELECTOR` in the sandbox, with one argument; its answer."""
 
 
+Did = tuple[Any, dict[str, Any]] | None
+"""What was answered, and the slots after it; None where that is not known."""
+
+
 class Call(NamedTuple):
     """A call of a method, and the slots of its receiver. Plain values only, which are never changed."""
 
@@ -85,8 +89,8 @@ async def did(sources: Sequence[str], calls: Sequence[Call], run: Run, *, limit:
     return found
 
 
-def read(text: str) -> tuple[Any, dict[str, Any]] | None:
-    """A text of `did`, or of a trial, in plain values: what was answered, and the slots; None where that is not known."""
+def read(text: str) -> Did:
+    """A text of `did`, or of a trial, in plain values."""
     try:
         value, slots = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value

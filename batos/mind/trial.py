@@ -12,7 +12,7 @@ from batos.image import history
 from batos.image.examples import Example
 from batos.mind.methods import Methods
 from batos.mind.thinking import Thinking
-from batos.objects import Method, UvmObject, is_new
+from batos.objects import Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 
 _SHOWN = 120  # characters of a value in a reason
@@ -61,7 +61,7 @@ async def run(
         except (MethodError, MessageNotUnderstood) as e:
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
-        left = {name: history.uncut(receiver._slots.get(name)) for name in writes}
+        left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
         return Outcome(case, reason, repr((history.uncut(value), left)))
 
 

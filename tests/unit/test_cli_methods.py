@@ -63,7 +63,7 @@ def test_an_example_that_begins_as_json_and_is_none_is_said_to_be(text: str) -> 
     [
         {"args": [[5, 7], "it's"], "result": [7]},
         {"result": 3},
-        {"args": ["\x9a\u202e fox" * 20], "result": 3},
+        {"args": ["\x9a\u202e\ud83d fox" * 20], "result": 3},
         {"args": ["a->b"], "kwargs": {"n": 1}, "slots": {"total": 5}, "after": {"total": 6}, "result": None},
     ],
 )

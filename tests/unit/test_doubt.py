@@ -97,6 +97,16 @@ async def test_of_a_slot_that_one_of_them_changes_both_tell() -> None:
     assert (found.answer.after, found.other.after) == ((("total", 5),), (("total", 1),)), "else teaching the other would change nothing"
 
 
+async def test_what_one_makes_and_the_other_does_not_is_nothing_before_and_can_be_taught() -> None:
+    put = "def m_(self, number):\n    if number > 5:\n        self.total = number\n        self._p_changed = True"
+    first = Example((9,), (), None, (), (("total", 9),))
+    found = await of_kept(put, asked((5,), "put the number into the total", first))
+    assert found == Question(Example((5,), (), None, (), (("total", None),)), Example((5,), (), None, (), (("total", 5),)))
+    taught = asked((5,), "put the number into the total", first, found.answer)
+    passed = await passing(put.replace("5", "4"), (), taught, lambda text: True, here(), most=600, limit=LIMIT)
+    assert put in [source for _, source in passed]
+
+
 @pytest.mark.parametrize("kept", ["self.total = getattr(self, 'total', 0) + number", "me = self; self.total = me.total + number"])
 async def test_nothing_is_said_of_what_uses_its_receiver_otherwise(kept: str) -> None:
     what = asked((7,), "add to the total", Example((2,), (), None, (("total", 0),), (("total", 2),)), total=5)

@@ -103,6 +103,8 @@ def test_the_cheapest_come_first_and_each_once() -> None:
         "def m_(self):\n    return getattr(self, 'doves', 0)",
         "def m_(self):\n    me = self\n    return me.doves",
         method("items" + " + items" * 80),
+        method("x" + "+x" * 150),
+        method("-" * 400 + "number", "number"),
     ],
 )
 def test_what_is_long_sends_uses_its_receiver_or_may_not_end_is_left_as_it_is(source: str) -> None:

@@ -295,6 +295,32 @@ async def test_what_is_open_is_asked_of_the_receiver_whose_examples_it_is_about(
             assert kernel.image.read(open_of, name) == []
 
 
+async def test_what_is_open_of_a_slot_that_is_inherited_is_asked_too(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def put_(self, number):\n    if number > 5:\n        self.total = number\n        self._p_changed = True\n")
+
+    def inherit(root: Any) -> None:
+        root["lobby"].kind = root["lobby"].genesis.derive(total=1, put_=Intent("put the number into the total"))
+        root["lobby"].thing = root["lobby"].kind.derive(name="thing")
+
+    async with mind(tmp_path, inference) as kernel:
+        await kernel.image.system(inherit)
+        await kernel.image.system(teach, Example((9,), (), None, (("total", 2),), (("total", 9),)), "put_")
+        one, other = (await sent(kernel, "m1", "thing", "put_", 5))["result"]["wrote"][0]["open"]
+        assert (one["after"], other["after"]) == ({"total": 1}, {"total": 5})
+
+
+async def test_a_draft_that_is_nested_too_deep_is_refused_as_any_other(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, f"def twice_(self, number):\n    return {'-' * 400}number\n", DOUBLE)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((358,), (), 716))
+        assert (await sent(kernel, "m1", "thing", "twice_", 7))["result"]["value"] == 14
+        assert len(asked) == 2
+
+
 @pytest.mark.parametrize(("settings", "more"), [({"synthesis_edits": 0}, []), ({}, [Example(([4, 5, 6],), (), [6])])])
 async def test_a_method_of_which_nothing_is_open_says_so(tmp_path: Path, settings: dict[str, Any], more: list[Example]) -> None:
     inference = FakeInference()
