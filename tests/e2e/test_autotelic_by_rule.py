@@ -23,7 +23,7 @@ UNATTENDED = {
     "leash_missions": 4, "routing_s": 0.05,
 }  # fmt: skip
 HARMFUL = {"kind": "meta_prompt", "target": "psm.SYNTHESIZING", "content": "Say nothing of $brief with $voices", "why": "it is shorter"}
-LIVELY, RUT, AFTER = 14, 12, 10
+LIVELY, RUT = 14, 12
 BRIEF = "I feel stuck and I miss my friend, for the {n}th time"
 CODEX = load_codex()
 OTHERS = {
@@ -85,10 +85,14 @@ def test_a_rut_is_noticed_and_left_harm_is_refused_and_undone_without_anyone_ask
             assert promoted(running)["target"].startswith("robin.")
             assert set(think(peer, LIVELY + RUT, 2)) == {"COMPLETE"}
             server.sour = True
-            assert "FAILED" in think(peer, LIVELY + RUT + 2, AFTER)
+            after = LIVELY + RUT + 2
+            # it is taken back at a look, if more have failed since the one before: a look may come after any of them
+            while not any(one["event"] == "change_taken_back" for one in running.log):
+                think(peer, after, 1)
+                after += 1
             running.logged("change_taken_back", state=changes.UNDONE)
             server.sour = False
-            assert set(think(peer, LIVELY + RUT + AFTER + 2, 2)) == {"COMPLETE"}
+            assert set(think(peer, after, 2)) == {"COMPLETE"}
             told = {one["number"]: one for one in peer.ask("changes")["changes"]}
             assert running.terminate() == 0
     first, second = told[1], told[2]
