@@ -101,17 +101,13 @@ def changes(before: UvmObject | None, after: UvmObject | None) -> list[dict[str,
 
     Containers are told with what is in them; other objects by their ids.
     """
-    was, now = ({} if one is None else {name: _told(value, WHOLE_BYTES) for name, value in one._slots.items()} for one in (before, after))
+    was, now = ({} if one is None else {name: uncut(value) for name, value in one._slots.items()} for one in (before, after))
     found = []
     for name in sorted(was.keys() | now.keys()):
         if name not in was or name not in now or json.dumps(was[name]) != json.dumps(now[name]):
             sides = (("before", before, was), ("after", after, now))
-            found.append({"slot": name, **{side: _told(one._slots[name], _DIFF_TEXT) for side, one, held in sides if one and name in held}})
+            found.append({"slot": name, **{side: uncut(one._slots[name], _DIFF_TEXT) for side, one, held in sides if one and name in held}})
     return found
-
-
-def _told(value: Any, text: int) -> Any:
-    return plain(value, -_NESTING, text=text)
 
 
 def entries(obj: UvmObject) -> list[dict[str, Any]]:
@@ -164,9 +160,9 @@ def whole(value: Any) -> Any:
     return shown
 
 
-def uncut(value: Any) -> Any:
-    """As `plain`, but with nothing cut off that a result may have: to be compared with what an example says."""
-    return plain(value, -_NESTING, text=WHOLE_BYTES)
+def uncut(value: Any, text: int = WHOLE_BYTES) -> Any:
+    """As `plain`, but with nothing cut off that a result may have, except of texts of more than so many characters."""
+    return plain(value, -_NESTING, text=text)
 
 
 def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
