@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import shutil
@@ -30,6 +31,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from everyday import AUTHORS, everyday
 
 from batos import logs
 from batos.bridge.service import OllamaService
@@ -65,6 +68,7 @@ def main() -> None:
     parser.add_argument("--base-tasks", type=int, default=20, help="of them, for the base model, which takes long to fail")
     parser.add_argument("--far", type=int, default=0, help="tasks of the far set; 0: all")
     parser.add_argument("--blind", type=int, default=40, help="of families by other authors; 0: none")
+    parser.add_argument("--everyday", type=int, default=0, help="as people put them, of each of three authors; 0: none")
     parser.add_argument("--bare", type=int, default=30, help="tasks without an example")
     parser.add_argument("--answer", action="store_true", help="answer what the example leaves open, once; not in the figures of the others")
     parser.add_argument("--seed", type=int, default=7)
@@ -101,11 +105,12 @@ async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
             tuned = await made(settings, "expert", near, prover, example=True, say=say, later=later)
             distant = await made(settings, "expert", far, prover, example=True, say=say)
             strange = await made(settings, "expert", blind, prover, example=True, say=say)
+            plain = {one: await made(settings, "expert", everyday(one)[: args.everyday], prover, example=True, say=say) for one in AUTHORS}
             bare = await made(settings, "expert", near[: args.bare], prover, example=False, say=say)
     finally:
         await service.stop()
     if args.wrong:
-        for one in (*tuned, *distant, *strange):
+        for one in (*tuned, *distant, *strange, *itertools.chain(*plain.values())):
             if not one.right:
                 say(f"--- {one.task.family}: {one.task.intent}\n{one.source}\n{one.task.source}")
     sure, unsure = [one for one in bare if one.tries and one.sure], [one for one in bare if one.tries and not one.sure]
@@ -123,6 +128,7 @@ async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         "far_wrong": wrong(distant),
         "blind_tasks": len(strange), "blind_first_try": first_try(strange), "blind_within_bound": within_bound(strange),
         "blind_wrong": wrong(strange),
+        **{f"{name}_{author}": of(found) for author, found in plain.items() if found for name, of in MEASURES.items()},
         "bare_tasks": len(bare), "bare_right": within_bound(bare), "bare_wrong": wrong(bare),
         "sure": len(sure), "sure_wrong": wrong(sure), "unsure": len(unsure), "unsure_wrong": wrong(unsure),
     }  # fmt: skip
@@ -146,6 +152,9 @@ def wrong(found: Sequence[Made]) -> float:
 def share(found: Any) -> float:
     values = list(found)
     return round(sum(values) / max(1, len(values)), 4)
+
+
+MEASURES = {"everyday": len, "everyday_first_try": first_try, "everyday_within_bound": within_bound, "everyday_wrong": wrong}
 
 
 async def made(

@@ -72,6 +72,12 @@ def of(root: Any, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
     return [Example.from_json(json.loads(text)) for text in found.examples], found.intent
 
 
+def constant(taught: Sequence[Example]) -> bool:
+    """Whether a method that always answers true, false or nothing passes the examples: then they tell little of any other."""
+    answers = [one.result for one in taught if (one.result is None or isinstance(one.result, bool)) and not one.after]
+    return bool(taught) and len(answers) == len(taught) and len(set(answers)) == 1
+
+
 def digest(taught: Sequence[Example]) -> str:
     """What tells whether anything was taught since."""
     told = json.dumps([one.to_json() for one in taught], ensure_ascii=False)

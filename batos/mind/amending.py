@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from batos.image import history
 from batos.image.examples import Example
 from batos.image.turns import in_helper
 from batos.mind import edits, side_by_side
@@ -154,8 +155,13 @@ def as_expected(text: str, expected: Example) -> bool:
     if (found := side_by_side.read(text)) is None:
         return False
     value, slots = found
-    left = dict(expected.slots) | dict(expected.after)  # what an example says of a slot stays so, unless it says what becomes of it
-    return same(value, expected.result) and all(same(slots.get(name), held) for name, held in left.items())
+    return same(value, expected.result) and as_left(slots, expected)
+
+
+def as_left(slots: Mapping[str, Any], expected: Example) -> bool:
+    """Whether slots are as an example leaves them: what it says of one stays so, unless it says what becomes of it."""
+    left = dict(expected.slots) | dict(expected.after)
+    return all(same(history.uncut(slots.get(name)), held) for name, held in left.items())
 
 
 def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:

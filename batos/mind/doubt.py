@@ -20,6 +20,7 @@ from batos.mind.edits import SMALLEST
 from batos.mind.side_by_side import Call, Run
 from batos.mind.trial import same
 
+_FIRST = -1.0  # what the method costs that it is about: less than any other
 _CHARS = 400  # of an example that a user is asked to look at
 
 
@@ -41,19 +42,22 @@ class Question(NamedTuple):
         return f"{selector}({given}){when} answers {' or '.join(map(_answer, self))}"
 
 
-async def of_kept(source: str, did: str, what: Wanted, audit: Callable[[str], bool], run: Run, *, most: int, limit: int) -> Question | None:
+async def of_kept(
+    source: str, did: str, what: Wanted, audit: Callable[[str], bool], run: Run, *, most: int, limit: int, other: amending.Passed = ()
+) -> Question | None:
     """What the examples leave open of a method that passes them; None where they leave nothing open that is near, or where it does
     otherwise here than in its trial.
 
     :param did: what it did in that, `trial.Outcome.did` of the call that asked for it.
+    :param other: further methods that pass them.
 
     The other parameters are those of `amending.passing`.
     """
-    near = await amending.passing(source, (), what, audit, run, most=most, limit=limit, within=SMALLEST)
+    near = (*await amending.passing(source, (), what, audit, run, most=most, limit=limit, within=SMALLEST), *other)
     if not near:
         return None
     calls = amending.elsewhere(what)
-    found = await amending.groups(((0.0, source), *near), calls, run, limit=limit)
+    found = await amending.groups(((_FIRST, source), *near), calls, run, limit=limit)
     own = next(one for one in found if source in one.sources)
     if not _as_tried(own, did, what):
         return None

@@ -9,6 +9,7 @@ they come to is for the guardian, the sandbox and the examples to say.
 from __future__ import annotations
 
 import ast
+import keyword
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -82,15 +83,15 @@ def edits(source: str, known: Known, drafts: Sequence[str] = (), *, most: int, w
     :param most: how many, if they are of usual length.
     :param within: what an edit may cost, length apart.
     """
-    tree = _parsed(source)
+    tree = parsed(source)
     if tree is None or not settled(tree) or len(source) > _LONG or sum(1 for _ in ast.walk(tree)) > _PARTS:
         return []
     costs: dict[str, float] = {}
     others = [one for one in (*_at_hand(tree, known), *_lent(drafts)) if one[1] <= within]
     for cost in _edited(tree, others, within):
-        if cost <= within and (text := _text(tree)) is not None:
+        if cost <= within and (text := unparsed(tree)) is not None:
             costs[text] = min(cost, costs.get(text, cost))
-    costs.pop(_text(tree) or source, None)
+    costs.pop(unparsed(tree) or source, None)
     best = sorted((cost + _BY_LENGTH * len(text), text) for text, cost in costs.items())
     found: list[tuple[float, str]] = []
     room = most * _USUAL
@@ -118,7 +119,7 @@ def settled(tree: ast.Module) -> bool:
 def makes_sense(source: str, known: Known) -> bool:
     """Whether it uses all that it is given and named, and nothing that was not spoken of, changes nothing but what the
     examples have changed, and has nothing in it that is for nothing: an edit that passes an example by chance mostly does not."""
-    tree = _parsed(source)
+    tree = parsed(source)
     if tree is None or not settled(tree) or any(map(_never_works, ast.walk(tree))):
         return False
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
@@ -153,7 +154,8 @@ def _never_works(node: ast.AST) -> bool:
     return False
 
 
-def _parsed(source: str) -> ast.Module | None:
+def parsed(source: str) -> ast.Module | None:
+    """The tree of a source that is one method, and nothing else; None of any other."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -163,7 +165,8 @@ def _parsed(source: str) -> ast.Module | None:
     return tree if [one.arg for one in (*method.args.posonlyargs, *method.args.args)][:1] == ["self"] else None
 
 
-def _text(tree: ast.AST) -> str | None:
+def unparsed(tree: ast.AST) -> str | None:
+    """The source of a tree; None where it has none."""
     try:
         return ast.unparse(tree)
     except (ValueError, RecursionError):  # what Python before 3.12 has no way to say within an f-string; what is nested too deep
@@ -193,8 +196,7 @@ def _at_hand(tree: ast.Module, known: Known) -> list[tuple[ast.expr, float]]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.setdefault(node.id, usual)
     told = known.told.lower()
-    found |= dict.fromkeys(re.findall(r"\d+", told), usual)
-    found |= {str(number): usual for word, number in _IN_WORDS.items() if word in told}
+    found |= {str(number): usual for number in numbers_in(told)}
     found |= {repr(field): usual for field in known.fields if field.lower() in told}
     found |= {repr(text): usual for text in re.findall(r"['\"]([^'\"]+)['\"]", known.told)}
     for text in _ALWAYS:
@@ -205,9 +207,9 @@ def _at_hand(tree: ast.Module, known: Known) -> list[tuple[ast.expr, float]]:
 def _lent(drafts: Iterable[str]) -> list[tuple[ast.expr, float]]:
     """Expressions of other drafts."""
     found: dict[str, None] = {}
-    for tree in filter(None, map(_parsed, drafts)):
+    for tree in filter(None, map(parsed, drafts)):
         for place in _places(tree):
-            text = _text(place.node)
+            text = unparsed(place.node)
             if text is not None and len(text) < _LENT_CHARS and not isinstance(place.node, ast.Constant | ast.Name):
                 found[text] = None
     return [(expression, _COSTS["lent"]) for text in found if (expression := _expression(text)) is not None]
@@ -274,7 +276,7 @@ def _edited(tree: ast.Module, others: Sequence[tuple[ast.expr, float]], within: 
             continue
         for other, cost in others:
             yield from place.edited(other, cost)
-        text = _text(node) if arounds else None
+        text = unparsed(node) if arounds else None
         for around in arounds if text is not None else ():
             if (more := _expression(around.format(f"({text})"))) is not None:
                 yield from place.edited(more, _COSTS["around"])
@@ -366,6 +368,18 @@ def _statements(tree: ast.Module) -> Iterator[float]:
                     yield from _with(node, field, [*held[:at], *held[at + 1 :]], _COSTS["leave_out"])
                     if at + 1 < len(held):
                         yield from _with(node, field, [*held[:at], held[at + 1], held[at], *held[at + 2 :]], _COSTS["order"])
+
+
+def sayable(name: str) -> bool:
+    """Whether a method may have a slot, an argument or a selector by this name."""
+    return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
+def numbers_in(text: str) -> tuple[int, ...]:
+    """The numbers that a text speaks of, in digits or words: 2 where it says `doubled`."""
+    told = text.lower()
+    found = [int(digits) for digits in re.findall(r"(?<!\d)\d{1,18}(?!\d)", told)]
+    return tuple(dict.fromkeys((*found, *(number for word, number in _IN_WORDS.items() if re.search(rf"\b{word}", told)))))
 
 
 def fields_of(value: Any) -> Iterator[str]:

@@ -32,6 +32,8 @@ TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 """An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
+HANDBOOK = "handbook"
+"""Who wrote a method that is known, and was put to another use without a model."""
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
@@ -73,7 +75,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[
     cycle.why = "nobody understands the message"
     cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
     cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
-    cycle.edited, cycle.passed, cycle.open = False, (), ()
+    cycle.edited, cycle.passed, cycle.known, cycle.reused, cycle.open = False, (), None, None, ()
     return cycle
 
 
@@ -117,6 +119,9 @@ async def study(cycle: UvmObject) -> str:
         own = vouched.entries(_root(cycle), attempt.mission["accepted"], (cycle.target, cycle.selector))
         told = {"intent": cycle.intent, "examples": cycle.taught, "chars": chars, "book": await in_helper(handbook), "own": own}
         cycle.prompts = prompting.compact(*asked, **told, views=prompting.VIEWS)
+        if known := await second_look.told(cycle):
+            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = known, HANDBOOK, ""
+            return "SYNTHESIZING"
     else:
         lessons = _lessons(cycle, attempt)
         cycle.prompts = (prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=lessons, chars=chars),)
@@ -150,10 +155,16 @@ async def try_out(cycle: UvmObject) -> str:
     if reasons and known is None and cycle._slots.get("expert") and (amended := await second_look.amended(cycle, source, _faults)):
         source, did = amended
         cycle._tmp_synthesis_ = source
-        reasons, cycle.edited = [], True
+        reasons, cycle.edited = [], all(source != known for _, known in cycle.reused)
+        if not cycle.edited:
+            cycle.written_by, cycle.mended, cycle.prompt = HANDBOOK, (), ""
+    if not reasons and cycle.written_by != "rule" and (whole := await second_look.completed(cycle, source, _faults)):
+        source, did = whole
+        cycle._tmp_synthesis_, cycle.edited = source, True
     if not reasons and cycle.written_by != "rule" and not cycle.candidates:
         cycle.open = await second_look.left_open(cycle, source, did)
     if not reasons:
+        cycle.tries = max(1, cycle.tries) if cycle.written_by == HANDBOOK else cycle.tries
         cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
     if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
         _settle(cycle)
@@ -177,7 +188,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         "mission": attempt.id,
         "intent": cycle.intent,
         "model": cycle.written_by,
-        "model_digest": cycle._slots.get("written_digest", ""),
+        "model_digest": cycle._slots.get("written_digest", "") if cycle.written_by != HANDBOOK else "",
         "prompt_digest": hashlib.sha256(cycle.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         "policy": verdict.policy,
         "warnings": tuple(str(finding) for finding in verdict.findings),
@@ -185,7 +196,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         "edited": cycle.edited,
         "tries": cycle.tries,
         "trials": 1 + len(cycle.taught),
-        "constant": _constant(cycle.taught),
+        "constant": examples.constant(cycle.taught),
         "open": cycle.open,
         "receiver": history.oid_of(cycle.target) or "",
         "taught": examples.digest(cycle.taught),
@@ -201,7 +212,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         previous=before if isinstance(before, Method) else None,
     )
     # The journal has the prompt, the mission the arguments.
-    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates", "passed"):
+    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused"):
         cycle._slots.pop(name, None)
     cycle.answer = source
 
@@ -252,12 +263,6 @@ def _known(cycle: UvmObject, source: str) -> tuple[list[str], str] | None:
         if known == source:
             return list(reasons), ""
     return next((([], did) for known, _, did, _ in cycle.candidates if known == source), None)
-
-
-def _constant(taught: Sequence[examples.Example]) -> bool:
-    """Whether a method that always answers true, false or nothing passes the examples: then they tell little of any other."""
-    answers = [one.result for one in taught if (one.result is None or isinstance(one.result, bool)) and not one.after]
-    return bool(taught) and len(answers) == len(taught) and len(set(answers)) == 1
 
 
 def _wanted(cycle: UvmObject) -> int:

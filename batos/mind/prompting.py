@@ -39,18 +39,26 @@ _BY_TYPE = {str: "text", bool: "flag", int: "number", float: "number", list: "it
 
 def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """The line that a method for such a message begins with: `def add_(self, number, number2):`."""
-    names: list[str] = []
+    return f"def {selector}({', '.join(('self', *arguments(args, kwargs)))}):"
+
+
+def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a method for such a message is given, by the names that its parameters have; without what is given by no name of Python's."""
+    found: dict[str, Any] = {}
     for value in args:
-        name = _BY_TYPE.get(type(value), "other")
-        names.append(name if name not in names else f"{name}{sum(known.rstrip('0123456789') == name for known in names) + 1}")
-    names += [name for name in kwargs if name.isidentifier() and not keyword.iskeyword(name)]
-    return f"def {selector}({', '.join(('self', *names))}):"
+        name = kind_of(value)
+        found[name if name not in found else f"{name}{sum(known.rstrip('0123456789') == name for known in found) + 1}"] = value
+    return found | {name: value for name, value in kwargs.items() if name.isidentifier() and not keyword.iskeyword(name)}
+
+
+def kind_of(value: Any) -> str:
+    """What an argument is called, by its type."""
+    return _BY_TYPE.get(type(value), "other")
 
 
 def parameters(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """What a method for such a message is given behind `self`, by type: `number` for `number2`, too."""
-    inside = signature(selector, args, kwargs).partition("(")[2].removesuffix("):")
-    return [name.rstrip("0123456789") for name in inside.split(", ")[1:]]
+    return [name.rstrip("0123456789") for name in arguments(args, kwargs)]
 
 
 def purpose(selector: str, intent: str) -> str:
@@ -110,7 +118,7 @@ def compact(
     spoken = {part for part in re.split(r"[\W_]+", f"{selector} {intent}".lower()) if part}
     spoken |= {name.lower() for one in examples for name, _ in (*one.slots, *one.after)}
     near, other = _near(obj, spoken)
-    held, sends = [*near, *other], _sends_spoken_of(obj, selector, intent)
+    held, sends = [*near, *other], sends_spoken_of(obj, selector, intent)
     if held:
         lines.append("; ".join(f"self.{name} = {_short(value)[:_COMPACT_VALUE]}" for name, value in held))
     if sends:
@@ -154,7 +162,7 @@ def _near(obj: UvmObject, spoken: set[str]) -> tuple[list[tuple[str, Any]], list
     return near[:_COMPACT_SLOTS], other[: max(0, _COMPACT_SLOTS - len(near))]
 
 
-def _sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
+def sends_spoken_of(obj: UvmObject, selector: str, intent: str) -> list[str]:
     """The messages of an object that a purpose names; and `think_`, where it is understood."""
     text = f"{selector} {intent}".lower()
     found: dict[str, None] = {}

@@ -1,34 +1,101 @@
-"""What the forge does with methods near a draft: a refused draft is amended by them, and of one that is kept they tell what the
-examples leave open. They run aside, and nothing is kept of that."""
+"""What the forge does with methods near a draft, and with those that are known: a refused draft is amended by them, or one of them is
+taken; and of one that is kept they tell what the examples leave open. They run aside, and nothing is kept of that."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from batos.mind import amending, doubt, side_by_side
+from batos.image import examples
+from batos.image.turns import in_helper
+from batos.mind import amending, doubt, edits, prompting, reuse, side_by_side, vouched
+from batos.mind.handbook import Entry, handbook
+from batos.mind.handbook.entries import words_in
+from batos.mind.implied import answers, completing, implied
+from batos.mind.states import lobby_of
 from batos.mind.thinking import current
 from batos.objects import Method, UvmObject
 
 Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 """Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
+_LIKE = 3.0  # what a method that is known costs at most, if it is to cast doubt on another
 _AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 
 
+async def told(cycle: UvmObject) -> str | None:
+    """A method that is known and passes the examples, where its words tell all that is asked, or nearly; None where none does, or where
+    words are asked in that the handbook cannot read, or the examples say little more than that there is an answer."""
+    settings = current().settings
+    what, run, _ = _aside(cycle)
+    legible = what.known.told.isascii() and (words_in(cycle.intent) or not cycle.intent)
+    if not legible or not what.examples or examples.constant(cycle.taught):
+        return None
+    known = await _known(cycle, what)
+
+    def telling() -> list[tuple[float, Entry]]:
+        found = set(map(id, handbook().telling(what.known.told, (one for _, one in known), prompting.TOLD, without=what.known.slots)))
+        return [one for one in known if id(one[1]) in found]
+
+    passed = await _tried(cycle, await in_helper(telling), exactly=True)
+    return next(iter(await amending.likely(passed, what, run, limit=settings.method_bytes)), None)
+
+
 async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
-    """An edit of a draft that was refused, and what it did on the call that asked for the method; None where none is likely to be right."""
+    """An edit of a draft that was refused, or a method that is known, with what it did on the call that asked for the method; None where
+    none is likely to be right."""
     settings = current().settings
     what, run, audit = _aside(cycle)
     if not (settings.synthesis_edits and what.tells):
         return None
     before, limit = [known for known, _ in cycle.refusals], settings.method_bytes
     new = await amending.passing(source, before, what, audit, run, most=settings.synthesis_edits, limit=limit)
+    if not before:  # what is known does not change with the draft
+        new = (*new, *await _reused(cycle))
     cycle.passed = (*cycle.passed, *new)
     for text in (await amending.likely(cycle.passed, what, run, limit=limit))[:_AMENDED] if new else ():
         reasons, did = await faults(cycle, text)
         if not reasons:
             return text, did
     return None
+
+
+async def completed(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
+    """A method that passes its examples and fails where there is nothing, made to answer what the words say of that (`batos.mind.implied`),
+    and what it did on the call that asked for it; None where they say nothing of it, or it does not fail."""
+    settings = current().settings
+    what, run, audit = _aside(cycle)
+    if not settings.synthesis_edits or (one := implied(what)) is None or (whole := completing(source, one)) is None or not audit(whole):
+        return None
+    (before,), (after,) = await side_by_side.did([source, whole], [one.call], run, limit=settings.method_bytes)
+    if not answers(after, one) or before:  # what it does there may be meant otherwise
+        return None
+    reasons, did = await faults(cycle, whole)
+    return None if reasons else (whole, did)
+
+
+async def _reused(cycle: UvmObject) -> amending.Passed:
+    """Methods that are known and pass the examples; found once, since they do not change with a draft."""
+    if cycle.reused is None:
+        cycle.reused = await _tried(cycle, await _known(cycle, _aside(cycle)[0]))
+    return tuple(cycle.reused)
+
+
+async def _tried(cycle: UvmObject, known: Sequence[tuple[float, Entry]], *, exactly: bool = False) -> amending.Passed:
+    most, limit = current().settings.synthesis_reuse, current().settings.method_bytes
+    what, run, audit = _aside(cycle)
+    return await reuse.passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly)
+
+
+async def _known(cycle: UvmObject, what: amending.Wanted) -> Sequence[tuple[float, Entry]]:
+    """The methods of the handbook and of the image, those first whose words are likest to what is asked; found once. None where words name
+    a message, since those that are tried send none."""
+    sends = [one for one in prompting.sends_spoken_of(cycle.target, cycle.selector, cycle.intent) if one != "think_"]
+    if sends or not current().settings.synthesis_reuse:
+        return ()
+    if cycle.known is None:
+        own = vouched.entries(lobby_of(cycle.persona)._p_jar.root(), current().mission["accepted"], (cycle.target, cycle.selector))
+        cycle.known = await in_helper(lambda: tuple(handbook().alike(what.known.told, without=what.known.slots, more=own)))
+    return tuple(cycle.known)
 
 
 async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
@@ -40,7 +107,10 @@ async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
     if not (settings.synthesis_edits and cycle.taught):
         return ()
     what, run, audit = _aside(cycle)
-    question = await doubt.of_kept(source, did, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes)
+    tree = edits.parsed(source)
+    aside = cycle._slots.get("expert") and what.tells and tree is not None and edits.settled(tree)
+    other = tuple(one for one in await _reused(cycle) if one[0] <= _LIKE) if aside else ()
+    question = await doubt.of_kept(source, did, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes, other=other)
     return question.texts() if question else ()
 
 

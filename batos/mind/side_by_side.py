@@ -19,7 +19,9 @@ log = structlog.get_logger("batos.mind")
 
 SELECTOR = "side_by_side_"
 _ROWS = 40
-"""Methods of one run at most: where one of them meets a limit, of none of these is known what they do."""
+"""Methods of one run at most."""
+_AGAIN = 6
+"""Further runs, of halves, where one of a run's methods meets a limit; then of none of those that were beside it is known what they do."""
 _EACH = 12
 """Bytes that a line of a method takes in it besides, with what its slots are called there."""
 _CHARS = 4000  # of what a method did that are told
@@ -71,31 +73,51 @@ async def did(sources: Sequence[str], calls: Sequence[Call], run: Run, *, limit:
     :param limit: bytes that the source of one method may have (setting method_bytes).
     """
     given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
-    nothing = ("",) * len(calls)
     found: list[tuple[str, ...]] = []
-    for rows in _parted(sources, limit):
-        able = list(range(len(rows)))
-        told: list[list[str]] = []
-        try:
-            try:
-                told = await run(together(rows), given)
-            except MethodUnsupported:  # one is enough for that
-                able = [n for n, row in enumerate(rows) if not unsupported(row)]
-                told = await run(together([rows[n] for n in able]), given)
-        except (MethodError, SandboxFailed) as e:
-            log.info("side_by_side_failed", error=e.message, methods=len(rows))
-        known = dict(zip(able, map(tuple, told), strict=False))
-        found += [known.get(n, nothing) for n in range(len(rows))]
+    again = _AGAIN
+    waiting = [list(rows) for rows in _parted(sources, limit)][::-1]
+    while waiting:
+        rows = waiting.pop()
+        came = await _together(rows, given, run)
+        if came is None and again > 1 and len(rows) > 1:  # one of them is enough for that: what do the others?
+            again -= 2
+            waiting += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+        else:
+            found += came or [("",) * len(calls)] * len(rows)
     return found
+
+
+async def _together(rows: Sequence[str], given: Sequence[Any], run: Run) -> list[tuple[str, ...]] | None:
+    """What each of a few does; None where one of them met a limit."""
+    able = list(range(len(rows)))
+    try:
+        try:
+            told = await run(together(rows), [*given])
+        except MethodUnsupported:  # one is enough for that
+            able = [n for n, row in enumerate(rows) if not unsupported(row)]
+            told = await run(together([rows[n] for n in able]), [*given])
+    except (MethodError, SandboxFailed) as e:
+        log.info("side_by_side_failed", error=e.message, methods=len(rows))
+        return None
+    known = dict(zip(able, map(tuple, told), strict=False))
+    return [known.get(n, ("",) * len(given)) for n in range(len(rows))]
 
 
 def read(text: str) -> Did:
     """A text of `did`, or of a trial, in plain values."""
+    if (found := held(text)) is None:
+        return None
+    value, slots = found
+    return history.uncut(value), {name: history.uncut(one) for name, one in slots.items()}
+
+
+def held(text: str) -> Did:
+    """A text of `did`, in the values that there were: a set is a set."""
     try:
         value, slots = ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # nothing, or no plain value
         return None
-    return history.uncut(value), {name: history.uncut(held) for name, held in slots.items()}
+    return value, slots
 
 
 def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:

@@ -109,7 +109,9 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+        with contextlib.suppress(OverflowError):  # a whole number that no float is as large as
+            return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+        return False
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):

@@ -10,7 +10,7 @@ import copy
 import random
 import re
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.image.examples import Example
@@ -106,6 +106,16 @@ def make(family: Family, rng: random.Random, *, new_names: bool = False) -> Task
         family.name, family.group, family.part, family.shape, selector, _wording(family, holes, rng), call.args, dict(call.kwargs),
         {**distractors, **dict(call.slots)}, helpers, shown, tuple(trials[:TRIALS]), source,
     )  # fmt: skip
+
+
+def examples_of(source: str, selector: str, calls: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[Example]:
+    """What a method of this package answers, where it does not fail.
+
+    :param calls: arguments, and the slots before it.
+    """
+    methods = _compiled(source)
+    came = (_answered(methods, selector, slots, args, None, slots) for args, slots in calls)
+    return [one for one in came if one is not None]
 
 
 # --- names, words

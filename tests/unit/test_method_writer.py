@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from batos.mind.handbook.nearest import NEAR
 from batos.objects import Intent, Method, UvmObject
 from batos.training.dataset import answered, as_read
 from batos.training.from_image import HARD, pairs_of
-from tests.unit.mind_support import FakeInference, answer, mind
+from tests.unit import mind_support
+from tests.unit.mind_support import FakeInference, answer
 from tests.unit.test_forge import give, method_of, sent
 
 EXPERT = "brick:method-writer-v1"
@@ -26,6 +28,11 @@ DOUBLE, SQUARE = ("def twice_(self, number):\n    return number * 2\n", "def twi
 
 
 TRIPLE = "def twice_(self, number):\n    return number * 3\n"
+
+
+def mind(folder: Path, inference: FakeInference, **settings: Any) -> AbstractAsyncContextManager[Kernel]:
+    """A mind that leaves what it knows to the model, if nothing else is said."""
+    return mind_support.mind(folder, inference, **{"synthesis_reuse": 0, **settings})
 
 
 async def hire(kernel: Kernel, base: str = "smollm2:embedded") -> None:
@@ -104,7 +111,7 @@ async def test_an_example_decides_and_no_candidates_are_needed(tmp_path: Path) -
     ],
 )
 def test_an_answer_of_true_false_or_nothing_tells_little(taught: list[Example], constant: bool) -> None:
-    assert forge._constant(taught) is constant
+    assert examples.constant(taught) is constant
 
 
 async def test_a_method_tells_that_its_example_tells_little(tmp_path: Path) -> None:

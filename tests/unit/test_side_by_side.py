@@ -69,14 +69,13 @@ async def test_each_is_told_what_it_did_on_each_call(sandbox: Sandbox) -> None:
     assert calls[0].args == [[3, 1]]
 
 
-async def test_what_meets_a_limit_costs_its_group_only(sandbox: Sandbox) -> None:
+async def test_what_meets_a_limit_costs_the_few_beside_it_only(sandbox: Sandbox) -> None:
     endless = m("for x in items:", "    items.append(x)", "return items")
     sources = [m(f"return len(items) + {n}") for n in range(60)]
     sources[3] = endless
     found = await did(sources, [Call([[1]])], in_the(sandbox), limit=LIMIT)
-    assert len(found) == 60
-    assert found[0] == ("",)
-    assert found[-1] == ("(60, {})",)
+    assert found[:5] == [("",)] * 5
+    assert found[5:] == [(f"({n + 1}, {{}})",) for n in range(5, 60)], "halves were run again"
 
 
 async def test_what_the_sandbox_cannot_run_costs_itself_only(sandbox: Sandbox) -> None:

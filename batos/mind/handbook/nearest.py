@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 from batos.mind.handbook.entries import Entry, entries, words_in
@@ -89,6 +89,29 @@ class Handbook:
         """How much of what is asked a method's words tell, from 0 to 1."""
         weights = {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
         return sum(weight for word, weight in weights.items() if word in entry.words) / (sum(weights.values()) or 1.0)
+
+    def telling(self, text: str, known: Iterable[Entry], least: float, *, without: Collection[str] = ()) -> list[Entry]:
+        """Those methods whose words tell at least such a share of what is asked (`told`)."""
+        weights = {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
+        whole = sum(weights.values()) or 1.0
+        return [one for one in known if sum(weight for word, weight in weights.items() if word in one.words) / whole >= least]
+
+    def alike(self, text: str, *, without: Collection[str] = (), more: Sequence[Entry] = ()) -> list[tuple[float, Entry]]:
+        """All methods, the likest first, with how like their words are to those of a purpose, from 0 to 1: the weight of those that they
+        have in common, against the geometric mean of both.
+
+        :param more: further methods, which come before others that are as like.
+        """
+        asked = {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
+        common = [0.0] * len(self._held)
+        for word, weight in asked.items():
+            for number in self._by_word.get(word, ()):
+                common[number] += weight
+        own = [(sum(weight for word, weight in asked.items() if word in one.words), self._length(one), one) for one in more]
+        told = sum(asked.values()) or 1.0
+        held = zip(common, self._lengths, self._held, strict=True)
+        found = [(shared / math.sqrt(told * length**4), one) for shared, length, one in (*own, *held)]
+        return sorted(found, key=lambda one: -one[0])
 
     # Sums go in an order: a request that differed by the last bit of one would be another request, and be paid for again.
 

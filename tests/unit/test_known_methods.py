@@ -1,0 +1,160 @@
+"""Methods that are known, in missions: taken at once, after a refused draft, or casting doubt on one; and what words say of nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from batos.image import examples
+from batos.image.examples import Example
+from batos.mind import prompting, side_by_side
+from batos.objects import Intent, Method
+from tests.unit.mind_support import FakeInference, mind
+from tests.unit.test_forge import give, method_of, sent
+from tests.unit.test_method_writer import DOUBLE, hire, writing
+
+LARGEST = "def largest_(self, items):\n    return max(items)\n"
+
+
+async def taught(kernel: Any, selector: str, intent: str, *told: Example, **slots: Any) -> None:
+    """A thing that was taught what a message is for, and an expert that writes what it is told to."""
+    await give(kernel, **slots)
+    await hire(kernel)
+
+    def teach(root: Any) -> None:
+        examples.teach(root, root["lobby"].thing._p_oid, selector, [one.to_json() for one in told], intent, 16)
+
+    await kernel.image.system(teach)
+
+
+async def test_what_the_handbook_tells_word_for_word_asks_no_model(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, LARGEST)
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "twice_", "twice the number", Example((5,), (), 10))
+        end = await sent(kernel, "m1", "thing", "twice_", 3)
+        assert (end["result"]["value"], asked) == (6, [])
+        assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 1, "edited": False}
+        kept = method_of(kernel, "thing", "twice_")
+        assert (kept["model"], kept["model_digest"], kept["edited"], kept["intent"]) == ("handbook", "", False, "twice the number")
+
+
+async def test_what_it_tells_is_taken_only_if_every_example_says_so(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def twice_(self, number):\n    return number * 2 + 1\n")
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "twice_", "twice the number", Example((5,), (), 11), Example((50,), (), 101))
+        assert (await sent(kernel, "m1", "thing", "twice_", 3))["result"]["value"] == 7
+        assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("intent", "told", "call", "slots"),
+    [
+        ("whether songs has a text", Example(("ab",), (), True, (("songs", ["ab"]),)), "ab", {"songs": ["ab"]}),  # most answer true
+        ("удвоить число", Example((5,), (), 10), 5, {}),  # what the handbook cannot read
+        ("café: twice the number", Example((5,), (), 10), 5, {}),
+        ("twice the number, as price_ has it", Example((5,), (), 10), 5, {"price_": Method("price_", DOUBLE.replace("twice_", "price_"))}),
+    ],
+)
+async def test_what_is_told_in_part_only_is_left_to_the_model(
+    tmp_path: Path, intent: str, told: Example, call: Any, slots: dict[str, Any]
+) -> None:
+    inference = FakeInference()
+    asked = writing(inference, f"def twice_(self, number):\n    return {told.result!r}\n")
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "twice_", intent, told, **slots)
+        assert (await sent(kernel, "m1", "thing", "twice_", call))["result"]["value"] == told.result
+        assert len(asked) == 1
+
+
+async def test_what_is_taken_and_refused_by_the_call_is_no_try_of_the_model(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def twice_(self, other):\n    return 10\n")
+    async with mind(tmp_path, inference, synthesis_expert_tries=1) as kernel:
+        await taught(kernel, "twice_", "twice the number", Example((5,), (), 10))
+        end = await sent(kernel, "m1", "thing", "twice_", None)
+        assert (end["result"]["value"], len(asked), end["result"]["wrote"][0]["tries"]) == (10, 1, 1)
+
+
+async def test_it_can_be_left_to_the_model(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, DOUBLE)
+    async with mind(tmp_path, inference, synthesis_reuse=0) as kernel:
+        await taught(kernel, "twice_", "twice the number", Example((5,), (), 10))
+        assert (await sent(kernel, "m1", "thing", "twice_", 3))["result"]["value"] == 6
+        assert len(asked) == 1
+
+
+async def test_after_a_refused_draft_a_method_is_found_by_what_it_does(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def label_(self, text):\n    return text\n")
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "label_", "a short label for the headline", Example(("The Red Fox Runs",), (), "the-red-fox-runs"))
+        end = await sent(kernel, "m1", "thing", "label_", "A Fox")
+        assert (end["result"]["value"], len(asked)) == ("a-fox", 1)
+        kept = method_of(kernel, "thing", "label_")
+        assert (kept["model"], kept["tries"], kept["edited"]) == ("handbook", 1, False)
+
+
+async def test_a_method_that_is_known_casts_doubt_on_another(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def label_(self, text):\n    return text.lower().replace(' ', '-')\n")
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "label_", "a slug of the headline", Example(("The Red Fox Runs",), (), "the-red-fox-runs"))
+        (wrote,) = (await sent(kernel, "m1", "thing", "label_", " A  Fox"))["result"]["wrote"]
+        assert {one["result"] for one in wrote["open"]} == {"-a--fox", "a-fox"}
+
+
+async def test_what_words_say_of_nothing_completes_a_draft(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, LARGEST)
+    async with mind(tmp_path, inference, synthesis_reuse=0) as kernel:
+        await taught(kernel, "largest_", "the largest of the list, -1 if it is empty", Example(([3, 712],), (), 712))
+        assert (await sent(kernel, "m1", "thing", "largest_", [3, 9]))["result"]["value"] == 9
+        assert (await sent(kernel, "m2", "thing", "largest_", []))["result"]["value"] == -1
+        assert len(asked) == 1
+        assert method_of(kernel, "thing", "largest_")["edited"]
+
+
+async def test_what_an_example_says_counts_more_than_words(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def largest_(self, items):\n    return max(items, default=7)\n")
+    told = Example(([3, 712],), (), 712), Example(([],), (), 7)
+    async with mind(tmp_path, inference, synthesis_reuse=0) as kernel:
+        await taught(kernel, "largest_", "the largest of the list, -1 if it is empty", *told)
+        assert (await sent(kernel, "m1", "thing", "largest_", []))["result"]["value"] == 7
+        assert not method_of(kernel, "thing", "largest_")["edited"]
+
+
+async def test_a_mission_cancelled_while_known_methods_are_tried_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    writing(inference, DOUBLE)
+    reached, never = asyncio.Event(), asyncio.Event()
+
+    async def held(*_: Any, **__: Any) -> Any:
+        reached.set()
+        await never.wait()
+
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "twice_", "twice the number", Example((5,), (), 10), twice_=Intent("twice the number"))
+        with monkeypatch.context() as patched:
+            patched.setattr(side_by_side, "did", held)
+            sending = asyncio.create_task(sent(kernel, "m1", "thing", "twice_", 7))
+            await reached.wait()
+            assert await kernel.scheduler.cancel("m1")
+            assert (await sending)["state"] == "FAILED"
+        assert isinstance(kernel.image.read(lambda root: root["lobby"].thing._slots["twice_"]), Intent)
+        assert (await sent(kernel, "m2", "thing", "twice_", 7))["result"]["value"] == 14
+
+
+async def test_without_an_example_nothing_is_taken_from_the_handbook(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, DOUBLE)
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "twice_", "twice the number")
+        assert (await sent(kernel, "m1", "thing", "twice_", 7))["result"]["value"] == 14
+        assert {request.system for request in asked} == {prompting.COMPACT_SYSTEM}
