@@ -80,10 +80,12 @@ def place(root: Any) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_plain_tasks_and_the_sages_koan_are_understood(tmp_path: Path, ollama_host: str, staging: Path) -> None:
+@pytest.mark.parametrize("reuse", [0, 1500], ids=["by the model alone", "as it is shipped"])
+async def test_plain_tasks_and_the_sages_koan_are_understood(tmp_path: Path, ollama_host: str, staging: Path, reuse: int) -> None:
     settings = Settings(
-        data=tmp_path, ollama_host=ollama_host, autotelic="off", remember="off", lora_staging=str(staging), lora_settle_s=0, num_predict=96
-    )
+        data=tmp_path, ollama_host=ollama_host, autotelic="off", remember="off", lora_staging=str(staging), lora_settle_s=0, num_predict=96,
+        synthesis_reuse=reuse,
+    )  # fmt: skip
     kernel = await Kernel.start(settings, listen=False)
     try:
         assert kernel.substrate.factory is not None
