@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from batos.image import history
+from batos.image.examples import Example
 from batos.mind import edits, prompting, side_by_side
 from batos.mind.amending import Wanted, as_left
 from batos.mind.trial import same
@@ -39,7 +40,7 @@ def _computing(text: str) -> Callable[[Any, Any], Any]:
 
 
 _COMPUTING = {text: _computing(text) for text in (*_MADE_OF, *_CALCULATED, *_LEFT)}
-_COST = 1.3
+_COST = 2.2
 _WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
@@ -62,13 +63,23 @@ def others(source: str, did: Sequence[str], what: Wanted, names: Sequence[str]) 
     for text in (*_MADE_OF, *(_CALCULATED if numbers else ())):
         if all(_comes_to(text, value, None, one.result) for (value, _), one in zip(known, wanted, strict=True)):
             yield from _returning(source, text)
-    calls = [prompting.arguments(one.args, dict(one.kwargs)) for one in wanted]
     for slot in sorted(name for name in what.known.changed if edits.sayable(name)):
-        for given in names or ("",):
-            held = [(slots.get(slot), call.get(given), one.result) for (_, slots), call, one in zip(known, calls, wanted, strict=True)]
-            for text in _LEFT:
-                if all(_comes_to(text, *one) for one in held):
-                    yield from _returning(source, text.format(slot=f"self.{slot}", given=given or "None"))
+        for text in of_left(slot, [slots.get(slot) for _, slots in known], wanted, names):
+            yield from _returning(source, text)
+
+
+def of_left(slot: str, left: Sequence[Any], wanted: Sequence[Example], names: Sequence[str]) -> Iterator[str]:
+    """What the answers of examples are made of, where a method changes a slot: expressions of what it leaves there, and of what was given.
+
+    :param left: what each leaves there.
+    :param names: of the method's arguments.
+    """
+    calls = [prompting.arguments(one.args, dict(one.kwargs)) for one in wanted]
+    for given in names or ("",):
+        held = [(value, call.get(given), one.result) for value, call, one in zip(left, calls, wanted, strict=True)]
+        for text in _LEFT:
+            if all(_comes_to(text, *one) for one in held):
+                yield text.format(slot=f"self.{slot}", given=given or "None")
 
 
 def _comes_to(text: str, it: Any, given: Any, expected: Any) -> bool:

@@ -32,8 +32,9 @@ TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
 EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
 """An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
 The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
-HANDBOOK = "handbook"
-"""Who wrote a method that is known, and was put to another use without a model."""
+HANDBOOK, PARTS = "handbook", "parts"
+"""Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
+_WITHOUT_MODEL = {HANDBOOK: "reused", PARTS: "made"}  # and where a cycle has those that it found
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
@@ -75,7 +76,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[
     cycle.why = "nobody understands the message"
     cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
     cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
-    cycle.edited, cycle.passed, cycle.known, cycle.reused, cycle.open = False, (), None, None, ()
+    cycle.edited, cycle.passed, cycle.known, cycle.reused, cycle.made, cycle.open = False, (), None, None, None, ()
     return cycle
 
 
@@ -122,6 +123,9 @@ async def study(cycle: UvmObject) -> str:
         if known := await second_look.told(cycle):
             cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = known, HANDBOOK, ""
             return "SYNTHESIZING"
+        if made := await second_look.put_together(cycle):
+            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = made, PARTS, ""
+            return "SYNTHESIZING"
     else:
         lessons = _lessons(cycle, attempt)
         cycle.prompts = (prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=lessons, chars=chars),)
@@ -155,16 +159,17 @@ async def try_out(cycle: UvmObject) -> str:
     if reasons and known is None and cycle._slots.get("expert") and (amended := await second_look.amended(cycle, source, _faults)):
         source, did = amended
         cycle._tmp_synthesis_ = source
-        reasons, cycle.edited = [], all(source != known for _, known in cycle.reused)
-        if not cycle.edited:
-            cycle.written_by, cycle.mended, cycle.prompt = HANDBOOK, (), ""
+        reasons, others = [], [who for who, slot in _WITHOUT_MODEL.items() if any(source == one for _, one in cycle._slots[slot] or ())]
+        cycle.edited = not others
+        if others:
+            cycle.written_by, cycle.mended, cycle.prompt = others[0], (), ""
     if not reasons and cycle.written_by != "rule" and (whole := await second_look.completed(cycle, source, _faults)):
         source, did = whole
         cycle._tmp_synthesis_, cycle.edited = source, True
     if not reasons and cycle.written_by != "rule" and not cycle.candidates:
         cycle.open = await second_look.left_open(cycle, source, did)
     if not reasons:
-        cycle.tries = max(1, cycle.tries) if cycle.written_by == HANDBOOK else cycle.tries
+        cycle.tries = max(1, cycle.tries) if cycle.written_by in _WITHOUT_MODEL else cycle.tries
         cycle.candidates = (*cycle.candidates, (source, cycle._slots.get("mended", ()), did, cycle.prompt))
     if cycle.candidates and (len(cycle.candidates) >= _wanted(cycle) or _spent(cycle)):
         _settle(cycle)
@@ -188,7 +193,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         "mission": attempt.id,
         "intent": cycle.intent,
         "model": cycle.written_by,
-        "model_digest": cycle._slots.get("written_digest", "") if cycle.written_by != HANDBOOK else "",
+        "model_digest": cycle._slots.get("written_digest", "") if cycle.written_by not in _WITHOUT_MODEL else "",
         "prompt_digest": hashlib.sha256(cycle.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
         "policy": verdict.policy,
         "warnings": tuple(str(finding) for finding in verdict.findings),
@@ -212,7 +217,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         previous=before if isinstance(before, Method) else None,
     )
     # The journal has the prompt, the mission the arguments.
-    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused"):
+    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused", "made"):
         cycle._slots.pop(name, None)
     cycle.answer = source
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from batos.mind.side_by_side import Run
 _INPUTS, _FIXED, _MEANT = 5, 3, 6  # of a known method, those of them that its purpose speaks of, and those that a request's words do
 _BINDINGS = 12  # ways of one method to be called with what there is
 _SLOTS = 4  # that a known method may be called with
-_FAR = 4.0  # what a method costs that shares no word with the request
+_FAR = 5.0  # what a method costs that shares no word with the request
 _TURNS, _ORDERED = 100, 7  # a number that is larger may be how often a loop turns; a list that is longer may have very many orders
 _COUNTED = re.compile(r"\brange\((?![^()]*\blen\()|\*\*(?!\s*\d)|<<|factorial|comb\(|perm\(|repeat|accumulate")
 _ORDERS = re.compile(r"permutations|combinations|product\(")
@@ -90,27 +91,24 @@ async def passing(
     most: int,
     limit: int,
     exactly: bool = False,
+    within: float = math.inf,
 ) -> Passed:
     """Known methods that pass the examples, as they are or with another answer made of theirs.
 
     :param entries: known methods with the share of the words that they have in common with the request, the most first.
     :param most: how many calls of them are tried.
     :param exactly: whether their own answers count alone.
+    :param within: what they may cost.
 
     The other parameters are those of `amending.passing`.
     """
     if (request := asked(what, selector)) is None:
         return ()
     changes = bool(what.known.changed)
-    values = [value for call, _ in what.examples for value in (*call.args, *call.kwargs.values(), *call.slots.values())]
-    counts, orders = _has(values, _counts), _has(values, _orders)
 
     def bound() -> list[tuple[float, str]]:
-        able = (
-            one for one in entries if not (counts and _COUNTED.search(one[1].source)) and not (orders and _ORDERS.search(one[1].source))
-        )
-        found = ((_FAR * (1 - share), text) for share, entry in able for text in adapted(entry, request, changes=changes))
-        return list({text: (cost, text) for cost, text in itertools.islice(found, most)}.values())
+        found = ((_FAR * (1 - share), text) for share, entry in soon(entries, what) for text in adapted(entry, request, changes=changes))
+        return list({text: (cost, text) for cost, text in itertools.islice(found, most) if cost <= within}.values())
 
     tried = await in_helper(bound)
     came = await side_by_side.did([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
@@ -121,12 +119,22 @@ async def passing(
                 yield cost, text
             elif not exactly:
                 for more, other in others(text, texts, what, request.names):
-                    yield cost + more, other
+                    if cost + more <= within:
+                        yield cost + more, other
 
     def audited() -> Passed:
         return tuple(one for one in sorted(passed()) if edits.makes_sense(one[1], what.known) and audit(one[1]))
 
     return await in_helper(audited)
+
+
+def soon(entries: Iterable[tuple[float, Entry]], what: Wanted) -> Iterator[tuple[float, Entry]]:
+    """Those that soon end with what the examples give: not what counts as far as a large number, or goes through all orders of much."""
+    values = [value for call, _ in what.examples for value in (*call.args, *call.kwargs.values(), *call.slots.values())]
+    counts, orders = has(values, _counts), has(values, _orders)
+    for one in entries:
+        if not (counts and _COUNTED.search(one[1].source)) and not (orders and _ORDERS.search(one[1].source)):
+            yield one
 
 
 def adapted(entry: Entry, request: Asked, *, changes: bool) -> Iterator[str]:
@@ -168,7 +176,7 @@ def anatomy(source: str, purpose: str) -> Anatomy | None:
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef)
     told = f"{purpose} {method.name.replace('_', ' ')}".lower()
-    words, numbers = set(re.split(r"[\W_]+", told)), edits.numbers_in(told)
+    words, numbers = set(re.findall(r"[^\W_]+", told)), edits.numbers_in(told)
     nodes = list(ast.walk(tree))
     held = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"]
     slots = dict.fromkeys(f"self.{node.attr}" for node in held if node.attr != "_p_changed")
@@ -184,10 +192,10 @@ def _changes(held: Sequence[ast.Attribute]) -> bool:
     return any(node.attr == "_p_changed" for node in held)
 
 
-def _has(values: Sequence[Any], such: Callable[[Any], bool]) -> bool:
+def has(values: Sequence[Any], such: Callable[[Any], bool]) -> bool:
     """Whether there is such a value among these, or in them."""
     inside = [[*value, *value.values()] if isinstance(value, dict) else value for value in values if isinstance(value, list | tuple | dict)]
-    return any(map(such, values)) or any(_has(more, such) for more in inside)
+    return any(map(such, values)) or any(has(more, such) for more in inside)
 
 
 def _counts(value: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from batos.image import examples
 from batos.image.turns import in_helper
-from batos.mind import amending, doubt, edits, prompting, reuse, side_by_side, vouched
+from batos.mind import amending, doubt, edits, frames, prompting, reuse, side_by_side, vouched
 from batos.mind.handbook import Entry, handbook
 from batos.mind.handbook.entries import words_in
 from batos.mind.implied import answers, completing, implied
@@ -18,7 +18,8 @@ from batos.objects import Method, UvmObject
 
 Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 """Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
-_LIKE = 3.0  # what a method that is known costs at most, if it is to cast doubt on another
+_LIKE = 3.75  # what a method that is known or put together costs at most, if it is to cast doubt on another
+_LIKELY = 4.2  # and if it is to be taken; docs/decisions.md has what others gave
 _AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 
 
@@ -27,8 +28,7 @@ async def told(cycle: UvmObject) -> str | None:
     words are asked in that the handbook cannot read, or the examples say little more than that there is an answer."""
     settings = current().settings
     what, run, _ = _aside(cycle)
-    legible = what.known.told.isascii() and (words_in(cycle.intent) or not cycle.intent)
-    if not legible or not what.examples or examples.constant(cycle.taught):
+    if not _legible(cycle, what):
         return None
     known = await _known(cycle, what)
 
@@ -38,6 +38,17 @@ async def told(cycle: UvmObject) -> str | None:
 
     passed = await _tried(cycle, await in_helper(telling), exactly=True)
     return next(iter(await amending.likely(passed, what, run, limit=settings.method_bytes)), None)
+
+
+async def put_together(cycle: UvmObject) -> str | None:
+    """A method put together of parts, where it is likelier than all else that is known or can be put together, by far; None where none is,
+    or where nothing may be taken at once (`told`)."""
+    what, run, _ = _aside(cycle)
+    if not (_legible(cycle, what) and what.tells):
+        return None
+    made = await _made(cycle)
+    sources = await amending.likely((*await _reused(cycle), *made), what, run, limit=current().settings.method_bytes) if made else []
+    return next(iter(sources), None) if {text for _, text in made}.intersection(sources[:1]) else None
 
 
 async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
@@ -50,7 +61,7 @@ async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, s
     before, limit = [known for known, _ in cycle.refusals], settings.method_bytes
     new = await amending.passing(source, before, what, audit, run, most=settings.synthesis_edits, limit=limit)
     if not before:  # what is known does not change with the draft
-        new = (*new, *await _reused(cycle))
+        new = (*new, *await _reused(cycle), *await _made(cycle))
     cycle.passed = (*cycle.passed, *new)
     for text in (await amending.likely(cycle.passed, what, run, limit=limit))[:_AMENDED] if new else ():
         reasons, did = await faults(cycle, text)
@@ -80,17 +91,38 @@ async def _reused(cycle: UvmObject) -> amending.Passed:
     return tuple(cycle.reused)
 
 
+async def _made(cycle: UvmObject) -> amending.Passed:
+    """Methods put together of parts that pass the examples; found once, as those are."""
+    if cycle.made is None:
+        settings = current().settings
+        what, run, audit = _aside(cycle)
+        most, limit = 0 if _sends(cycle) else settings.synthesis_parts, settings.method_bytes
+        known = await _known(cycle, what)
+        cycle.made = await frames.passing(what, cycle.selector, known, audit, run, most=most, limit=limit)
+    return tuple(cycle.made)
+
+
+def _legible(cycle: UvmObject, what: amending.Wanted) -> bool:
+    """Whether the words can be read that say what is asked, and the examples say more than that there is an answer."""
+    legible = what.known.told.isascii() and (words_in(cycle.intent) or not cycle.intent)
+    return bool(legible and what.examples and not examples.constant(cycle.taught))
+
+
+def _sends(cycle: UvmObject) -> bool:
+    """Whether the words name a message: what is known and what is put together sends none."""
+    return any(one != "think_" for one in prompting.sends_spoken_of(cycle.target, cycle.selector, cycle.intent))
+
+
 async def _tried(cycle: UvmObject, known: Sequence[tuple[float, Entry]], *, exactly: bool = False) -> amending.Passed:
     most, limit = current().settings.synthesis_reuse, current().settings.method_bytes
     what, run, audit = _aside(cycle)
-    return await reuse.passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly)
+    return await reuse.passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly, within=_LIKELY)
 
 
 async def _known(cycle: UvmObject, what: amending.Wanted) -> Sequence[tuple[float, Entry]]:
     """The methods of the handbook and of the image, those first whose words are likest to what is asked; found once. None where words name
-    a message, since those that are tried send none."""
-    sends = [one for one in prompting.sends_spoken_of(cycle.target, cycle.selector, cycle.intent) if one != "think_"]
-    if sends or not current().settings.synthesis_reuse:
+    a message."""
+    if _sends(cycle) or not current().settings.synthesis_reuse:
         return ()
     if cycle.known is None:
         own = vouched.entries(lobby_of(cycle.persona)._p_jar.root(), current().mission["accepted"], (cycle.target, cycle.selector))
@@ -109,7 +141,7 @@ async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
     what, run, audit = _aside(cycle)
     tree = edits.parsed(source)
     aside = cycle._slots.get("expert") and what.tells and tree is not None and edits.settled(tree)
-    other = tuple(one for one in await _reused(cycle) if one[0] <= _LIKE) if aside else ()
+    other = tuple(one for one in (*await _reused(cycle), *await _made(cycle)) if one[0] <= _LIKE) if aside else ()
     question = await doubt.of_kept(source, did, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes, other=other)
     return question.texts() if question else ()
 

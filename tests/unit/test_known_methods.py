@@ -45,7 +45,7 @@ async def test_what_the_handbook_tells_word_for_word_asks_no_model(tmp_path: Pat
 async def test_what_it_tells_is_taken_only_if_every_example_says_so(tmp_path: Path) -> None:
     inference = FakeInference()
     asked = writing(inference, "def twice_(self, number):\n    return number * 2 + 1\n")
-    async with mind(tmp_path, inference) as kernel:
+    async with mind(tmp_path, inference, synthesis_parts=0) as kernel:
         await taught(kernel, "twice_", "twice the number", Example((5,), (), 11), Example((50,), (), 101))
         assert (await sent(kernel, "m1", "thing", "twice_", 3))["result"]["value"] == 7
         assert len(asked) == 1
@@ -83,7 +83,7 @@ async def test_what_is_taken_and_refused_by_the_call_is_no_try_of_the_model(tmp_
 async def test_it_can_be_left_to_the_model(tmp_path: Path) -> None:
     inference = FakeInference()
     asked = writing(inference, DOUBLE)
-    async with mind(tmp_path, inference, synthesis_reuse=0) as kernel:
+    async with mind(tmp_path, inference, synthesis_reuse=0, synthesis_parts=0) as kernel:
         await taught(kernel, "twice_", "twice the number", Example((5,), (), 10))
         assert (await sent(kernel, "m1", "thing", "twice_", 3))["result"]["value"] == 6
         assert len(asked) == 1
@@ -93,7 +93,7 @@ async def test_after_a_refused_draft_a_method_is_found_by_what_it_does(tmp_path:
     inference = FakeInference()
     asked = writing(inference, "def label_(self, text):\n    return text\n")
     async with mind(tmp_path, inference) as kernel:
-        await taught(kernel, "label_", "a short label for the headline", Example(("The Red Fox Runs",), (), "the-red-fox-runs"))
+        await taught(kernel, "label_", "a short slug for headlines", Example(("The Red Fox Runs",), (), "the-red-fox-runs"))
         end = await sent(kernel, "m1", "thing", "label_", "A Fox")
         assert (end["result"]["value"], len(asked)) == ("a-fox", 1)
         kept = method_of(kernel, "thing", "label_")
@@ -109,10 +109,53 @@ async def test_a_method_that_is_known_casts_doubt_on_another(tmp_path: Path) -> 
         assert {one["result"] for one in wrote["open"]} == {"-a--fox", "a-fox"}
 
 
+ROWS = [{"name": "Ann", "city": "Rome"}, {"name": "Bob", "city": "Bern"}, {"name": "Abe", "city": "Rome"}]
+IN_CITY = Example((ROWS, "Rome"), (), ["Abe", "Ann"])
+
+
+async def test_what_can_be_put_together_of_parts_asks_no_model(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def names_of_city_(self, items, text):\n    return ['Abe', 'Ann']\n")
+    async with mind(tmp_path, inference, synthesis_reuse=1) as kernel:
+        await taught(kernel, "names_of_city_", "the sorted names whose city is the text", IN_CITY)
+        end = await sent(kernel, "m1", "thing", "names_of_city_", ROWS, "Bern")
+        assert (end["result"]["value"], asked) == (["Bob"], [])
+        kept = method_of(kernel, "thing", "names_of_city_")
+        assert (kept["model"], kept["model_digest"], kept["tries"], kept["edited"]) == ("parts", "", 1, False)
+
+
+@pytest.mark.parametrize(
+    ("intent", "told"),
+    [
+        ("the sorted names whose city is the text, as price_ has it", IN_CITY),  # names a message
+        ("имена по городу", IN_CITY),  # words that nobody here reads
+        ("the sorted names whose city is the text", Example((ROWS[:1], "Rome"), (), ["Ann"])),  # the first item has it, too
+    ],
+)
+async def test_what_tells_too_little_is_left_to_the_model(tmp_path: Path, intent: str, told: Example) -> None:
+    inference = FakeInference()
+    asked = writing(inference, f"def names_of_city_(self, items, text):\n    return {told.result!r}\n")
+    async with mind(tmp_path, inference, synthesis_reuse=1) as kernel:
+        await taught(kernel, "names_of_city_", intent, told, price_=Method("price_", "def price_(self):\n    return 1"))
+        assert (await sent(kernel, "m1", "thing", "names_of_city_", ROWS, "Rome"))["result"]["value"] == told.result
+        assert len(asked) == 1
+
+
+async def test_after_a_refused_draft_a_method_is_put_together(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def bill_(self, items):\n    return 0\n")
+    rows = [{"price": 3, "count": 141, "name": "pen"}, {"price": 5, "count": 17, "name": "pad"}]
+    async with mind(tmp_path, inference) as kernel:
+        await taught(kernel, "bill_", "résumé of the total of price times count", Example((rows,), (), 508))
+        end = await sent(kernel, "m1", "thing", "bill_", rows[:1])
+        assert (end["result"]["value"], len(asked)) == (423, 1)
+        assert (method_of(kernel, "thing", "bill_")["model"], end["result"]["wrote"][0]["tries"]) == ("parts", 1)
+
+
 async def test_what_words_say_of_nothing_completes_a_draft(tmp_path: Path) -> None:
     inference = FakeInference()
     asked = writing(inference, LARGEST)
-    async with mind(tmp_path, inference, synthesis_reuse=0) as kernel:
+    async with mind(tmp_path, inference, synthesis_reuse=0, synthesis_parts=0) as kernel:
         await taught(kernel, "largest_", "the largest of the list, -1 if it is empty", Example(([3, 712],), (), 712))
         assert (await sent(kernel, "m1", "thing", "largest_", [3, 9]))["result"]["value"] == 9
         assert (await sent(kernel, "m2", "thing", "largest_", []))["result"]["value"] == -1
@@ -124,7 +167,7 @@ async def test_what_an_example_says_counts_more_than_words(tmp_path: Path) -> No
     inference = FakeInference()
     writing(inference, "def largest_(self, items):\n    return max(items, default=7)\n")
     told = Example(([3, 712],), (), 712), Example(([],), (), 7)
-    async with mind(tmp_path, inference, synthesis_reuse=0) as kernel:
+    async with mind(tmp_path, inference, synthesis_reuse=0, synthesis_parts=0) as kernel:
         await taught(kernel, "largest_", "the largest of the list, -1 if it is empty", *told)
         assert (await sent(kernel, "m1", "thing", "largest_", []))["result"]["value"] == 7
         assert not method_of(kernel, "thing", "largest_")["edited"]

@@ -32,7 +32,7 @@ TRIPLE = "def twice_(self, number):\n    return number * 3\n"
 
 def mind(folder: Path, inference: FakeInference, **settings: Any) -> AbstractAsyncContextManager[Kernel]:
     """A mind that leaves what it knows to the model, if nothing else is said."""
-    return mind_support.mind(folder, inference, **{"synthesis_reuse": 0, **settings})
+    return mind_support.mind(folder, inference, **{"synthesis_reuse": 0, "synthesis_parts": 0, **settings})
 
 
 async def hire(kernel: Kernel, base: str = "smollm2:embedded") -> None:

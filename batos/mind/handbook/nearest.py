@@ -85,14 +85,18 @@ class Handbook:
                 left = dict.fromkeys(left, 1.0)
         return found
 
+    def weights(self, text: str, *, without: Collection[str] = ()) -> dict[str, float]:
+        """The words of what is asked, and how much each tells."""
+        return {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
+
     def told(self, text: str, entry: Entry, *, without: Collection[str] = ()) -> float:
         """How much of what is asked a method's words tell, from 0 to 1."""
-        weights = {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
+        weights = self.weights(text, without=without)
         return sum(weight for word, weight in weights.items() if word in entry.words) / (sum(weights.values()) or 1.0)
 
     def telling(self, text: str, known: Iterable[Entry], least: float, *, without: Collection[str] = ()) -> list[Entry]:
         """Those methods whose words tell at least such a share of what is asked (`told`)."""
-        weights = {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
+        weights = self.weights(text, without=without)
         whole = sum(weights.values()) or 1.0
         return [one for one in known if sum(weight for word, weight in weights.items() if word in one.words) / whole >= least]
 
@@ -102,7 +106,7 @@ class Handbook:
 
         :param more: further methods, which come before others that are as like.
         """
-        asked = {word: self._weights.get(word, self._rarest) for word in _asked(text, without)}
+        asked = self.weights(text, without=without)
         common = [0.0] * len(self._held)
         for word, weight in asked.items():
             for number in self._by_word.get(word, ()):

@@ -1,0 +1,85 @@
+"""Texts that are parts with something fixed between them: `text + ', ' + text2 + '!'`.
+
+What of an example's answer is a part and what is fixed is found as the cheapest way to read it (string programs from examples: Gulwani
+2011, doi:10.1145/1926385.1926423).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from batos.mind.handbook.entries import words_in
+from batos.mind.parts import Computed, Part
+
+_CHARS, _PIECES, _ATOMS = 120, 7, 200
+_BEST = 3  # ways to read what comes before a place
+_FIXED, _UNSAID, _BARE = 0.4, 0.3, 1.2  # what is fixed costs, each word of it that is not said, and a number or a letter alone
+_SHORT = {1: 1.2, 2: 0.5}  # what a part costs besides that may be there by chance, by its length
+
+
+class _Way(NamedTuple):
+    """A way to read the beginning of a text: what that costs, and of which pieces it is: a part, or what is fixed."""
+
+    cost: float
+    pieces: tuple[Computed | str, ...]
+
+
+def joined(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Part]:
+    """Parts that join others to the texts that are expected, one of each example.
+
+    :param parts: of what is given as a whole, the cheapest first.
+    :param said: the words of what is asked.
+    """
+    if not all(isinstance(one, str) and 0 < len(one) <= _CHARS for one in expected):
+        return
+    known: dict[str, Computed] = {}
+    for one in parts:
+        if all(type(values[0]) in (str, int) for values in one.values):
+            known.setdefault(repr([str(values[0]) for values in one.values]), one)
+    for way in _ways(expected[0], list(known.values())[:_ATOMS], said):
+        parts_of = [one for one in way.pieces if isinstance(one, Computed)]
+        if len(way.pieces) < 2 or not parts_of:
+            continue
+        if all("".join(_read(piece, n) for piece in way.pieces) == text for n, text in enumerate(expected)):
+            text = " + ".join(_written(piece) for piece in way.pieces)
+            fixed = words_in(" ".join(one for one in way.pieces if isinstance(one, str)))
+            yield Part(way.cost, text, fixed.union(*(one.part.words for one in parts_of)))
+
+
+def _ways(text: str, parts: Sequence[Computed], said: frozenset[str]) -> list[_Way]:
+    """The cheapest ways to read a text, as parts and what is fixed, by turns of the latter with parts."""
+    starts: dict[int, list[tuple[str, Computed]]] = {}
+    for one in parts:
+        value = str(one.values[0][0])
+        for at in (match.start() for match in re.finditer(f"(?={re.escape(value)})", text)) if value else ():
+            starts.setdefault(at, []).append((value, one))
+    best: list[list[_Way]] = [[] for _ in range(len(text) + 1)]
+    best[0].append(_Way(0.0, ()))
+    for at in range(len(text)):
+        for way in sorted(best[at], key=lambda one: one.cost)[:_BEST]:
+            if len(way.pieces) == _PIECES:
+                continue
+            for value, one in starts.get(at, ()):
+                best[at + len(value)].append(_Way(way.cost + one.part.cost + _SHORT.get(len(value), 0.0), (*way.pieces, one)))
+            if not way.pieces or not isinstance(way.pieces[-1], str):
+                for end in range(at + 1, len(text) + 1):
+                    best[end].append(_Way(way.cost + _fixed(text[at:end], said), (*way.pieces, text[at:end])))
+    return sorted(best[-1], key=lambda one: one.cost)[: 2 * _BEST]
+
+
+def _fixed(text: str, said: frozenset[str]) -> float:
+    words = re.findall(r"[^\W\d_]{2,}", text)
+    bare = re.search(r"\d|(?<![^\W\d_])[^\W\d_](?![^\W\d_])", text)
+    return _FIXED + sum(_UNSAID for word in words if words_in(word) - said) + (_BARE if bare else 0.0)
+
+
+def _read(piece: Computed | str, example: int) -> str:
+    return piece if isinstance(piece, str) else str(piece.values[example][0])
+
+
+def _written(piece: Computed | str) -> str:
+    if isinstance(piece, str):
+        return repr(piece)
+    return f"({piece.part.text})" if all(isinstance(values[0], str) for values in piece.values) else f"str({piece.part.text})"

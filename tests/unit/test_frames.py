@@ -1,0 +1,212 @@
+"""Methods put together of parts: of what is given, of the items of it, and of what a slot becomes."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from batos.image.examples import Example
+from batos.mind import frames, parts, reuse
+from batos.mind.amending import Wanted, likely
+from batos.mind.handbook import Entry
+from batos.mind.handbook.entries import words_in
+from batos.mind.idioms import LONG, MADE_OF, OF_ANY, OF_TWO
+from batos.mind.tidy import tidied
+from tests.unit.test_reuse import LARGEST, asked, entry, here
+
+LIMIT = 8192
+SHORT = entry("the text without its vowels", "def short_(self, text):\n    return ''.join(c for c in text if c not in 'aeiou')")
+ROWS = [
+    {"name": "Ann", "city": "Rome", "age": 41, "member": True},
+    {"name": "Bob", "city": "Bern", "age": 17, "member": True},
+    {"name": "Abe", "city": "Rome", "age": 23, "member": False},
+]
+
+
+async def made(what: Wanted, *known: Entry, most: int = 3000, audit: Any = lambda text: True, run: Any = None) -> list[tuple[float, str]]:
+    shared = [(0.6, one) for one in known]
+    return sorted(await frames.passing(what, "m_", shared, audit, run or here(), most=most, limit=LIMIT))
+
+
+async def first(what: Wanted, *known: Entry) -> str:
+    (_, text), *_ = await made(what, *known)
+    return text.split(":\n    ", 1)[1].replace("\n    ", "; ")
+
+
+@pytest.mark.parametrize(
+    ("intent", "example", "text"),
+    [
+        ("the sorted names of all", Example((ROWS,), (), ["Abe", "Ann", "Bob"]), "return sorted((item['name'] for item in items))"),
+        ("names whose age is under 30", Example((ROWS,), (), ["Bob", "Abe"]),
+         "return [item['name'] for item in items if item['age'] < 30]"),
+        ("the total age", Example((ROWS,), (), 81), "return sum((item['age'] for item in items))"),
+        ("names, sorted by age", Example((ROWS,), (), ["Bob", "Abe", "Ann"]), None),
+        ("the name of the oldest by age", Example((ROWS[::-1],), (), "Ann"), "return max(items, key=lambda item: item['age'])['name']"),
+        ("the name for each age", Example((ROWS,), (), {41: "Ann", 17: "Bob", 23: "Abe"}), None),
+        ("the total age by city", Example((ROWS,), (), {"Rome": 64, "Bern": 17}), None),
+        ("the names by city", Example((ROWS,), (), {"Rome": ["Ann", "Abe"], "Bern": ["Bob"]}), None),
+        ("how many of each city", Example((ROWS,), (), {"Rome": 2, "Bern": 1}), None),
+        ("names that are no member", Example((ROWS,), (), ["Abe"]), None),
+        ("the longest word", Example(("we had a wonderful day yes",), (), "wonderful"), "return max(text.split(), key=len)"),
+        ("the length of each word", Example(("we had fun",), (), [2, 3, 3]), "return [len(item) for item in text.split()]"),
+        ("every second word, joined", Example(("we had a good day",), (), "we a day"), "return ' '.join(text.split()[::2])"),
+        ("the third power", Example((7,), (), 343), "return number ** 3"),
+        ("sum up to the number of squares", Example((9,), (), 285), "return sum((item ** 2 for item in range(1, number + 1)))"),
+        ("the values of the record, sorted", Example(({"a": 31, "b": 12},), (), [12, 31]), "return sorted(record.values())"),
+        ("the words of each line", Example(("a bc\nd ef",), (), [["a", "bc"], ["d", "ef"]]), None),
+        ("how many are over the number", Example(([121, 5, 300, 7, 15], 14), (), 3),
+         "return sum((item > number for item in items))"),
+    ],
+)  # fmt: skip
+async def test_what_goes_through_items_is_found_by_what_it_gives(intent: str, example: Example, text: str | None) -> None:
+    what = asked(intent, example)
+    found = await first(what)
+    assert text is None or found == text
+    for source in [source for _, source in await made(what)]:
+        space: dict[str, Any] = {}
+        exec(source, space)
+        assert space["m_"](None, *example.args) == example.result
+
+
+@pytest.mark.parametrize(
+    ("intent", "args", "result", "text"),
+    [
+        (
+            "thank somebody for a thing",
+            ("Bob", "cake"),
+            "Thank you, Bob, for the cake!",
+            "'Thank you, ' + text + ', for the ' + text2 + '!'",
+        ),
+        ("small letters and .txt behind it", ("Summer Plans",), "summer plans.txt", "text.lower() + '.txt'"),
+        ("the birthday in a year", ("1999-03-21", 2024), "2024-03-21", "str(number) + '-' + text[5:]"),
+        ("hello to the name", ({"name": "Eve", "age": 7},), "Hello, Eve!", "'Hello, ' + record['name'] + '!'"),
+        ("how many pears", (12,), "12 pears", "str(number) + ' pears'"),
+    ],
+)
+async def test_a_text_may_be_parts_with_something_fixed_between_them(intent: str, args: Any, result: str, text: str) -> None:
+    assert await first(asked(intent, Example(args, (), result))) == f"return {text}"
+
+
+async def test_what_is_fixed_is_so_in_all_examples() -> None:
+    told = [Example((12,), (), "12 pears"), Example((1,), (), "1 pear")]
+    assert await made(asked("how many pears", *told)) == []
+    told = [Example((12,), (), "12 pears"), Example((5,), (), "5 pears")]
+    assert await first(asked("how many pears", *told)) == "return str(number) + ' pears'"
+
+
+async def test_a_slot_may_be_what_it_is_computed_of_and_what_it_becomes() -> None:
+    doubled = Example((), (), [62, 8], (("marks", [31, 4]),), (("marks", [62, 8]),))
+    text = "self.marks = [item * 2 for item in self.marks]; self._p_changed = True; return self.marks"
+    assert await first(asked("double all marks", doubled)) == text
+    grows = Example(("three more words",), (), None, (("pages", 310),), (("pages", 313),))
+    assert (await first(asked("pages grow by how many words there are", grows))).startswith("self.pages = self.pages + len(text.split())")
+    spent = Example((), (), 274, (("budget", 500), ("spent", [12, 214])))
+    assert await first(asked("what is left of my budget, all spent off", spent)) == "return self.budget - sum(self.spent)"
+    assert await first(asked("the sum of my marks", Example((), (), 371, (("marks", [52, 319]),)))) == "return sum(self.marks)"
+
+
+async def test_what_changes_two_slots_or_a_slot_that_is_not_told_is_left_alone() -> None:
+    two = Example((5,), (), None, (("a", 1), ("b", 2)), (("a", 6), ("b", 7)))
+    untold = [Example((5,), (), None, (), (("a", 6),)), Example((5,), (), None)]
+    assert await made(asked("a and b", two)) == await made(asked("a", *untold)) == []
+
+
+async def test_known_methods_are_parts() -> None:
+    what = asked("every word without its vowels", Example(("seven swans sing",), (), ["svn", "swns", "sng"]))
+    assert await first(what, SHORT) == "return [''.join((c for c in item if c not in 'aeiou')) for item in text.split()]"
+    assert await made(what, LARGEST) == []
+
+
+async def test_words_say_which_of_those_that_pass_is_meant() -> None:
+    rows = [{"name": "Ann", "due": "2024-03-01"}, {"name": "Bob", "due": "2024-03-09"}, {"name": "Cy", "due": "2024-03-05"}]
+    before = asked("names due before the day", Example((rows, "2024-03-04"), (), ["Ann"]))
+    assert await first(before) == "return [item['name'] for item in items if item['due'] < text]"
+    least = asked("numbers of at least 30", Example(([12, 31, 40],), (), [31, 40]))
+    assert await first(least) == "return [item for item in items if item >= 30]"
+    over = asked("numbers over 30", Example(([12, 31, 40],), (), [31, 40]))
+    assert await first(over) == "return [item for item in items if item > 30]"
+
+
+async def test_all_examples_count_and_one_that_nothing_fits_has_none() -> None:
+    told = [Example(([12, 31],), (), [31]), Example(([30, 41],), (), [41])]
+    assert await first(asked("numbers over 30", *told)) == "return [item for item in items if item > 30]"
+    assert await made(asked("numbers over 30", *told, Example(([1],), (), [7]))) == []
+    assert await made(asked("a riddle", Example(("abc", 5), (), "xyzzy"))) == []
+
+
+async def test_as_many_are_tried_as_may_be_and_all_are_audited() -> None:
+    what = asked("the total age", Example((ROWS,), (), 81))
+    assert await made(what, most=0) == await made(what, audit=lambda text: False) == []
+    assert not [text for _, text in await made(what, audit=lambda text: "sum(" not in text) if "sum(" in text]
+    tried: list[str] = []
+    count = here()
+
+    async def run(source: str, given: list[Any]) -> Any:
+        tried.append(source)
+        return await count(source, given)
+
+    await made(what, most=200, run=run)
+    assert sum(source.count("def method") for source in tried) <= 200 + 100  # and those that pass, whole
+
+
+async def test_it_is_the_same_each_time() -> None:
+    what = asked("the sorted names of the city 'Rome'", Example((ROWS,), (), ["Abe", "Ann"]))
+    assert await made(what, SHORT) == await made(what, SHORT) != []
+
+
+async def test_what_is_likely_is_told_from_what_passes_by_chance() -> None:
+    what = asked("the names sorted by age", Example((ROWS,), (), ["Bob", "Abe", "Ann"]))
+    sources = await likely(tuple(await made(what)), what, here(), limit=LIMIT)
+    assert sources[0].endswith("return [item['name'] for item in sorted(items, key=lambda item: item['age'])]")
+
+
+async def test_nothing_is_repeated_a_million_times() -> None:
+    tried: list[str] = []
+
+    async def run(source: str, given: list[Any]) -> Any:
+        tried.append(source)
+        return [[""] * len(given[0] if given else [])] * source.count("def method")
+
+    await made(asked("the text 1000000 times", Example(("ab", 10**9), (), "abab")), run=run)
+    assert tried
+    assert not [source for source in tried if "text * number" in source or "zfill" in source or "1000000" in source]
+
+
+@pytest.mark.parametrize("given", [[1, "a"], list(range(41)), [], None, ["x" * 500] * 3])
+async def test_what_has_no_items_of_one_kind_or_too_many_is_taken_as_a_whole(given: Any) -> None:
+    what = asked("all", Example((given,), (), 7))
+    request = reuse.asked(what, "m_")
+    assert request is not None
+    texts = [over.text for over in parts.overs(request, what)]
+    assert texts[0] == ""
+    assert (texts[1:] == []) is (given != ["x" * 500] * 3)
+    assert isinstance(await made(what), list)
+
+
+def test_every_idiom_is_an_expression_and_has_words_that_are_known_by_their_stems() -> None:
+    names = {name: name for name in ("it", "other", "number", "text", "items", "record")}
+    for one in (*(one for table in (MADE_OF, LONG) for held in table.values() for one in held), *OF_ANY, *OF_TWO):
+        compile(one.template.format(**names), "idiom", "eval")
+        assert words_in(" ".join(one.words)) <= words_in(" ".join(one.words)) | one.words
+
+
+@pytest.mark.parametrize(
+    ("rough", "text"),
+    [
+        ("[item for item in items]", "list(items)"),
+        ("[item for item in sorted(items)]", "sorted(items)"),
+        ("sum((item for item in items))", "sum(items)"),
+        ("[item for item in sorted(items, key=lambda item: len(item), reverse=True)][0]", "max(items, key=len)"),
+        ("[item['a'] for item in sorted(items, key=lambda item: item['b'])][0]", "min(items, key=lambda item: item['b'])['a']"),
+        ("[item for item in sorted(items, key=lambda item: item)][0]", "min(items)"),
+        ("[item + item for item in sorted(items)][0]", "[item + item for item in sorted(items)][0]"),  # would be computed twice
+        ("[item for item in items if item]", "[item for item in items if item]"),
+    ],
+)
+def test_what_is_made_of_parts_is_told_as_one_would_write_it(rough: str, text: str) -> None:
+    assert ast.unparse(tidied(ast.parse(rough))) == text
+    for items in (["bb", "a", "ccc"], ["a", "a"]):
+        if "['a']" not in rough:
+            assert eval(text, {"items": items}) == eval(rough, {"items": items}) if "sum" not in text else True
