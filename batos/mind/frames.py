@@ -49,9 +49,14 @@ class Frame(NamedTuple):
     begin: str | None = None
 
     @property
+    def keyed(self) -> bool:
+        """Whether it has one entry for each item."""
+        return "{by}: {of}" in self.template
+
+    @property
     def extreme(self) -> bool:
-        """Whether it is the largest or the smallest of what is computed."""
-        return self.template.startswith(("max(", "min("))
+        """Whether it is the largest or the smallest, or the first of what is ordered."""
+        return self.template.startswith(("max(", "min(")) or self.template.endswith(")][0]")
 
     def has(self, name: str) -> bool:
         return f"{{{name}}}" in self.template
@@ -174,7 +179,11 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
             for one, other in itertools.product(ofs, bys):
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
                 for frame in frames:
-                    if frame.extreme and isinstance(expected[0], str):  # the last word of an alphabet is hardly what is meant
+                    if (
+                        frame.extreme and not isinstance(expected[0], int | float) and (other or one) is one
+                    ):  # last by alphabet: hardly meant
+                        continue
+                    if frame.keyed and any(len({repr(by) for _, _, by in row}) < len(row) for row in rows):  # it would lose some
                         continue
                     if all(_comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)):
                         for of_, by_, if_ in itertools.product(one[:_SAME], (other or [None])[:_SAME], (only or [None])[:_SAME]):

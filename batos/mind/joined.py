@@ -6,6 +6,7 @@ What of an example's answer is a part and what is fixed is found as the cheapest
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from batos.mind.parts import Computed, Part
 
 _CHARS, _PIECES, _ATOMS = 120, 7, 200
 _BEST = 3  # ways to read what comes before a place
-_FIXED, _UNSAID, _BARE = 0.4, 0.3, 1.2  # what is fixed costs, each word of it that is not said, and a number or a letter alone
+_FIXED, _UNSAID, _ALONE = 0.4, 0.3, 1.2  # what is fixed costs, each word of it that is not said, and a letter alone
 _SHORT = {1: 1.2, 2: 0.5}  # what a part costs besides that may be there by chance, by its length
 
 
@@ -55,6 +56,7 @@ def _ways(text: str, parts: Sequence[Computed], said: frozenset[str]) -> list[_W
         value = str(one.values[0][0])
         for at in (match.start() for match in re.finditer(f"(?={re.escape(value)})", text)) if value else ():
             starts.setdefault(at, []).append((value, one))
+    given = " ".join(str(one.values[0][0]) for one in parts).lower()
     best: list[list[_Way]] = [[] for _ in range(len(text) + 1)]
     best[0].append(_Way(0.0, ()))
     for at in range(len(text)):
@@ -65,14 +67,21 @@ def _ways(text: str, parts: Sequence[Computed], said: frozenset[str]) -> list[_W
                 best[at + len(value)].append(_Way(way.cost + one.part.cost + _SHORT.get(len(value), 0.0), (*way.pieces, one)))
             if not way.pieces or not isinstance(way.pieces[-1], str):
                 for end in range(at + 1, len(text) + 1):
-                    best[end].append(_Way(way.cost + _fixed(text[at:end], said), (*way.pieces, text[at:end])))
-    return sorted(best[-1], key=lambda one: one.cost)[: 2 * _BEST]
+                    best[end].append(_Way(way.cost + _fixed(text[at:end], said, given), (*way.pieces, text[at:end])))
+    return [one for one in sorted(best[-1], key=lambda one: one.cost)[: 2 * _BEST] if one.cost < math.inf]
 
 
-def _fixed(text: str, said: frozenset[str]) -> float:
-    words = re.findall(r"[^\W\d_]{2,}", text)
-    bare = re.search(r"\d|(?<![^\W\d_])[^\W\d_](?![^\W\d_])", text)
-    return _FIXED + sum(_UNSAID for word in words if words_in(word) - said) + (_BARE if bare else 0.0)
+def _fixed(text: str, said: frozenset[str], given: str) -> float:
+    """What a text costs that is fixed; without end for a figure, or a word of what is given, that nobody speaks of: it is hardly fixed.
+
+    :param given: all that the parts come to, in small letters.
+    """
+    words = [word for word in re.findall(r"[^\W\d_]{2,}", text) if words_in(word) - said]
+    figures = [figure for figure in re.findall(r"\d+", text) if figure not in said]
+    if figures or any(word.lower() in given for word in words):
+        return math.inf
+    alone = re.search(r"(?<![^\W_])[^\W_](?![^\W_])", text)
+    return _FIXED + _UNSAID * len(words) + (_ALONE if alone else 0.0)
 
 
 def _read(piece: Computed | str, example: int) -> str:

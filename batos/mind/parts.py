@@ -138,7 +138,9 @@ async def computed(
             held = [one for one in map(side_by_side.held, did) if one is not None]
             if len(held) == len(calls):
                 values = iter([one[0] for one in held])
-                found[part.text] = Computed(part, tuple(tuple(itertools.islice(values, len(items))) for items in over.of))
+                came_to = Computed(part, tuple(tuple(itertools.islice(values, len(items))) for items in over.of))
+                if not _by_alphabet(came_to):
+                    found[part.text] = came_to
 
     terms = list(_terms(over, what, said))
     repeats = not reuse.has([value for call in calls for value in (*call.args, *call.slots.values())], _large)
@@ -146,6 +148,12 @@ async def computed(
     further = [Part(one.part.cost, f"({one.part.text})", one.part.words, kind) for one, kind in _further(found, terms)]
     await add(made_of(further, over, request, said, terms, repeats=repeats))
     return sorted(found.values(), key=lambda one: _by_cost(one.part))
+
+
+def _by_alphabet(one: Computed) -> bool:
+    """Whether it is the first or last of texts by alphabet: hardly what is meant by the largest."""
+    extreme = one.part.text.startswith(("max(", "min(")) and "key=" not in one.part.text
+    return extreme and any(isinstance(value, str) for values in one.values for value in values)
 
 
 def _by_cost(part: Part) -> tuple[float, int, str]:

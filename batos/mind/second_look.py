@@ -20,6 +20,7 @@ Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 """Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
 _LIKE = 3.75  # what a method that is known or put together costs at most, if it is to cast doubt on another
 _LIKELY = 4.2  # and if it is to be taken; docs/decisions.md has what others gave
+_PLAIN = 3.0  # and where the examples tell little
 _AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 
 
@@ -44,11 +45,11 @@ async def put_together(cycle: UvmObject) -> str | None:
     """A method put together of parts, where it is likelier than all else that is known or can be put together, by far; None where none is,
     or where nothing may be taken at once (`told`)."""
     what, run, _ = _aside(cycle)
-    if not (_legible(cycle, what) and what.tells):
+    if not _legible(cycle, what):
         return None
     made = await _made(cycle)
     sources = await amending.likely((*await _reused(cycle), *made), what, run, limit=current().settings.method_bytes) if made else []
-    return next(iter(sources), None) if {text for _, text in made}.intersection(sources[:1]) else None
+    return next((text for text in sources[:1] if _plain_enough(text, made, what)), None)
 
 
 async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
@@ -56,14 +57,16 @@ async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, s
     none is likely to be right."""
     settings = current().settings
     what, run, audit = _aside(cycle)
-    if not (settings.synthesis_edits and what.tells):
+    if not (settings.synthesis_edits and (what.tells or _legible(cycle, what))):
         return None
-    before, limit = [known for known, _ in cycle.refusals], settings.method_bytes
-    new = await amending.passing(source, before, what, audit, run, most=settings.synthesis_edits, limit=limit)
+    before, limit, most = [known for known, _ in cycle.refusals], settings.method_bytes, settings.synthesis_edits if what.tells else 0
+    new = await amending.passing(source, before, what, audit, run, most=most, limit=limit)
     if not before:  # what is known does not change with the draft
         new = (*new, *await _reused(cycle), *await _made(cycle))
     cycle.passed = (*cycle.passed, *new)
     for text in (await amending.likely(cycle.passed, what, run, limit=limit))[:_AMENDED] if new else ():
+        if not _plain_enough(text, cycle.passed, what):
+            break
         reasons, did = await faults(cycle, text)
         if not reasons:
             return text, did
@@ -106,6 +109,11 @@ def _legible(cycle: UvmObject, what: amending.Wanted) -> bool:
     """Whether the words can be read that say what is asked, and the examples say more than that there is an answer."""
     legible = what.known.told.isascii() and (words_in(cycle.intent) or not cycle.intent)
     return bool(legible and what.examples and not examples.constant(cycle.taught))
+
+
+def _plain_enough(text: str, passed: amending.Passed, what: amending.Wanted) -> bool:
+    """Whether a method is among these, and costs little where the examples tell little."""
+    return any(one == text and (what.tells or cost <= _PLAIN) for cost, one in passed)
 
 
 def _sends(cycle: UvmObject) -> bool:

@@ -96,6 +96,31 @@ async def test_what_is_fixed_is_so_in_all_examples() -> None:
     assert await first(asked("how many pears", *told)) == "return str(number) + ' pears'"
 
 
+@pytest.mark.parametrize(
+    ("args", "result"),
+    [
+        (({"name": "eve", "size": "blue"},), "Eve: BLUE"),  # the name is in what is given, in other letters
+        (("2024-08-26",), "2024-08-01"),  # a figure that nobody speaks of
+    ],
+)
+async def test_what_is_given_is_not_fixed_nor_a_figure_that_nobody_speaks_of(args: Any, result: str) -> None:
+    for _, text in await made(asked("a label of name and size", Example(args, (), result))):
+        assert "Eve" not in text
+        assert "01" not in text
+
+
+async def test_nothing_is_lost_where_a_key_comes_twice() -> None:
+    rows = [{"city": "Rome", "age": 41}, {"city": "Bern", "age": 17}, {"city": "Rome", "age": 23}]
+    found = [text for _, text in await made(asked("age by city", Example((rows,), (), {"Rome": 23, "Bern": 17})))]
+    assert not [text for text in found if "{item['city']: " in text]
+
+
+async def test_the_last_by_alphabet_is_not_what_is_meant_by_the_largest() -> None:
+    found = [text for _, text in await made(asked("the longest word", Example(("we yess a had",), (), "yess")))]
+    assert "def m_(self, text):\n    return max(text.split(), key=len)" in found
+    assert not [text for text in found if "max(text.split())" in text]
+
+
 async def test_a_slot_may_be_what_it_is_computed_of_and_what_it_becomes() -> None:
     doubled = Example((), (), [62, 8], (("marks", [31, 4]),), (("marks", [62, 8]),))
     text = "self.marks = [item * 2 for item in self.marks]; self._p_changed = True; return self.marks"
