@@ -159,7 +159,7 @@ async def try_out(cycle: UvmObject) -> str:
     if reasons and known is None and cycle._slots.get("expert") and (amended := await second_look.amended(cycle, source, _faults)):
         source, did = amended
         cycle._tmp_synthesis_ = source
-        reasons, others = [], [who for who, slot in _WITHOUT_MODEL.items() if any(source == one for _, one in cycle._slots[slot] or ())]
+        reasons, others = [], [who for who, slot in _WITHOUT_MODEL.items() if any(source == one for _, one in cycle._slots.get(slot) or ())]
         cycle.edited = not others
         if others:
             cycle.written_by, cycle.mended, cycle.prompt = others[0], (), ""

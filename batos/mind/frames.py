@@ -24,11 +24,15 @@ from batos.mind.parts import UNSAID, Computed, Over, Part, computed, overs
 from batos.mind.reuse import Asked, asked
 from batos.mind.side_by_side import Run
 from batos.mind.tidy import ITEM
+from batos.mind.trial import same
 
 _OF, _BY, _IF = 250, 40, 24  # what is computed of items that is answered, that orders or groups, and that says which count: the cheapest
 _PLAIN = 10  # of those that are answered, beside what orders or groups
 _SAME = 3  # of what comes to the same values
 _WRITTEN, _PASSED = 1000, 100  # that are written, the cheapest, and run whole
+_KINDS, _CHARS = 6, 8000  # things that are given, and characters of them in an example
+_OVERS, _GOALS = 5, 4  # kinds of items, and what may be wanted of them
+_LOOKS, _FITS = 600_000, 20_000  # at what a frame comes to, in all; what comes to what is wanted, of one kind of items
 _BASE, _FILTERED = 0.3, 0.3
 _UNTOLD = 2.0  # what costs what tells nothing of what is asked
 _BY_LENGTH = 0.01  # a character
@@ -109,6 +113,8 @@ _GROUPED = (
     _frame("[*found.get({by}, []), {of}]", "each by per group grouped", "{}"),
     _frame("found.get({by}, 0) + 1", "each many count often", "{}"),
 )  # fmt: skip
+FOUND = "found"
+"""What a record is called that is filled."""
 _ROW = "it_, of_, by_"
 _IN_PROCESS = {"of": "of_", "by": "by_", "each": f"for {_ROW} in rows_", "row": _ROW, "some": "rows_", "key": "lambda row_: row_[2]"}
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
@@ -134,17 +140,19 @@ async def passing(
 
     The other parameters are those of `reuse.passing`.
     """
-    if not most or (request := asked(what, selector)) is None or not (wanted := list(goals(what, request))):
+    if not most or (request := asked(what, selector)) is None or not _small(request, what):
         return ()
+    wanted = list(itertools.islice(goals(what, request), _GOALS))
     weights = await in_helper(lambda: handbook().weights(what.known.told, without=what.known.slots))
-    given = await in_helper(lambda: list(overs(request, what)))
+    given = await in_helper(lambda: list(itertools.islice(overs(request, what), _OVERS if wanted else 0)))
     soon = await in_helper(lambda: list(reuse.soon(known, what)))
     made: list[tuple[float, Made, Over, Goal]] = []
     for over in given:
         parts = await computed(over, request, what, soon, run, most=most // len(given), limit=limit)
         for end in wanted:
-            fits = await in_helper(functools.partial(lambda *given: list(fitting(*given)), over, parts, end.values, frozenset(weights)))
-            made += [(cost, one, over, end) for one in fits if (cost := _cost(one, end, weights)) <= _LIKELY]
+            looks = _LOOKS // (len(given) * len(wanted))
+            found_so = functools.partial(fitting, over, parts, end.values, frozenset(weights), looks)
+            made += await in_helper(functools.partial(_costing, found_so, over, end, weights, request))
 
     def able() -> list[tuple[float, str]]:
         found: dict[str, float] = {}
@@ -162,10 +170,33 @@ async def passing(
     return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
 
 
-def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Made]:
+def _small(request: Asked, what: Wanted) -> bool:
+    """Whether there is so little given that three thousand expressions of it take a second or two, and nothing by names of ours."""
+    given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
+    return (
+        len(request.kinds) <= _KINDS
+        and not {ITEM, FOUND, "self", side_by_side.SLOTS} & {*request.names}
+        and all(len(repr(values)) <= _CHARS for values in given)
+    )
+
+
+def _costing(
+    fits: Callable[[], Iterator[Made]], over: Over, end: Goal, weights: dict[str, float], request: Asked
+) -> list[tuple[float, Made, Over, Goal]]:
+    """What is likely enough, and uses all that it is given."""
+    found = []
+    for one in itertools.islice(fits(), _FITS):
+        texts = " ".join((over.text, end.around, *(part.text for part in one[1:] if isinstance(part, Part))))
+        if (cost := _cost(one, end, weights)) <= _LIKELY and all(name in texts for name in request.names):
+            found.append((cost, one, over, end))
+    return found
+
+
+def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str], most: int) -> Iterator[Made]:
     """What comes to the values that are wanted, one of each example.
 
     :param said: the words of what is asked.
+    :param most: looks at what a frame comes to.
     """
     if not over.text:
         yield from (Made(_WHOLE[0], one, None, None) for one in joined(parts, expected, said))
@@ -177,6 +208,8 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
         ways = several if over.text else ((_WHOLE, of, [None]),)
         for frames, ofs, bys in ways:
             for one, other in itertools.product(ofs, bys):
+                if (most := most - len(frames)) < 0:
+                    return
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
                 for frame in frames:
                     if (
@@ -257,11 +290,13 @@ def _computing(frame: Frame) -> Callable[[Sequence[Row]], Any]:
 def _comes_to(frame: Frame, rows: Sequence[Row], expected: Any) -> bool:
     try:
         value = _computing(frame)(rows)
+        if type(value) in (int, float) and type(expected) in (int, float):
+            return value == expected or math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-9)
+        if type(value) is not type(expected):
+            return False
+        return bool(value == expected) or (isinstance(value, list | dict) and len(value) == len(expected) and same(value, expected))
     except _FAILS:
         return False
-    if isinstance(value, float) and isinstance(expected, int | float) and not isinstance(expected, bool):
-        return math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-9)
-    return type(value) is type(expected) and bool(value == expected)
 
 
 def _sources(made: Made, over: Over, request: Asked, wanted: Goal) -> Iterator[tuple[float, str]]:

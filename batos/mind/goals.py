@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -64,7 +65,8 @@ def goals(what: Wanted, request: Asked) -> Iterator[Goal]:
         given = [read(name, call) for call, _ in what.examples]
         if kind == "number" and all(type(one) in (int, float) for one in (*given, *whole.values)):
             for around, left, words in _PARTS:
-                yield _part(whole, around.replace("X", name), [left(*one) for one in zip(whole.values, given, strict=True)], words)
+                with contextlib.suppress(OverflowError):  # a number that is larger than any float
+                    yield _part(whole, around.replace("X", name), [left(*one) for one in zip(whole.values, given, strict=True)], words)
         if kind == "items" and all(isinstance(one, list) for one in (*given, *whole.values)):
             both = list(zip(whole.values, given, strict=True))
             if all(end[: len(begin)] == begin for end, begin in both):

@@ -37,7 +37,7 @@ def joined(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[s
         return
     known: dict[str, Computed] = {}
     for one in parts:
-        if all(type(values[0]) in (str, int) for values in one.values):
+        if all(type(values[0]) in (str, int) and len(str(values[0])) <= _CHARS for values in one.values):
             known.setdefault(repr([str(values[0]) for values in one.values]), one)
     for way in _ways(expected[0], list(known.values())[:_ATOMS], said):
         parts_of = [one for one in way.pieces if isinstance(one, Computed)]

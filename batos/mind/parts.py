@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from batos.image.turns import in_helper
 from batos.mind import edits, prompting, reuse, side_by_side
 from batos.mind.amending import Wanted
 from batos.mind.goals import read
@@ -124,14 +125,19 @@ async def computed(
     ]
     found: dict[str, Computed] = {}
 
-    async def add(parts: Iterable[Part]) -> None:
+    async def add(parts: Callable[[], Iterable[Part]]) -> None:
+        tried = await in_helper(lambda: cheapest(parts()))
+        sources = [f"def {request.selector}({names}):\n    return {part.text}" for part in tried]
+        keep(tried, await side_by_side.did(sources, calls, run, limit=limit))
+
+    def cheapest(parts: Iterable[Part]) -> list[Part]:
         new: dict[str, Part] = {}
         for part in parts:
             if part.text not in found:
                 new[part.text] = min(part, new.get(part.text, part), key=lambda one: one.cost)
-        tried = sorted(new.values(), key=_by_cost)[: most // 2]
-        sources = [f"def {request.selector}({names}):\n    return {part.text}" for part in tried]
-        came = await side_by_side.did(sources, calls, run, limit=limit)
+        return sorted(new.values(), key=_by_cost)[: most // 2]
+
+    def keep(tried: Sequence[Part], came: Sequence[tuple[str, ...]]) -> None:
         for part, did in zip(tried, came, strict=True):
             if over.text and any(len(one) > _CHARS for one in did):
                 continue
@@ -139,15 +145,21 @@ async def computed(
             if len(held) == len(calls):
                 values = iter([one[0] for one in held])
                 came_to = Computed(part, tuple(tuple(itertools.islice(values, len(items))) for items in over.of))
-                if not _by_alphabet(came_to):
+                if not _by_alphabet(came_to) and not reuse.has(list(came_to.values), _unordered):
                     found[part.text] = came_to
 
     terms = list(_terms(over, what, said))
     repeats = not reuse.has([value for call in calls for value in (*call.args, *call.slots.values())], _large)
-    await add(itertools.chain(terms, made_of(terms, over, request, said, repeats=repeats), _of_known(over, request, known)))
+    first = made_of(terms, over, request, said, repeats=repeats)
+    await add(lambda: itertools.chain(terms, first, _of_known(over, request, known)))
     further = [Part(one.part.cost, f"({one.part.text})", one.part.words, kind) for one, kind in _further(found, terms)]
-    await add(made_of(further, over, request, said, terms, repeats=repeats))
+    await add(lambda: made_of(further, over, request, said, terms, repeats=False))  # a computed number may be large
     return sorted(found.values(), key=lambda one: _by_cost(one.part))
+
+
+def _unordered(value: Any) -> bool:
+    """Whether what is made of it may depend on the order of hashes, which another process has otherwise."""
+    return isinstance(value, set | frozenset)
 
 
 def _by_alphabet(one: Computed) -> bool:
@@ -215,7 +227,8 @@ def _terms(over: Over, what: Wanted, said: frozenset[str]) -> Iterator[Part]:
         for name, kind in over.fixed.items():
             yield Part(_TERM, name, frozenset(), kind)
             if kind == "record":
-                yield from _fields(name, [read(name, call) for call, _ in what.examples], said)
+                records = [read(name, call) for call, _ in what.examples]
+                yield from _fields(name, records, said) if all(isinstance(one, dict) for one in records) else ()
         return
     yield Part(_TERM, ITEM, frozenset(), over.kind)
     items = [item for one in over.of for item in one]

@@ -96,7 +96,7 @@ async def _reused(cycle: UvmObject) -> amending.Passed:
 
 async def _made(cycle: UvmObject) -> amending.Passed:
     """Methods put together of parts that pass the examples; found once, as those are."""
-    if cycle.made is None:
+    if cycle._slots.get("made") is None:
         settings = current().settings
         what, run, audit = _aside(cycle)
         most, limit = 0 if _sends(cycle) else settings.synthesis_parts, settings.method_bytes

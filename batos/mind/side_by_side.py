@@ -25,7 +25,7 @@ _AGAIN = 6
 _EACH = 12
 """Bytes that a line of a method takes in it besides, with what its slots are called there."""
 _CHARS = 4000  # of what a method did that are told
-_SLOTS = "slots_"
+SLOTS = "slots_"
 _BEGIN = f"""def {SELECTOR}(self, calls):
     def fresh_(value):
         if type(value) is list:
@@ -38,11 +38,11 @@ _END = f"""
     found_ = []
     for method_ in [METHODS]:
         texts_ = []
-        for args_, kwargs_, {_SLOTS} in calls:
-            {_SLOTS} = fresh_({_SLOTS})
+        for args_, kwargs_, {SLOTS} in calls:
+            {SLOTS} = fresh_({SLOTS})
             try:
-                value_ = method_({_SLOTS}, *fresh_(args_), **fresh_(kwargs_))
-                text_ = repr((value_, {_SLOTS}))
+                value_ = method_({SLOTS}, *fresh_(args_), **fresh_(kwargs_))
+                text_ = repr((value_, {SLOTS}))
             except Exception:
                 text_ = ""
             texts_.append(text_ if len(text_) < {_CHARS} else "")
@@ -146,7 +146,7 @@ def together(sources: Sequence[str]) -> str:
 def _function(source: str, name: str) -> ast.FunctionDef:
     method = _Slots().visit(ast.parse(source)).body[0]
     assert isinstance(method, ast.FunctionDef)
-    (method.args.posonlyargs or method.args.args)[0].arg, method.name = _SLOTS, name
+    (method.args.posonlyargs or method.args.args)[0].arg, method.name = SLOTS, name
     return ast.fix_missing_locations(method)
 
 
@@ -166,5 +166,5 @@ class _Slots(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         self.generic_visit(node)
         if isinstance(node.value, ast.Name) and node.value.id == "self":
-            return ast.Subscript(ast.Name(_SLOTS, ast.Load()), ast.Constant(node.attr), node.ctx)
+            return ast.Subscript(ast.Name(SLOTS, ast.Load()), ast.Constant(node.attr), node.ctx)
         return node
