@@ -212,15 +212,18 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
                     return
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
                 for frame in frames:
-                    if (
-                        frame.extreme and not isinstance(expected[0], int | float) and (other or one) is one
-                    ):  # last by alphabet: hardly meant
-                        continue
-                    if frame.keyed and any(len({repr(by) for _, _, by in row}) < len(row) for row in rows):  # it would lose some
-                        continue
-                    if all(_comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)):
+                    if not _hardly_meant(frame, rows, expected, (other or one) is one) and all(
+                        _comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)
+                    ):
                         for of_, by_, if_ in itertools.product(one[:_SAME], (other or [None])[:_SAME], (only or [None])[:_SAME]):
                             yield Made(frame, of_.part, by_.part if by_ else None, if_.part if if_ else None)
+
+
+def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool) -> bool:
+    """Whether it is the last by alphabet of what is no number, or has one entry for each item and a key twice: what is lost then?"""
+    if frame.extreme:
+        return by_itself and not isinstance(expected[0], int | float)
+    return frame.keyed and any(len({repr(by) for _, _, by in row}) < len(row) for row in rows)
 
 
 def _rows(items: Sequence[Any], of: Sequence[Any], by: Sequence[Any], kept: Sequence[bool]) -> list[Row]:
