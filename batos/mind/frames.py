@@ -46,11 +46,13 @@ class Frame(NamedTuple):
     `{row}` is one of `{some}` of them, and `{key}` a function that gives what one is ordered by.
 
     :ivar begin: of a record that is filled: what it holds at first; the template then is what an entry becomes.
+    :ivar also: further words, which it tells and which need not be said.
     """
 
     template: str
     words: frozenset[str]
     begin: str | None = None
+    also: frozenset[str] = frozenset()
 
     @property
     def keyed(self) -> bool:
@@ -66,27 +68,28 @@ class Frame(NamedTuple):
         return f"{{{name}}}" in self.template
 
 
-def _frame(template: str, words: str = "", begin: str | None = None) -> Frame:
-    return Frame(template, words_in(words), begin)
+def _frame(template: str, words: str = "", begin: str | None = None, also: str = "") -> Frame:
+    return Frame(template, words_in(words), begin, words_in(also))
 
 
 _SORTED = "sort sorted order alphabet alphabetical alphabetically"
+_SUM, _MEAN = "sum total altogether add much many overall together whole", "average mean"
 _DISTINCT = "differ different distinct unique once twice duplicates several"
-_MOST = "max largest highest biggest longest most latest greatest best maximum newest oldest"
+_MOST = "dearest max largest highest biggest longest most latest greatest best maximum newest oldest"
 _LEAST = "min smallest lowest shortest least earliest cheapest minimum oldest youngest"
 _ONE = (
     _frame("[{of} {each}]"), _frame("sorted({of} {each})", f"{_SORTED} smallest first"),
     _frame("sorted(({of} {each}), reverse=True)", "reverse descending falling last largest highest newest"),
     _frame("sorted({{{of} {each}}})", _DISTINCT), _frame("list(dict.fromkeys({of} {each}))", _DISTINCT),
-    _frame("sum({of} {each})", "sum total altogether add much many overall together whole"),
-    _frame("round(sum({of} {each}), 2)", "round rounded cents"),
+    _frame("sum({of} {each})", _SUM),
+    _frame("round(sum({of} {each}), 2)", "round rounded cents", also=_SUM),
     _frame("max({of} {each})", _MOST), _frame("min({of} {each})", _LEAST), _frame("len({{{of} {each}}})", _DISTINCT),
     _frame("any({of} {each})", "any some whether one is"), _frame("all({of} {each})", "all every each whether"),
     _frame("not any({of} {each})", "no none not never"), _frame("' '.join({of} {each})", "word words text sentence space spaces"),
     _frame("''.join({of} {each})", "text letter letters character characters initials together"),
-    _frame("', '.join({of} {each})", "comma commas"), _frame("sum({of} {each}) / sum(1 {each})", "average mean"),
-    _frame("round(sum({of} {each}) / sum(1 {each}), 2)", "round rounded"),
-    _frame("round(sum({of} {each}) / sum(1 {each}), 1)", "round rounded"),
+    _frame("', '.join({of} {each})", "comma commas"), _frame("sum({of} {each}) / sum(1 {each})", _MEAN),
+    _frame("round(sum({of} {each}) / sum(1 {each}), 2)", "round rounded", also=_MEAN),
+    _frame("round(sum({of} {each}) / sum(1 {each}), 1)", "round rounded", also=_MEAN),
     _frame("next({of} {each})", "first"), _frame("[{of} {each}][-1]", "last"),
 )  # fmt: skip
 """Of what is computed of each."""
@@ -262,7 +265,7 @@ def _cost(made: Made, end: Goal, weights: dict[str, float]) -> float:
     frame, of, by, only = made
     said = weights.keys()
     parts = [part for part, there in ((of, frame.has("of")), (by, True), (only, True)) if part is not None and there]
-    words = frozenset[str]().union(frame.words, end.words, *(part.words for part in parts))
+    words = frozenset[str]().union(frame.words, frame.also, end.words, *(part.words for part in parts))
     told = sum(weight for word, weight in weights.items() if word in words) / (sum(weights.values()) or 1.0)
     unsaid = sum(UNSAID for held in (frame.words, end.words) if held and not held & said)
     chars = len(frame.template) + len(end.around) + sum(len(part.text) for part in parts)

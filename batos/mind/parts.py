@@ -128,7 +128,8 @@ async def computed(
     async def add(parts: Callable[[], Iterable[Part]]) -> None:
         tried = await in_helper(lambda: cheapest(parts()))
         sources = [f"def {request.selector}({names}):\n    return {part.text}" for part in tried]
-        keep(tried, await side_by_side.did(sources, calls, run, limit=limit))
+        came = await side_by_side.did(sources, calls, run, limit=limit)
+        await in_helper(lambda: keep(tried, came))  # tens of thousands of values
 
     def cheapest(parts: Iterable[Part]) -> list[Part]:
         new: dict[str, Part] = {}
@@ -152,7 +153,8 @@ async def computed(
     repeats = not reuse.has([value for call in calls for value in (*call.args, *call.slots.values())], _large)
     first = made_of(terms, over, request, said, repeats=repeats)
     await add(lambda: itertools.chain(terms, first, _of_known(over, request, known)))
-    further = [Part(one.part.cost, f"({one.part.text})", one.part.words, kind) for one, kind in _further(found, terms)]
+    best = await in_helper(lambda: _further(found, terms))
+    further = [Part(one.part.cost, f"({one.part.text})", one.part.words, kind) for one, kind in best]
     await add(lambda: made_of(further, over, request, said, terms, repeats=False))  # a computed number may be large
     return sorted(found.values(), key=lambda one: _by_cost(one.part))
 
