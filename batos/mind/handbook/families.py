@@ -24,7 +24,23 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent / "families"
 FAR = "far"
-BLIND = frozenset(["errands", "hours", "ledgers", "reading", "reckoning", "rows", "things", "writing"])
+BLIND = frozenset(
+    [
+        "errands",
+        "figures",
+        "hours",
+        "household",
+        "ledgers",
+        "office",
+        "reading",
+        "reckoning",
+        "rows",
+        "tables",
+        "things",
+        "wordcraft",
+        "writing",
+    ]
+)
 """Files of authors who knew none of the others, nor what measures: what they have of it is measured apart."""
 EVERYDAY = frozenset(
     [
