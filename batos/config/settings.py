@@ -219,7 +219,10 @@ class Settings(BaseModel):
         1500, ge=0, le=100_000, description="calls of methods that are known which are tried on its examples, a second's worth; 0: none"
     )
     synthesis_parts: int = Field(
-        3000, ge=0, le=100_000, description="expressions of which a method may be put together, two seconds' worth; 0: none"
+        300_000,
+        ge=0,
+        le=10_000_000,
+        description="values computed of what is given, of which a method may be put together, three seconds' worth; 0: none",
     )
     synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
     synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")

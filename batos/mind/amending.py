@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 from batos.image import history
 from batos.image.examples import Example
 from batos.image.turns import in_helper
-from batos.mind import edits, side_by_side
+from batos.mind import edits, prompting, side_by_side
 from batos.mind.side_by_side import Call, Run
 from batos.mind.trial import same
 from batos.mind.variations import variations
-from batos.objects import SlotDict, SlotList, UvmObject, lookup_order
+from batos.objects import Method, SlotDict, SlotList, UvmObject, find, lookup_order
 
 SURE = 0.8
 """Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
+_HUGE = 10**15  # a number that is larger than any float has no form of so many digits
 _DIGITS = 3  # of a number that is not soon hit by chance
 _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
 _VARIATIONS = 14
@@ -42,6 +43,8 @@ class Wanted(NamedTuple):
     examples: Sequence[tuple[Call, Example]]
     calls: Sequence[Call]
     """Those of the examples and the one that asked for the method."""
+    helpers: Mapping[str, str] = {}
+    """Sources of the messages that may be sent (`side_by_side.Aside`)."""
 
     @property
     def tells(self) -> bool:
@@ -71,10 +74,20 @@ def wanted(
         tuple(sorted({field for value in values for field in edits.fields_of(value)})),
     )
     state = _held(obj, known.speaks_of)
-    known = known._replace(slots=tuple(dict.fromkeys((*state, *shown))))
+    helpers = _helpers(obj, selector, intent)
+    known = known._replace(slots=tuple(dict.fromkeys((*state, *shown))), sends=tuple(helpers))
     shown_calls = [Call(one.args, dict(one.kwargs), {**state, **dict(one.slots)}) for one in examples]
     calls = [*shown_calls, *([Call(tuple(args), dict(kwargs), state)] if all(map(is_plain, (*args, *kwargs.values()))) else [])]
-    return Wanted(known, list(zip(shown_calls, examples, strict=True)), calls)
+    return Wanted(known, list(zip(shown_calls, examples, strict=True)), calls, helpers)
+
+
+def _helpers(obj: UvmObject, selector: str, intent: str) -> dict[str, str]:
+    """The sources of messages that the words name, of those that are functions of what they are given."""
+    named = {name: find(obj, name) for name in prompting.sends_spoken_of(obj, selector, intent)}
+    held = {name: found[1] for name, found in named.items() if found is not None}
+    return {
+        name: one.source for name, one in held.items() if name != "think_" and isinstance(one, Method) and side_by_side.plain(one.source)
+    }
 
 
 def tells(example: Example) -> bool:
@@ -84,7 +97,7 @@ def tells(example: Example) -> bool:
     result = example.result
     if result is None or isinstance(result, bool) or result in ("", [], {}):
         return False
-    if isinstance(result, int | float) and len(f"{abs(result):.10g}".replace(".", "").lstrip("0")) < _DIGITS:
+    if isinstance(result, int | float) and abs(result) < _HUGE and len(f"{abs(result):.10g}".replace(".", "").lstrip("0")) < _DIGITS:
         return False
     given = (*example.args, *dict(example.kwargs).values(), *dict(example.slots).values())
     return not any(type(one) is type(result) and one == result for value in given for one in _parts(value))
@@ -119,13 +132,15 @@ async def passing(
     return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
 
 
-async def likely(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[str]:
+async def likely(passed: Passed, what: Wanted, run: Run, *, limit: int, sure: float = SURE) -> list[str]:
     """Of what passes the examples that which most likely is right, the cheapest first; none where that is open.
 
     :param passed: what passed of all drafts till now: what one of them leaves open another one's edits do not close.
+    :param sure: share of the weight of all that passes, and does not fail on the call that asked for it, which must do the same.
     """
     found = await groups(passed, elsewhere(what), run, limit=limit)
-    return found[0].sources if found and found[0].weight >= SURE * sum(one.weight for one in found) else []
+    able = [one for one in found if all(one.did[: len(what.calls)])] or found
+    return able[0].sources if able and able[0].weight >= sure * sum(one.weight for one in able) else []
 
 
 def elsewhere(what: Wanted) -> list[Call]:

@@ -57,6 +57,7 @@ class Known(NamedTuple):
     :ivar shown: those that the examples speak of.
     :ivar changed: those that the examples have changed.
     :ivar fields: keys of records in the examples.
+    :ivar sends: messages that the words name, and that may be sent.
     """
 
     told: str
@@ -64,6 +65,7 @@ class Known(NamedTuple):
     shown: Collection[str] = ()
     changed: Collection[str] = ()
     fields: Collection[str] = ()
+    sends: Collection[str] = ()
 
     def speaks_of(self, slot: str) -> bool:
         """Whether the words or an example speak of a slot."""
@@ -104,23 +106,26 @@ def edits(source: str, known: Known, drafts: Sequence[str] = (), *, most: int, w
     return found
 
 
-def settled(tree: ast.Module) -> bool:
+def settled(tree: ast.Module, sends: Collection[str] = ()) -> bool:
     """Whether it ends by itself, sends nothing, and uses its receiver for nothing but slots, as far as one can see: a loop that goes on
     while something is so may never end once it is edited, what a message does is another method's business, and where methods run
-    side by side (`batos.mind.side_by_side`) there is no receiver."""
+    side by side (`batos.mind.side_by_side`) there is no receiver.
+
+    :param sends: what may be sent.
+    """
     nodes = list(ast.walk(tree))
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
-    sends = (isinstance(func, ast.Attribute) and _of_self(func) for func in calls)
+    sent = (isinstance(func, ast.Attribute) and _of_self(func) and func.attr not in sends for func in calls)
     slots = sum(isinstance(node, ast.Attribute) and _of_self(node) for node in nodes)
     of_it = sum(isinstance(node, ast.Name) and node.id == "self" for node in nodes)
-    return not any(sends) and slots == of_it and not any(isinstance(node, ast.While | ast.AsyncFor | ast.Await) for node in nodes)
+    return not any(sent) and slots == of_it and not any(isinstance(node, ast.While | ast.AsyncFor | ast.Await) for node in nodes)
 
 
 def makes_sense(source: str, known: Known) -> bool:
     """Whether it uses all that it is given and named, and nothing that was not spoken of, changes nothing but what the
     examples have changed, and has nothing in it that is for nothing: an edit that passes an example by chance mostly does not."""
     tree = parsed(source)
-    if tree is None or not settled(tree) or any(map(_never_works, ast.walk(tree))):
+    if tree is None or not settled(tree, known.sends) or any(map(_never_works, ast.walk(tree))):
         return False
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
@@ -130,10 +135,12 @@ def makes_sense(source: str, known: Known) -> bool:
             made |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
     slots = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _of_self(node) and node.attr != "_p_changed"]
     stored = {node.attr for node in slots if not isinstance(node.ctx, ast.Load)}
+    sent = {node.attr for node in slots} & {*known.sends}
     return (
         (_parameters(tree) | made) <= read
         and {slot for slot in known.shown if known.names(slot)} <= {node.attr for node in slots}
-        and all(node.attr in known.slots and known.speaks_of(node.attr) for node in slots)
+        and all(node.attr in known.slots and known.speaks_of(node.attr) for node in slots if node.attr not in sent)
+        and sent == {*known.sends}
         and stored <= set(known.changed)
     )
 

@@ -77,6 +77,7 @@ def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[
     cycle.args, cycle.kwargs = tuple(args), tuple(kwargs.items())
     cycle.tries, cycle.draws, cycle.refusals, cycle.candidates = 0, 0, (), ()
     cycle.edited, cycle.passed, cycle.known, cycle.reused, cycle.made, cycle.open = False, (), None, None, None, ()
+    cycle.last = False
     return cycle
 
 
@@ -124,7 +125,7 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = known, HANDBOOK, ""
             return "SYNTHESIZING"
         if made := await second_look.put_together(cycle):
-            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = made, PARTS, ""
+            cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = made, _without_model(cycle, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
         lessons = _lessons(cycle, attempt)
@@ -137,7 +138,11 @@ async def write(cycle: UvmObject) -> str:
     """DELEGATING: the model writes; what can be mended without it is."""
     attempt = current()
     if _spent(cycle):
-        source, reasons = cycle.refusals[-1]
+        if cycle.expert and not cycle.last and (last := await second_look.last(cycle)):
+            cycle.last, cycle._tmp_synthesis_, cycle.mended, cycle.prompt = True, last, (), ""
+            cycle.written_by = _without_model(cycle, last)
+            return "SYNTHESIZING"
+        source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the model's
         raise _refused(cycle, source, reasons, await second_look.still_open(cycle))
     reply = await (_ask_expert if cycle.expert else _ask)(cycle, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
@@ -159,10 +164,10 @@ async def try_out(cycle: UvmObject) -> str:
     if reasons and known is None and cycle._slots.get("expert") and (amended := await second_look.amended(cycle, source, _faults)):
         source, did = amended
         cycle._tmp_synthesis_ = source
-        reasons, others = [], [who for who, slot in _WITHOUT_MODEL.items() if any(source == one for _, one in cycle._slots.get(slot) or ())]
-        cycle.edited = not others
-        if others:
-            cycle.written_by, cycle.mended, cycle.prompt = others[0], (), ""
+        reasons, other = [], _without_model(cycle, source)
+        cycle.edited = not other
+        if other:
+            cycle.written_by, cycle.mended, cycle.prompt = other, (), ""
     if not reasons and cycle.written_by != "rule" and (whole := await second_look.completed(cycle, source, _faults)):
         source, did = whole
         cycle._tmp_synthesis_, cycle.edited = source, True
@@ -253,6 +258,12 @@ def _way(draw: int, requests: int) -> tuple[int, float]:
     turn, other = divmod(draw, 2) if requests > 1 else (draw, 0)
     round_, view = divmod(turn, requests - 1) if other else (turn, -1)
     return view + 1, EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]
+
+
+def _without_model(cycle: UvmObject, source: str) -> str:
+    """Who wrote a method that no model wrote; "" where a model did."""
+    found = (who for who, slot in _WITHOUT_MODEL.items() if any(source == one for _, one in cycle._slots.get(slot) or ()))
+    return next(found, "")
 
 
 def _spent(cycle: UvmObject) -> bool:

@@ -1,8 +1,7 @@
 """What is made of all items together, from what is computed of each: lists, sums, the largest, those that are so, records by a key.
 
-Methods are put together from parts that are known to give what the examples give (bottom-up enumeration with observational equivalence:
-Udupa et al. 2013, doi:10.1145/2462156.2462174; over lists and records: Feser et al. 2015, doi:10.1145/2737924.2737977). The parts have been
-run; what comes of them together is computed here from their values, and what passes is run in the sandbox once more, whole.
+Over lists and records as in Feser et al. 2015 (doi:10.1145/2737924.2737977): the parts have been computed; what comes of them together is
+computed from their values.
 """
 
 from __future__ import annotations
@@ -10,33 +9,22 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from batos.image.turns import in_helper
-from batos.mind import edits, reuse, side_by_side
-from batos.mind.amending import Passed, Wanted, as_expected
-from batos.mind.goals import Goal, goals
-from batos.mind.handbook import Entry, handbook
+from batos.mind.growing import Part
 from batos.mind.handbook.entries import words_in
 from batos.mind.joined import joined
-from batos.mind.parts import UNSAID, Computed, Over, Part, computed, overs
-from batos.mind.reuse import Asked, asked
-from batos.mind.side_by_side import Run
+from batos.mind.parts import Computed, Over
 from batos.mind.tidy import ITEM
 from batos.mind.trial import same
 
+FILTERED = 0.3
+_MAPPED, _MAPS = 1.4, 14  # what costs at most what is computed of each and stands in a list, and how many of these
+_KEPT = 8  # lists of those that are so
 _OF, _BY, _IF = 250, 40, 24  # what is computed of items that is answered, that orders or groups, and that says which count: the cheapest
 _PLAIN = 10  # of those that are answered, beside what orders or groups
 _SAME = 3  # of what comes to the same values
-_WRITTEN, _PASSED = 1000, 100  # that are written, the cheapest, and run whole
-_KINDS, _CHARS = 6, 8000  # things that are given, and characters of them in an example
-_OVERS, _GOALS = 5, 4  # kinds of items, and what may be wanted of them
-_LOOKS, _FITS = 600_000, 20_000  # at what a frame comes to, in all; what comes to what is wanted, of one kind of items
-_BASE, _FILTERED = 0.3, 0.3
-_UNTOLD = 2.0  # what costs what tells nothing of what is asked
-_BY_LENGTH = 0.01  # a character
-_SHARP, _LIKELY = 1.3, 5.8  # against what known methods cost; what one costs at most
 
 
 class Frame(NamedTuple):
@@ -64,6 +52,11 @@ class Frame(NamedTuple):
         """Whether it is the largest or the smallest, or the first of what is ordered."""
         return self.template.startswith(("max(", "min(")) or self.template.endswith(")][0]")
 
+    @property
+    def asks(self) -> bool:
+        """Whether it is about what is so, or not."""
+        return self.template.startswith(("any(", "all(", "not "))
+
     def has(self, name: str) -> bool:
         return f"{{{name}}}" in self.template
 
@@ -90,7 +83,7 @@ _ONE = (
     _frame("', '.join({of} {each})", "comma commas"), _frame("sum({of} {each}) / sum(1 {each})", _MEAN),
     _frame("round(sum({of} {each}) / sum(1 {each}), 2)", "round rounded", also=_MEAN),
     _frame("round(sum({of} {each}) / sum(1 {each}), 1)", "round rounded", also=_MEAN),
-    _frame("next({of} {each})", "first"), _frame("[{of} {each}][-1]", "last"),
+    _frame("next(({of} {each}), None)", "first"), _frame("[{of} {each}][-1]", "last"),
 )  # fmt: skip
 """Of what is computed of each."""
 _WHOLE = (
@@ -134,67 +127,6 @@ class Made(NamedTuple):
     only: Part | None
 
 
-async def passing(
-    what: Wanted, selector: str, known: Sequence[tuple[float, Entry]], audit: Callable[[str], bool], run: Run, *, most: int, limit: int
-) -> Passed:
-    """Methods put together of parts that pass the examples.
-
-    :param most: expressions that are tried; none where it is 0.
-
-    The other parameters are those of `reuse.passing`.
-    """
-    if not most or (request := asked(what, selector)) is None or not _small(request, what):
-        return ()
-    wanted = list(itertools.islice(goals(what, request), _GOALS))
-    weights = await in_helper(lambda: handbook().weights(what.known.told, without=what.known.slots))
-    given = await in_helper(lambda: list(itertools.islice(overs(request, what), _OVERS if wanted else 0)))
-    soon = await in_helper(lambda: list(reuse.soon(known, what)))
-    made: list[tuple[float, Made, Over, Goal]] = []
-    for over in given:
-        parts = await computed(over, request, what, soon, run, most=most // len(given), limit=limit)
-        for end in wanted:
-            looks = _LOOKS // (len(given) * len(wanted))
-            found_so = functools.partial(fitting, over, parts, end.values, frozenset(weights), looks)
-            made += await in_helper(functools.partial(_costing, found_so, over, end, weights, request))
-
-    def able() -> list[tuple[float, str]]:
-        found: dict[str, float] = {}
-        for cost, one, over, end in sorted(made, key=lambda one: one[0])[:_WRITTEN]:
-            for more, text in _sources(one, over, request, end):
-                if text not in found and edits.makes_sense(text, what.known) and audit(text):
-                    found[text] = cost + more
-            if len(found) >= _PASSED:
-                break
-        return [(cost, text) for text, cost in found.items()]
-
-    found = await in_helper(able)
-    came = await side_by_side.did([text for _, text in found], [call for call, _ in what.examples], run, limit=limit)
-    expected = [example for _, example in what.examples]
-    return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
-
-
-def _small(request: Asked, what: Wanted) -> bool:
-    """Whether there is so little given that three thousand expressions of it take a second or two, and nothing by names of ours."""
-    given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
-    return (
-        len(request.kinds) <= _KINDS
-        and not {ITEM, FOUND, "self", side_by_side.SLOTS} & {*request.names}
-        and all(len(repr(values)) <= _CHARS for values in given)
-    )
-
-
-def _costing(
-    fits: Callable[[], Iterator[Made]], over: Over, end: Goal, weights: dict[str, float], request: Asked
-) -> list[tuple[float, Made, Over, Goal]]:
-    """What is likely enough, and uses all that it is given."""
-    found = []
-    for one in itertools.islice(fits(), _FITS):
-        texts = " ".join((over.text, end.around, *(part.text for part in one[1:] if isinstance(part, Part))))
-        if (cost := _cost(one, end, weights)) <= _LIKELY and all(name in texts for name in request.names):
-            found.append((cost, one, over, end))
-    return found
-
-
 def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str], most: int) -> Iterator[Made]:
     """What comes to the values that are wanted, one of each example.
 
@@ -203,12 +135,15 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
     """
     if not over.text:
         yield from (Made(_WHOLE[0], one, None, None) for one in joined(parts, expected, said))
+        for held in _alike(parts):
+            if all(_is(value, end) for (value,), end in zip(held[0].values, expected, strict=True)):
+                yield from (Made(_WHOLE[0], one.part, None, None) for one in held)
     classes = _alike(parts)
     of, by = classes[:_OF], [one for one in classes if _orders(one[0])][:_BY]
     for only in (None, *(_filters(parts)[:_IF] if over.text else ())):
         kept = [tuple(map(bool, values)) for values in only[0].values] if only else [(True,) * len(items) for items in over.of]
         several = (_ONE, of, [None]), (_COUNTED, of[:1], [None]), ((*_ORDERED, *_GROUPED), of[:_PLAIN], by)
-        ways = several if over.text else ((_WHOLE, of, [None]),)
+        ways = several if over.text else ((_WHOLE[1:], of, [None]),)
         for frames, ofs, bys in ways:
             for one, other in itertools.product(ofs, bys):
                 if (most := most - len(frames)) < 0:
@@ -223,7 +158,10 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
 
 
 def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool) -> bool:
-    """Whether it is the last by alphabet of what is no number, or has one entry for each item and a key twice: what is lost then?"""
+    """Whether it asks whether numbers are so, is the last by alphabet of what is no number, or has one entry for each item and a key twice:
+    what is lost then?"""
+    if frame.asks and any(isinstance(of, int | float) and not isinstance(of, bool) for row in rows for _, of, _ in row):
+        return True
     if frame.extreme:
         return by_itself and not isinstance(expected[0], int | float)
     return frame.keyed and any(len({repr(by) for _, _, by in row}) < len(row) for row in rows)
@@ -250,7 +188,7 @@ def _filters(parts: Sequence[Computed]) -> list[list[Computed]]:
             found.setdefault(one.values, []).append(one)
             opposite = tuple(tuple(not value for value in values) for values in one.values)
             if not one.part.text.startswith("not "):
-                part = Part(one.part.cost + _FILTERED, f"not ({one.part.text})", one.part.words)
+                part = Part(one.part.cost + FILTERED, f"not ({one.part.text})", one.part.words)
                 found.setdefault(opposite, []).append(Computed(part, opposite))
     held = [sorted(one, key=lambda one: one.part.cost)[:_SAME] for one in found.values()]
     return sorted(held, key=lambda one: one[0].part.cost)
@@ -260,24 +198,34 @@ def _orders(one: Computed) -> bool:
     return all(isinstance(value, int | float | str) for values in one.values for value in values)
 
 
-def _cost(made: Made, end: Goal, weights: dict[str, float]) -> float:
-    """How unlikely it is: its parts, what of it is not spoken of, and what is asked that none of it tells."""
-    frame, of, by, only = made
-    said = weights.keys()
-    parts = [part for part, there in ((of, frame.has("of")), (by, True), (only, True)) if part is not None and there]
-    words = frozenset[str]().union(frame.words, frame.also, end.words, *(part.words for part in parts))
-    told = sum(weight for word, weight in weights.items() if word in words) / (sum(weights.values()) or 1.0)
-    unsaid = sum(UNSAID for held in (frame.words, end.words) if held and not held & said)
-    chars = len(frame.template) + len(end.around) + sum(len(part.text) for part in parts)
-    return _SHARP * (
-        _BASE
-        + _BY_LENGTH * chars
-        + end.cost
-        + unsaid
-        + sum(part.cost for part in parts)
-        + (_FILTERED if only else 0.0)
-        + _UNTOLD * (1 - told)
-    )
+def lists(over: Over, parts: Sequence[Computed]) -> Iterator[Computed]:
+    """What is computed of each item, as lists and records; of these more is made as of what is given."""
+    if not over.text:
+        return
+    of = [one for one in parts if one.part.cost <= _MAPPED and one.part.kind not in ("", "flag") and one.part.text != ITEM][:_MAPS]
+    for one in of:
+        yield Computed(_all_of(one.part, over, f"[{one.part.text} for {ITEM} in {over.text}]", "items"), _each(map(list, one.values)))
+    pairs = over.text.endswith(".items()")
+    for only in _filters(parts)[:_KEPT]:
+        part = only[0].part
+        each = f"for {ITEM} in {over.text} if ({part.text})"
+        kept = [[item for item, keep in zip(*both, strict=True) if keep] for both in zip(over.of, only[0].values, strict=True)]
+        if pairs:
+            yield Computed(_all_of(part, over, f"{{{ITEM}[0]: {ITEM}[1] {each}}}", "record"), _each(map(dict, kept)))
+        elif not over.text.startswith(("enumerate(", "zip(")):
+            yield Computed(_all_of(part, over, f"[{ITEM} {each}]", "items"), _each(kept))
+    if pairs:
+        for one in of:
+            rows = [{item[0]: value for item, value in zip(*both, strict=True)} for both in zip(over.of, one.values, strict=True)]
+            yield Computed(_all_of(one.part, over, f"{{{ITEM}[0]: {one.part.text} for {ITEM} in {over.text}}}", "record"), _each(rows))
+
+
+def _all_of(part: Part, over: Over, text: str, kind: str) -> Part:
+    return Part(part.cost + FILTERED, text, part.words, kind)
+
+
+def _each(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple((value,) for value in values)
 
 
 @functools.lru_cache(maxsize=256)
@@ -295,7 +243,13 @@ def _computing(frame: Frame) -> Callable[[Sequence[Row]], Any]:
 
 def _comes_to(frame: Frame, rows: Sequence[Row], expected: Any) -> bool:
     try:
-        value = _computing(frame)(rows)
+        return _is(_computing(frame)(rows), expected)
+    except _FAILS:
+        return False
+
+
+def _is(value: Any, expected: Any) -> bool:
+    try:
         if type(value) in (int, float) and type(expected) in (int, float):
             return value == expected or math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-9)
         if type(value) is not type(expected):
@@ -303,21 +257,3 @@ def _comes_to(frame: Frame, rows: Sequence[Row], expected: Any) -> bool:
         return bool(value == expected) or (isinstance(value, list | dict) and len(value) == len(expected) and same(value, expected))
     except _FAILS:
         return False
-
-
-def _sources(made: Made, over: Over, request: Asked, wanted: Goal) -> Iterator[tuple[float, str]]:
-    """Methods of such parts, and what the end of each costs besides."""
-    frame, of, by, only = made
-    each, some = f"for {ITEM} in {over.text}", over.text
-    if only is not None and frame.begin is None:
-        each, some = f"{each} if ({only.text})", f"({ITEM} {each} if ({only.text}))"
-    key = f"lambda {ITEM}: {by.text}" if by is not None else ""
-    if not over.text:
-        yield from wanted.sources(request, frame.template.format(of=f"({of.text})"))
-        return
-    text = frame.template.format(of=f"({of.text})", by=f"({by.text})" if by is not None else "", row=ITEM, key=key, each=each, some=some)
-    if frame.begin is None or by is None:
-        yield from wanted.sources(request, text)
-    else:
-        lines = [f"found = {frame.begin}", f"{each}:", *([f"    if ({only.text}):"] if only else [])]
-        yield from wanted.sources(request, "found", [*lines, f"{'        ' if only else '    '}found[{by.text}] = {text}"])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from batos.mind import answers, edits, prompting
+from batos.mind import answers, edits, growing, prompting
 from batos.mind.amending import Wanted
 from batos.mind.handbook.entries import words_in
+from batos.mind.idioms import PAIRS
 from batos.mind.reuse import Asked
 from batos.mind.side_by_side import Call
 from batos.mind.tidy import tidied
@@ -21,7 +23,16 @@ _PARTS: tuple[tuple[str, Callable[[Any, Any], Any], frozenset[str]], ...] = (
     ("{} - X", lambda end, given: end + given, words_in("minus less without over than above difference")),
 )
 """A number and what else a number is made of: how that is computed from what is wanted and it, and words that speak of it."""
+_OR = re.compile(r"['\"]?([\w-]+)['\"]? (?:or|else|otherwise|and otherwise)(?: else)? ['\"]?([\w-]+)")
+_SAYS = {
+    "len": words_in("many count number"), "sum": words_in("sum total"), "max": words_in("largest highest best"),
+    "min": words_in("smallest lowest"),
+}  # fmt: skip
+"""Words that speak of an answer by the function that gives it."""
 _PART = 0.5
+_SEVERAL = 3  # slots that change
+ANSWER = "answer"
+"""What an answer is called that is computed before slots change."""
 _OTHER = 1.3  # what an answer costs that is not the first of those that pass: the plainest
 
 
@@ -32,6 +43,7 @@ class Goal(NamedTuple):
     :ivar ends: what may be answered then, as expressions, with what each costs; "" is nothing.
     :ivar around: what it is made of that is computed: `self.budget - {}`.
     :ivar words: that speak of this, and `cost`, what it costs besides.
+    :ivar also: further words, which it tells and which need not be said.
     """
 
     values: Sequence[Any]
@@ -40,6 +52,7 @@ class Goal(NamedTuple):
     around: str = "{}"
     words: frozenset[str] = frozenset()
     cost: float = 0.0
+    also: frozenset[str] = frozenset()
 
     def sources(self, request: Asked, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
         """Methods that compute it by an expression, and what their end costs.
@@ -47,7 +60,8 @@ class Goal(NamedTuple):
         :param before: lines that come before it.
         """
         text = self.around.replace("{}", f"({text})")
-        head = f"def {request.selector}({', '.join(('self', *request.names))}):"
+        imports = [f"import {one}" for one in _modules((*before, text))]
+        head, before = f"def {request.selector}({', '.join(('self', *request.names))}):", [*imports, *before]
         if not self.slot:
             yield from _written(0.0, [head, *before, f"return {text}"])
         for cost, end in self.ends:
@@ -61,6 +75,7 @@ def goals(what: Wanted, request: Asked) -> Iterator[Goal]:
     if (whole := _whole(what, request)) is None:
         return
     yield whole
+    yield from _worded(whole, what.known.told)
     for name, kind in request.kinds.items():
         given = [read(name, call) for call, _ in what.examples]
         if kind == "number" and all(type(one) in (int, float) for one in (*given, *whole.values)):
@@ -71,6 +86,74 @@ def goals(what: Wanted, request: Asked) -> Iterator[Goal]:
             both = list(zip(whole.values, given, strict=True))
             if all(end[: len(begin)] == begin for end, begin in both):
                 yield _part(whole, f"{name} + {{}}", [end[len(begin) :] for end, begin in both], _ADDED)
+
+
+def targets(what: Wanted, request: Asked) -> list[Goal]:
+    """What each of several slots becomes, and the answer, where examples change several slots, or answer what is not made of what is left;
+    each is computed of what there was before. None where they do something else."""
+    wanted = [example for _, example in what.examples]
+    changed = sorted(what.known.changed)
+    if not 0 < len(changed) <= _SEVERAL or not all(map(edits.sayable, changed)):
+        return []
+    held = {slot: [(dict(one.slots) | dict(one.after)).get(slot) for one in wanted] for slot in changed}
+    if any(value is None for values in held.values() for value in values):
+        return []
+    found = [Goal(values, slot) for slot, values in held.items()]
+    ends = [end for slot, values in held.items() for end in answers.of_left(slot, values, wanted, request.names)]
+    if all(one.result is None for one in wanted):
+        ends = [""]
+    for order in (changed, changed[::-1]) if len(changed) > 1 else ():
+        if all([held[slot][n] for slot in order] == one.result for n, one in enumerate(wanted)):
+            ends.append(f"[{', '.join(f'self.{slot}' for slot in order)}]")
+    if ends:
+        found[0] = found[0]._replace(ends=tuple((_OTHER if n else 0.0, end) for n, end in enumerate(dict.fromkeys(ends))))
+        return found
+    return [*found, Goal([one.result for one in wanted])]
+
+
+def written_together(request: Asked, texts: Sequence[tuple[Goal, str]]) -> Iterator[tuple[float, str]]:
+    """Methods that compute several things at once, of what there was before any of them changes, and what their end costs.
+
+    :param texts: what is wanted, with the expression of each.
+    """
+    slots = [(end.slot, text) for end, text in texts if end.slot]
+    answer = [text for end, text in texts if not end.slot]
+    imports = [f"import {one}" for one in _modules(text for _, text in texts)]
+    lines = [f"def {request.selector}({', '.join(('self', *request.names))}):", *imports]
+    if answer and not _plain(answer[0]):
+        lines.append(f"{ANSWER} = {answer[0]}")
+        answer = [ANSWER]
+    lines.append(f"{', '.join(f'self.{slot}' for slot, _ in slots)} = {', '.join(f'({text})' for _, text in slots)}")
+    lines.append("self._p_changed = True")
+    for cost, end in [(0.0, answer[0])] if answer else texts[0][0].ends:
+        yield from _written(cost, [*lines, *([f"return {end}"] if end else [])])
+
+
+def _modules(texts: Iterable[str]) -> list[str]:
+    return growing.modules_in("\n".join(texts))
+
+
+def _plain(text: str) -> bool:
+    """Whether it stands for itself, and reads no slot."""
+    return "self." not in text
+
+
+def _worded(whole: Goal, told: str) -> Iterator[Goal]:
+    """What must be so for one of two words to be answered."""
+    if not all(isinstance(one, str) for one in whole.values):
+        return
+    said = [pair for pair in _OR.findall(told) if pair[0] != pair[1]]
+    given = {one.lower() for one in whole.values}
+    for one, other in dict.fromkeys((*said, *PAIRS)):
+        if given <= {one, other}:
+            capital = all(value[:1].isupper() for value in whole.values)
+            texts = [text.capitalize() if capital else text for text in (one, other)]
+            if not set(whole.values) <= set(texts):
+                continue
+            words = words_in(f"{one} {other}")
+            for yes, no in (texts, texts[::-1]):
+                around = f"{yes!r} if {{}} else {no!r}"
+                yield whole._replace(values=[value == yes for value in whole.values], around=around, words=words, cost=_PART)
 
 
 def read(name: str, call: Call) -> Any:
@@ -94,7 +177,10 @@ def _whole(what: Wanted, request: Asked) -> Goal | None:
     if all(one.result is None for one in wanted):
         return Goal(left, slot, ((0.0, ""),))
     ends = dict.fromkeys(answers.of_left(slot, left, wanted, request.names))
-    return Goal(left, slot, tuple((_OTHER if n else 0.0, end) for n, end in enumerate(ends)))
+    if not ends:  # the answer is computed, too: `targets`
+        return None
+    words = next((_SAYS.get(end.partition("(")[0], frozenset()) for end in ends), frozenset())
+    return Goal(left, slot, tuple((_OTHER if n else 0.0, end) for n, end in enumerate(ends)), also=words)
 
 
 def _written(cost: float, lines: Sequence[str]) -> Iterator[tuple[float, str]]:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from batos.mind.growing import Part
 from batos.mind.handbook.entries import words_in
-from batos.mind.parts import Computed, Part
+from batos.mind.parts import Computed
 
 _CHARS, _PIECES, _ATOMS = 120, 7, 200
 _BEST = 3  # ways to read what comes before a place

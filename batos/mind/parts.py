@@ -1,39 +1,48 @@
 """The parts that a method may be put together of: what can be computed of what a request gives, or of each item of it.
 
-Known methods and idioms (`batos.mind.idioms`) are run on all examples at once, and more is made of what came: expressions are grown from
-below, and of those that come to the same the cheapest go on (Udupa et al. 2013, doi:10.1145/2462156.2462174). What is made of all items
-together is `batos.mind.frames`' to find.
+Known methods of one expression are run on all examples at once, and of what is given and of what came more is made
+(`batos.mind.growing`). What is made of all items together is `batos.mind.frames`' to find.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.image.turns import in_helper
-from batos.mind import edits, prompting, reuse, side_by_side
+from batos.mind import edits, growing, prompting, reuse, side_by_side
 from batos.mind.amending import Wanted
 from batos.mind.goals import read
+from batos.mind.growing import COMPUTED, UNSAID, Part, Valued, valued
 from batos.mind.handbook import Entry
 from batos.mind.handbook.entries import words_in
-from batos.mind.idioms import LONG, MADE_OF, OF_ANY, OF_TWO, Spoken
 from batos.mind.reuse import Asked
 from batos.mind.side_by_side import Call, Run
 from batos.mind.tidy import ITEM
 
-UNSAID = 1.0
-"""What costs what the words do not speak of, though there are words for it."""
 _ITEMS, _FIELDS = 40, 6  # of all examples together; of a record
-_AGAIN = 30  # expressions of which more is made
-_KNOWN = 300  # methods that are known, the likest
-_TERM, _COMPUTED = 0.2, 0.5  # what an expression costs: what is given, or a part of an item; and what is made of one
+_KNOWN, _RUN = 300, 1200  # methods that are known, the likest, and expressions of theirs that are run
+_GROWN = 40  # of what came of these, the cheapest, of which more is made
+_TERM, _NAMED = 0.2, 0.1  # what an expression costs: what is given, or a part of an item; and a constant that is spoken of
+_SENDS = 0.3  # what costs that a message is sent which the words name
+_SENT, _SENT_WITH = 1.3, 30  # what costs at most what it is sent with, and how many of these
+_PAIRED = 0.3  # what costs that one goes through keys and values, and not through one of them
+_SELDOM = {
+    "range(": (0.4, words_in("up until limit first each every numbers count down through sum product all")),
+    "enumerate(": (0.5, words_in("place places position positions index where nth number numbered")),
+    "zip(": (
+        0.5,
+        words_in("next neighbour neighbours follow following pair pairs before previous between step steps gap both two same other"),
+    ),
+}
+"""What costs what goes through items with their places, or with others; and words that speak of it."""
+_CALLED = {"text": words_in("text word"), "number": words_in("number"), "items": words_in("list items"), "record": words_in("record")}
+"""Words that speak of what is given, by its kind."""
+_LISTS = 60  # of what is computed of items, of which more is made
+_BESIDE, _ASIDE = 1.4, 30  # what costs at most what is computed of what is given and stands beside an item, and how many
 _FAR = 3.0  # what a known method costs that shares no word with the request
-_LARGE = 100  # a number with which what is `LONG` is too long
-_CHARS = 400  # of what is computed of one of several items
-_GIVEN = re.compile(r"\{(number|text|items|record)\}")
 
 
 class Over(NamedTuple):
@@ -43,26 +52,15 @@ class Over(NamedTuple):
     :ivar kind: of each, as `prompting.kind_of`.
     :ivar fixed: what else a method is given, by name, with its kind.
     :ivar of: the items of each example.
+    :ivar cost: how unlikely it is that one goes through these, and `words` those that speak of it.
     """
 
     text: str
     kind: str
     fixed: Mapping[str, str]
     of: Sequence[Sequence[Any]]
-
-
-class Part(NamedTuple):
-    """An expression.
-
-    :ivar cost: how unlikely it is.
-    :ivar words: that speak of it, as `words_in` has them.
-    :ivar kind: of the value, where more may be made of it.
-    """
-
-    cost: float
-    text: str
+    cost: float = 0.0
     words: frozenset[str] = frozenset()
-    kind: str = ""
 
 
 class Computed(NamedTuple):
@@ -75,13 +73,27 @@ class Computed(NamedTuple):
 def overs(request: Asked, what: Wanted) -> Iterator[Over]:
     """What a request gives as a whole; and what of it has items, all of one kind."""
     yield Over("", "", request.kinds, [[None] for _ in what.examples])
-    for name, kind in request.kinds.items():
-        given = [read(name, call) for call, _ in what.examples]
-        for text, items in _split(name, kind, given):
-            flat = [item for one in items for item in one]
-            kind_of_it = _kind(flat)
-            if 0 < len(flat) <= _ITEMS and kind_of_it:
-                yield Over(text, kind_of_it, {other: its for other, its in request.kinds.items() if other != name}, items)
+    given = {name: [read(name, call) for call, _ in what.examples] for name in request.kinds}
+    lists = {name: held for name, held in given.items() if all(isinstance(one, list) for one in held)}
+    split = [(name, *one) for name, held in given.items() for one in _split(name, request.kinds[name], held)]
+    split += [(name, *one) for name, held in lists.items() for one in _together(name, held, lists)]
+    for name, text, items in split:
+        flat = [item for one in items for item in one]
+        kind_of_it = _kind(flat)
+        if 0 < len(flat) <= _ITEMS and kind_of_it:
+            fixed = {other: its for other, its in request.kinds.items() if other != name}
+            cost, words = next((held for begin, held in _SELDOM.items() if text.startswith(begin)), (0.0, frozenset()))
+            yield Over(text, kind_of_it, fixed, items, _PAIRED if text.endswith(".items()") else cost, words)
+
+
+def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequence[list[Any]]]) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Items with their places, with those that follow them, and with those of another list."""
+    yield f"enumerate({name})", [[[at, item] for at, item in enumerate(one)] for one in given]
+    yield f"zip({name}, {name}[1:])", [[list(pair) for pair in itertools.pairwise(one)] for one in given]
+    for other, held in lists.items():
+        if other > name:
+            both = zip(given, held, strict=True)
+            yield f"zip({name}, {other})", [[list(pair) for pair in zip(one, two, strict=False)] for one, two in both]
 
 
 def _kind(values: Sequence[Any]) -> str:
@@ -108,166 +120,193 @@ def _split(name: str, kind: str, given: Sequence[Any]) -> Iterator[tuple[str, li
 
 
 async def computed(
-    over: Over, request: Asked, what: Wanted, known: Sequence[tuple[float, Entry]], run: Run, *, most: int, limit: int
+    over: Over,
+    request: Asked,
+    what: Wanted,
+    known: Sequence[tuple[float, Entry]],
+    run: Run,
+    *,
+    whole: Sequence[Computed] = (),
+    most: int,
+    limit: int,
 ) -> list[Computed]:
     """What is computed of each item, the cheapest first.
 
     :param known: methods with the share of the words that they have in common with the request, the most first.
-    :param most: expressions that are tried.
+    :param whole: what was computed of what is given as a whole, which may stand beside an item.
+    :param most: values that are computed.
     :param limit: see `side_by_side.did`.
     """
     said = words_in(what.known.told)
-    names = ", ".join(("self", ITEM, *request.names))
-    calls = [
-        Call((item, *prompting.arguments(call.args, call.kwargs).values()), {}, call.slots)
-        for items, (call, _) in zip(over.of, what.examples, strict=True)
-        for item in items
+    rows = [(item, call) for items, (call, _) in zip(over.of, what.examples, strict=True) for item in items]
+    if len(rows) > most:
+        return []
+    came = await _of_known(over, request, known, rows, run, sends=what.helpers, limit=limit)
+
+    def all_parts() -> list[Computed]:
+        terms, given = _terms(over, rows, said), _given(over, request, rows, whole)
+        kinded = [one for one in came if one.part.kind][:_GROWN]
+        made = growing.grown([*terms, *(one for one in kinded if one.part.cost <= growing.DEAREST)], given, said, most=most)
+        told = {one.part.text: one.part.words for one in came}
+        found = {one.part.text: _also(one, told.get(one.part.text)) for one in (*came[::-1], *made)}
+        depends = (one for one in found.values() if not over.text or ITEM in one.part.text)
+        return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
+
+    parts = await in_helper(all_parts)
+    if not what.helpers:
+        return parts
+    terms = {f"self.{name}({ITEM})" for name in what.helpers}
+    given = [one.part for one in parts if one.part.cost <= _SENT and "self." not in one.part.text and one.part.text not in terms][
+        :_SENT_WITH
     ]
-    found: dict[str, Computed] = {}
-
-    async def add(parts: Callable[[], Iterable[Part]]) -> None:
-        tried = await in_helper(lambda: cheapest(parts()))
-        sources = [f"def {request.selector}({names}):\n    return {part.text}" for part in tried]
-        came = await side_by_side.did(sources, calls, run, limit=limit)
-        await in_helper(lambda: keep(tried, came))  # tens of thousands of values
-
-    def cheapest(parts: Iterable[Part]) -> list[Part]:
-        new: dict[str, Part] = {}
-        for part in parts:
-            if part.text not in found:
-                new[part.text] = min(part, new.get(part.text, part), key=lambda one: one.cost)
-        return sorted(new.values(), key=_by_cost)[: most // 2]
-
-    def keep(tried: Sequence[Part], came: Sequence[tuple[str, ...]]) -> None:
-        for part, did in zip(tried, came, strict=True):
-            if over.text and any(len(one) > _CHARS for one in did):
-                continue
-            held = [one for one in map(side_by_side.held, did) if one is not None]
-            if len(held) == len(calls):
-                values = iter([one[0] for one in held])
-                came_to = Computed(part, tuple(tuple(itertools.islice(values, len(items))) for items in over.of))
-                if not _by_alphabet(came_to) and not reuse.has(list(came_to.values), _unordered):
-                    found[part.text] = came_to
-
-    terms = list(_terms(over, what, said))
-    repeats = not reuse.has([value for call in calls for value in (*call.args, *call.slots.values())], _large)
-    first = made_of(terms, over, request, said, repeats=repeats)
-    await add(lambda: itertools.chain(terms, first, _of_known(over, request, known)))
-    best = await in_helper(lambda: _further(found, terms))
-    further = [Part(one.part.cost, f"({one.part.text})", one.part.words, kind) for one, kind in best]
-    await add(lambda: made_of(further, over, request, said, terms, repeats=False))  # a computed number may be large
-    return sorted(found.values(), key=lambda one: _by_cost(one.part))
+    sent = [_sent(name, part, part.cost) for name in what.helpers for part in given]
+    came = [one for one in await _run(sent, request, rows, run, limit=limit) if one.part.text not in {part.part.text for part in parts}]
+    return sorted([*parts, *(_nested(one, over) for one in came)], key=lambda one: one.part.cost)
 
 
-def _unordered(value: Any) -> bool:
-    """Whether what is made of it may depend on the order of hashes, which another process has otherwise."""
-    return isinstance(value, set | frozenset)
+def grown_of(over: Over, request: Asked, what: Wanted, lists: Sequence[Computed], *, most: int) -> list[Computed]:
+    """What is made of lists of what is computed of items, together with what is given as a whole; the cheapest first."""
+    said = words_in(what.known.told)
+    rows = [(None, call) for call, _ in what.examples]
+    atoms = [Valued(one.part, tuple(value for (value,) in one.values)) for one in sorted(lists, key=lambda one: one.part.cost)[:_LISTS]]
+    terms = _terms(over, rows, said)
+    made = growing.grown([*terms, *atoms], _given(over, request, rows, ()), said, most=most)
+    return [_nested(one, over) for one in made if f"for {ITEM} in" in one.part.text and not _by_alphabet(one)]
 
 
-def _by_alphabet(one: Computed) -> bool:
+def _also(one: Valued, words: frozenset[str] | None) -> Valued:
+    """With the words of a known method that is the same."""
+    return one if words is None else one._replace(part=one.part._replace(words=one.part.words | words))
+
+
+def _nested(one: Valued, over: Over) -> Computed:
+    values = iter(one.values)
+    return Computed(one.part, tuple(tuple(itertools.islice(values, len(items))) for items in over.of))
+
+
+def _by_alphabet(one: Valued) -> bool:
     """Whether it is the first or last of texts by alphabet: hardly what is meant by the largest."""
     extreme = one.part.text.startswith(("max(", "min(")) and "key=" not in one.part.text
-    return extreme and any(isinstance(value, str) for values in one.values for value in values)
+    return extreme and any(isinstance(value, str) for value in one.values)
 
 
-def _by_cost(part: Part) -> tuple[float, int, str]:
-    return part.cost, len(part.text), part.text
+def _by_cost(one: Valued) -> tuple[float, int, str]:
+    return one.part.cost, len(one.part.text), one.part.text
 
 
-def _large(value: Any) -> bool:
-    return isinstance(value, int | float) and abs(value) > _LARGE
+def _given(over: Over, request: Asked, rows: Sequence[tuple[Any, Call]], whole: Sequence[Computed]) -> list[Valued]:
+    """What stands beside items: what is given, the cheapest of what is computed of that, and constants that are spoken of."""
+    found: list[Valued | None] = []
+    if over.text:  # else the terms are what is given
+        found += [
+            valued(_TERM, name, [read(name, call) for _, call in rows], _CALLED.get(kind, frozenset()))
+            for name, kind in request.kinds.items()
+        ]
+        counts = [len(items) for items in over.of]
+        for one in [one for one in whole if one.part.cost <= _BESIDE and one.part.kind and one.part.text not in request.kinds][:_ASIDE]:
+            values = [value for (value,), count in zip(one.values, counts, strict=True) for _ in range(count)]
+            found.append(Valued(one.part, tuple(values)))
+    constants = dict.fromkeys((*request.numbers, *request.texts, *request.marks))
+    found += [valued(_NAMED, repr(value), [value] * len(rows), words_in(str(value))) for value in constants]
+    return [one for one in found if one is not None]
 
 
-def _further(found: Mapping[str, Computed], terms: Sequence[Part]) -> list[tuple[Computed, str]]:
-    """Of what was computed that of which more is made, with its kind: the cheapest of what comes to the same."""
-    before = {repr(found[one.text].values) for one in terms if one.text in found}
-    best: list[tuple[Computed, str]] = []
-    for one in sorted(found.values(), key=lambda one: _by_cost(one.part)):
-        kind = _kind([value for values in one.values for value in values])
-        if kind in MADE_OF and kind != "flag" and (shown := repr(one.values)) not in before:
-            before.add(shown)
-            best.append((one, kind))
-    return best[:_AGAIN]
-
-
-def made_of(
-    terms: Sequence[Part], over: Over, request: Asked, said: frozenset[str], others: Sequence[Part] = (), *, repeats: bool
-) -> Iterator[Part]:
-    """What is made of one or two parts, and what else is given.
-
-    :param said: the words of what is asked.
-    :param others: of which one of two may be, too.
-    :param repeats: whether texts may be repeated so many times as a number says.
-    """
-
-    def of(template: Spoken, cost: float, words: frozenset[str], **names: str) -> Part:
-        unsaid = UNSAID if template.words and not template.words & said else 0.0
-        return Part(cost + _COMPUTED + unsaid, template.template.format(**names), words | template.words)
-
-    for term in terms:
-        for template in (*MADE_OF.get(term.kind, ()), *OF_ANY, *(LONG.get(term.kind, ()) if repeats else ())):
-            kinds = list(dict.fromkeys(_GIVEN.findall(template.template)))
-            for given in itertools.product(*(_fixed(kind, over, request) for kind in kinds)):
-                if term.text not in given:
-                    yield of(template, term.cost, term.words, it=term.text, **dict(zip(kinds, given, strict=True)))
-    numbers, more = ([term for term in held if term.kind == "number"] for held in (terms, others))
-    for one, other in (*itertools.permutations(numbers, 2), *itertools.product(numbers, more), *itertools.product(more, numbers)):
-        for template in OF_TWO:
-            if one.text < other.text or template.template[5] not in "+*=":
-                yield of(template, one.cost + other.cost - _TERM, one.words | other.words, it=one.text, other=other.text)
-
-
-def _fixed(kind: str, over: Over, request: Asked) -> list[str]:
-    """What of a kind is given besides the items, or named."""
-    named: dict[str, Sequence[Any]] = {"number": [one for one in request.numbers if not _large(one)], "text": request.texts}
-    return [*(name for name, its in over.fixed.items() if its == kind), *map(repr, named.get(kind, ()))]
-
-
-def _terms(over: Over, what: Wanted, said: frozenset[str]) -> Iterator[Part]:
+def _terms(over: Over, rows: Sequence[tuple[Any, Call]], said: frozenset[str]) -> list[Valued]:
     """An item and its parts, or what is given as a whole."""
-    if not over.text:
-        for name, kind in over.fixed.items():
-            yield Part(_TERM, name, frozenset(), kind)
-            if kind == "record":
-                records = [read(name, call) for call, _ in what.examples]
-                yield from _fields(name, records, said) if all(isinstance(one, dict) for one in records) else ()
-        return
-    yield Part(_TERM, ITEM, frozenset(), over.kind)
-    items = [item for one in over.of for item in one]
-    if over.kind == "record":
-        yield from _fields(ITEM, items, said)
-    if over.kind == "items" and len(sizes := {len(item) for item in items}) == 1:
-        for at in range(min(3, *sizes, 3)):
-            if kind := _kind([item[at] for item in items]):
-                yield Part(_TERM + _COMPUTED / 2, f"{ITEM}[{at}]", frozenset(), kind)
+
+    def told() -> Iterator[Valued | None]:
+        if not over.text:
+            for name, kind in over.fixed.items():
+                values = [read(name, call) for _, call in rows]
+                yield valued(_TERM, name, values, _CALLED.get(kind, frozenset()))
+                if kind == "record" and all(isinstance(one, dict) for one in values):
+                    yield from _fields(name, values, said)
+            return
+        items = [item for item, _ in rows]
+        item = valued(_TERM, ITEM, items)
+        pairs = over.text.endswith(".items()") or over.text.startswith(("enumerate(", "zip("))  # of which only the parts are used
+        yield item._replace(part=item.part._replace(kind="")) if item is not None and pairs else item
+        if over.kind == "record":
+            yield from _fields(ITEM, items, said)
+        if over.kind == "items" and len(sizes := {len(item) for item in items}) == 1:
+            for at in range(min(3, *sizes, 3)):
+                cost = _TERM if pairs else _TERM + COMPUTED / 2
+                yield valued(cost, f"{ITEM}[{at}]", [item[at] for item in items])
+
+    return [one for one in told() if one is not None]
 
 
-def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str]) -> Iterator[Part]:
-    """The fields that all of these records have, each of one kind."""
+def _fields(name: str, records: Sequence[Mapping[Any, Any]], said: frozenset[str]) -> Iterator[Valued | None]:
+    """The fields that all of these records have."""
     for field in list(dict.fromkeys(itertools.chain.from_iterable(records)))[:_FIELDS]:
-        if isinstance(field, str) and all(field in one for one in records) and (kind := _kind([one[field] for one in records])):
+        if isinstance(field, str) and all(field in one for one in records):
             words = words_in(field.replace("_", " "))
-            yield Part(_TERM + (0.0 if words & said else UNSAID), f"{name}[{field!r}]", words, kind)
+            cost = _TERM + (0.0 if words & said else UNSAID)
+            yield valued(cost, f"{name}[{field!r}]", [one[field] for one in records], words)
 
 
-def _of_known(over: Over, request: Asked, known: Sequence[tuple[float, Entry]]) -> Iterator[Part]:
-    """Known methods of one expression, with the item as what they are given, or some of what is given as a whole."""
+async def _of_known(
+    over: Over,
+    request: Asked,
+    known: Sequence[tuple[float, Entry]],
+    rows: Sequence[tuple[Any, Call]],
+    run: Run,
+    *,
+    sends: Collection[str],
+    limit: int,
+) -> list[Valued]:
+    """Known methods of one expression, with the item as what they are given, or some of what is given as a whole, and messages that are
+    sent with that; what they come to."""
     names, kinds = ((ITEM,), {ITEM: over.kind, **over.fixed}) if over.text else ((), over.fixed)
-    one = Asked(request.selector, names, kinds, request.numbers, request.texts)
-    for share, entry in known[:_KNOWN]:
-        for source in reuse.adapted(entry, one, changes=False):
-            if (text := _expression(source)) is not None:
-                yield Part(_TERM + _COMPUTED + _FAR * (1 - share), text, entry.words)
+    one = Asked(request.selector, names, kinds, request.numbers, request.texts, request.marks)
+
+    def told() -> list[Part]:
+        found: dict[str, Part] = {}
+        for share, entry in known[:_KNOWN]:
+            for source in reuse.adapted(entry, one, changes=False):
+                if (text := _expression(source)) is not None and text not in found:
+                    found[text] = Part(_TERM + COMPUTED + _FAR * (1 - share), text, entry.words)
+        best = sorted(found.values(), key=lambda part: part.cost)[: max(100, _RUN // max(1, len(rows)))]
+        return [*(_sent(name, term.part) for name in sends for term in _terms(over, rows, frozenset())), *best]
+
+    return await _run(await in_helper(told), request, rows, run, limit=limit)
+
+
+async def _run(parts: Sequence[Part], request: Asked, rows: Sequence[tuple[Any, Call]], run: Run, *, limit: int) -> list[Valued]:
+    """What expressions come to that the sandbox runs; of those that fail nowhere."""
+    head = f"def {request.selector}({', '.join(('self', ITEM, *request.names))}):"
+    sources = ["\n    ".join([head, *(f"import {one}" for one in growing.modules_in(part.text)), f"return {part.text}"]) for part in parts]
+    calls = [Call((item, *prompting.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
+    came = await side_by_side.did(sources, calls, run, limit=limit)
+
+    def held() -> Iterator[Valued | None]:
+        for part, did in zip(parts, came, strict=True):
+            values = [one[0] for one in map(side_by_side.held, did) if one is not None]
+            if len(values) == len(calls):
+                yield valued(part.cost, part.text, values, part.words)
+
+    return await in_helper(lambda: [one for one in held() if one is not None])
+
+
+def _sent(name: str, term: Part, cost: float = _TERM) -> Part:
+    return Part(cost + _SENDS, f"self.{name}({term.text})", words_in(name.replace("_", " ")) | term.words)
 
 
 def _expression(source: str) -> str | None:
-    """The expression that a method answers, if it does nothing else."""
+    """The expression that a method answers, if it does nothing else but import modules that `growing` knows."""
     tree = edits.parsed(source)
     if tree is None or not isinstance(method := tree.body[0], ast.FunctionDef):
         return None
-    match method.body:
-        case [ast.Return(value=ast.expr() as value)]:
-            names = [node.id for node in ast.walk(value) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-            given = [node.arg for node in ast.walk(value) if isinstance(node, ast.arg)]
-            return None if ITEM in (*names, *given) else edits.unparsed(value)
-    return None
+    *before, last = method.body
+    if not isinstance(last, ast.Return) or last.value is None:
+        return None
+    if not all(isinstance(one, ast.Import) and not any(alias.asname for alias in one.names) for one in before):
+        return None
+    nodes = list(ast.walk(last.value))
+    names = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    names += [node.arg for node in nodes if isinstance(node, ast.arg)]
+    text = edits.unparsed(last.value)
+    imported = [alias.name for one in before if isinstance(one, ast.Import) for alias in one.names]
+    if text is None or ITEM in names or set(imported) != set(growing.modules_in(text)):
+        return None
+    return text

@@ -27,6 +27,10 @@ _INPUTS, _FIXED, _MEANT = 5, 3, 6  # of a known method, those of them that its p
 _BINDINGS = 12  # ways of one method to be called with what there is
 _SLOTS = 4  # that a known method may be called with
 _FAR = 5.0  # what a method costs that shares no word with the request
+_UNUSED = 0.8  # and a number or a sign that the words speak of, and it leaves out
+_SUCH_AS = re.compile(r"\b(?:such as|as in|like|for example|e\.g|from \d+ to \d+|between \d+ and \d+)\b")
+_ALONE = re.compile(r"(?<![\w:./-])\d{1,6}(?![\w:/-]|\.\d)")
+_SIGN = re.compile(r"(?:(?<=\s)|^)([@#&*+=/|:;%$-])(?=[\s,.]|$)")
 _TURNS, _ORDERED = 100, 7  # a number that is larger may be how often a loop turns; a list that is longer may have very many orders
 _COUNTED = re.compile(r"\brange\((?![^()]*\blen\()|\*\*(?!\s*\d)|<<|factorial|comb\(|perm\(|repeat|accumulate")
 _ORDERS = re.compile(r"permutations|combinations|product\(")
@@ -39,6 +43,7 @@ class Asked(NamedTuple):
     :ivar kinds: of what there is, by the expression that it is read by: `text`, `self.total`.
     :ivar numbers: those that the words speak of.
     :ivar texts: fields of records that the words speak of, and what they quote.
+    :ivar marks: signs that stand alone in the words, or before one: `@`, `#`.
     """
 
     selector: str
@@ -46,6 +51,7 @@ class Asked(NamedTuple):
     kinds: Mapping[str, str]
     numbers: tuple[int, ...]
     texts: tuple[str, ...]
+    marks: tuple[str, ...] = ()
 
 
 class Anatomy(NamedTuple):
@@ -78,7 +84,9 @@ def asked(what: Wanted, selector: str) -> Asked | None:
     fields = [field for field in known.fields if field.lower() in words]
     letters = sorted(word for word in words if len(word) == 1 and word.isalpha() and word != "a")
     texts = dict.fromkeys((*fields, *re.findall(r"['\"]([^'\"]+)['\"]", known.told), *letters))
-    return Asked(selector, tuple(given), kinds, edits.numbers_in(known.told)[:_MEANT], tuple(texts)[:_MEANT])
+    marks = dict.fromkeys(_SIGN.findall(known.told))
+    numbers = edits.numbers_in(known.told)[:_MEANT]
+    return Asked(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED])
 
 
 async def passing(
@@ -107,7 +115,11 @@ async def passing(
     changes = bool(what.known.changed)
 
     def bound() -> list[tuple[float, str]]:
-        found = ((_FAR * (1 - share), text) for share, entry in soon(entries, what) for text in adapted(entry, request, changes=changes))
+        found = (
+            (_FAR * (1 - share) + unused(text, what.known.told), text)
+            for share, entry in soon(entries, what)
+            for text in adapted(entry, request, changes=changes)
+        )
         return list({text: (cost, text) for cost, text in itertools.islice(found, most) if cost <= within}.values())
 
     tried = await in_helper(bound)
@@ -126,6 +138,13 @@ async def passing(
         return tuple(one for one in sorted(passed()) if edits.makes_sense(one[1], what.known) and audit(one[1]))
 
     return await in_helper(audited)
+
+
+def unused(text: str, told: str) -> float:
+    """What a method costs that leaves out numbers and signs of which the words speak; not those of an example in the words."""
+    told = _SUCH_AS.split(told)[0]
+    spoken = {*_ALONE.findall(told), *_SIGN.findall(told)}
+    return _UNUSED * sum(not re.search(rf"(?<!\w){re.escape(one)}(?!\w)" if one.isdigit() else re.escape(one), text) for one in spoken)
 
 
 def soon(entries: Iterable[tuple[float, Entry]], what: Wanted) -> Iterator[tuple[float, Entry]]:

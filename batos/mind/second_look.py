@@ -3,12 +3,13 @@ taken; and of one that is kept they tell what the examples leave open. They run 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from batos.image import examples
 from batos.image.turns import in_helper
-from batos.mind import amending, doubt, edits, frames, prompting, reuse, side_by_side, vouched
+from batos.mind import amending, assembling, doubt, edits, prompting, reuse, side_by_side, vouched
 from batos.mind.handbook import Entry, handbook
 from batos.mind.handbook.entries import words_in
 from batos.mind.implied import answers, completing, implied
@@ -20,7 +21,10 @@ Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 """Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
 _LIKE = 3.75  # what a method that is known or put together costs at most, if it is to cast doubt on another
 _LIKELY = 4.2  # and if it is to be taken; docs/decisions.md has what others gave
-_PLAIN = 3.0  # and where the examples tell little
+_SURE = 0.6  # share of the weight of what is known and put together that must do the same: docs/training.md has what others gave
+_AT_ONCE = 4.7, 4.0  # what one costs at most for which no model is asked, where the examples tell much, and where they tell little
+_AFTER = 5.0, 4.0  # and after a refused draft
+_LAST = 0.5, 4.7, 4.0  # and where every draft was refused, with its share
 _AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 
 
@@ -47,9 +51,20 @@ async def put_together(cycle: UvmObject) -> str | None:
     what, run, _ = _aside(cycle)
     if not _legible(cycle, what):
         return None
-    made = await _made(cycle)
-    sources = await amending.likely((*await _reused(cycle), *made), what, run, limit=current().settings.method_bytes) if made else []
-    return next((text for text in sources[:1] if _plain_enough(text, made, what)), None)
+    passed = (*await _reused(cycle), *await _made(cycle))
+    sources = await amending.likely(passed, what, run, limit=current().settings.method_bytes, sure=_SURE) if passed else []
+    return next((text for text in sources[:1] if _cheap_enough(text, passed, what, *_AT_ONCE)), None)
+
+
+async def last(cycle: UvmObject) -> str | None:
+    """A method that is known or put together, once all drafts were refused: likelier than all else, if not by far."""
+    what, run, _ = _aside(cycle)
+    if not _legible(cycle, what):
+        return None
+    refused = {source for source, _ in cycle.refusals}
+    passed, (sure, *dearest) = (*await _reused(cycle), *await _made(cycle)), _LAST
+    sources = await amending.likely(passed, what, run, limit=current().settings.method_bytes, sure=sure) if passed else []
+    return next((text for text in sources if text not in refused and _cheap_enough(text, passed, what, *dearest)), None)
 
 
 async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
@@ -64,8 +79,9 @@ async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, s
     if not before:  # what is known does not change with the draft
         new = (*new, *await _reused(cycle), *await _made(cycle))
     cycle.passed = (*cycle.passed, *new)
-    for text in (await amending.likely(cycle.passed, what, run, limit=limit))[:_AMENDED] if new else ():
-        if not _plain_enough(text, cycle.passed, what):
+    sure = _SURE if cycle.reused or cycle._slots.get("made") else amending.SURE
+    for text in (await amending.likely(cycle.passed, what, run, limit=limit, sure=sure))[:_AMENDED] if new else ():
+        if not _cheap_enough(text, cycle.passed, what, *_AFTER):
             break
         reasons, did = await faults(cycle, text)
         if not reasons:
@@ -99,9 +115,9 @@ async def _made(cycle: UvmObject) -> amending.Passed:
     if cycle._slots.get("made") is None:
         settings = current().settings
         what, run, audit = _aside(cycle)
-        most, limit = 0 if _sends(cycle) else settings.synthesis_parts, settings.method_bytes
+        most, limit = 0 if _sends(cycle, but=what.helpers) else settings.synthesis_parts, settings.method_bytes
         known = await _known(cycle, what)
-        cycle.made = await frames.passing(what, cycle.selector, known, audit, run, most=most, limit=limit)
+        cycle.made = await assembling.passing(what, cycle.selector, known, audit, run, most=most, limit=limit)
     return tuple(cycle.made)
 
 
@@ -111,14 +127,18 @@ def _legible(cycle: UvmObject, what: amending.Wanted) -> bool:
     return bool(legible and what.examples and not examples.constant(cycle.taught))
 
 
-def _plain_enough(text: str, passed: amending.Passed, what: amending.Wanted) -> bool:
-    """Whether a method is among these, and costs little where the examples tell little."""
-    return any(one == text and (what.tells or cost <= _PLAIN) for cost, one in passed)
+def _cheap_enough(text: str, passed: amending.Passed, what: amending.Wanted, most: float, plain: float) -> bool:
+    """Whether a method costs little enough: `most` at most where the examples tell much, else `plain`."""
+    return min((cost for cost, one in passed if one == text), default=math.inf) <= (most if what.tells else plain)
 
 
-def _sends(cycle: UvmObject) -> bool:
-    """Whether the words name a message: what is known and what is put together sends none."""
-    return any(one != "think_" for one in prompting.sends_spoken_of(cycle.target, cycle.selector, cycle.intent))
+def _sends(cycle: UvmObject, *, but: Collection[str] = ()) -> bool:
+    """Whether the words name a message: what is known sends none, and what is put together only those that are functions.
+
+    :param but: those that do not count.
+    """
+    named = prompting.sends_spoken_of(cycle.target, cycle.selector, cycle.intent)
+    return any(one != "think_" and one not in but for one in named)
 
 
 async def _tried(cycle: UvmObject, known: Sequence[tuple[float, Entry]], *, exactly: bool = False) -> amending.Passed:
@@ -172,4 +192,5 @@ def _aside(cycle: UvmObject) -> tuple[amending.Wanted, side_by_side.Run, Callabl
         return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
 
     asked = cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs)
-    return amending.wanted(*asked, intent=cycle.intent, examples=cycle.taught), run, lambda text: methods.lets_pass(text, cycle.selector)
+    what = amending.wanted(*asked, intent=cycle.intent, examples=cycle.taught)
+    return what, side_by_side.Aside(run, what.helpers), lambda text: methods.lets_pass(text, cycle.selector)

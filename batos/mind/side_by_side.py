@@ -6,7 +6,7 @@ They become functions of one method, with a record in the place of the receiver'
 from __future__ import annotations
 
 import ast
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -54,6 +54,19 @@ Run = Callable[[str, list[Any]], Awaitable[Any]]
 """Runs the source of a method of the selector `SELECTOR` in the sandbox, with one argument; its answer."""
 
 
+class Aside:
+    """Runs methods side by side that send messages, too: those that are plain functions."""
+
+    def __init__(self, run: Run, helpers: Mapping[str, str]) -> None:
+        """
+        :param helpers: sources of what is sent, by selector; of methods that are `plain`.
+        """
+        self._run, self.helpers = run, helpers
+
+    def __call__(self, text: str, given: list[Any]) -> Awaitable[Any]:
+        return self._run(text, given)
+
+
 Did = tuple[Any, dict[str, Any]] | None
 """What was answered, and the slots after it; None where that is not known."""
 
@@ -69,13 +82,14 @@ class Call(NamedTuple):
 async def did(sources: Sequence[str], calls: Sequence[Call], run: Run, *, limit: int) -> list[tuple[str, ...]]:
     """What each method does on each call: the `repr` of its answer and of the slots after it; "" where that is not known, as it fails.
 
-    :param sources: of methods that pass the guardian and send nothing.
+    :param sources: of methods that pass the guardian and send nothing, but what `run` has (`Aside`).
     :param limit: bytes that the source of one method may have (setting method_bytes).
     """
     given = [[list(one.args), dict(one.kwargs), dict(one.slots)] for one in calls]
     found: list[tuple[str, ...]] = []
     again = _AGAIN
-    waiting = [list(rows) for rows in _parted(sources, limit)][::-1]
+    helpers = run.helpers if isinstance(run, Aside) else {}
+    waiting = [list(rows) for rows in _parted(sources, limit - sum(map(len, helpers.values())))][::-1]
     while waiting:
         rows = waiting.pop()
         came = await _together(rows, given, run)
@@ -89,13 +103,13 @@ async def did(sources: Sequence[str], calls: Sequence[Call], run: Run, *, limit:
 
 async def _together(rows: Sequence[str], given: Sequence[Any], run: Run) -> list[tuple[str, ...]] | None:
     """What each of a few does; None where one of them met a limit."""
-    able = list(range(len(rows)))
+    able, helpers = list(range(len(rows))), run.helpers if isinstance(run, Aside) else {}
     try:
         try:
-            told = await run(together(rows), [*given])
+            told = await run(together(rows, helpers), [*given])
         except MethodUnsupported:  # one is enough for that
             able = [n for n, row in enumerate(rows) if not unsupported(row)]
-            told = await run(together([rows[n] for n in able]), [*given])
+            told = await run(together([rows[n] for n in able], helpers), [*given])
     except (MethodError, SandboxFailed) as e:
         log.info("side_by_side_failed", error=e.message, methods=len(rows))
         return None
@@ -135,16 +149,31 @@ def _parted(sources: Sequence[str], limit: int) -> Iterator[Sequence[str]]:
         yield rows
 
 
-def together(sources: Sequence[str]) -> str:
-    """The source of one method that does what all of these do, one after the other, on each of the calls that it is given."""
-    functions = [_function(source, f"method{n}_") for n, source in enumerate(sources)]
+def together(sources: Sequence[str], helpers: Mapping[str, str] = {}) -> str:
+    """The source of one method that does what all of these do, one after the other, on each of the calls that it is given.
+
+    :param helpers: see `Aside`.
+    """
+    functions = [_function(source, f"method{n}_", helpers) for n, source in enumerate(sources)]
     names = ", ".join(function.name for function in functions)
-    body = "\n".join(_indented(ast.unparse(function)) for function in functions)
+    before = [_function(source, name, {}) for name, source in helpers.items()]
+    body = "\n".join(_indented(ast.unparse(function)) for function in (*before, *functions))
     return f"{_BEGIN}{body}{_END.replace('METHODS', names)}"
 
 
-def _function(source: str, name: str) -> ast.FunctionDef:
-    method = _Slots().visit(ast.parse(source)).body[0]
+def plain(source: str) -> bool:
+    """Whether a method does nothing with its receiver, so that it is a function of what it is given; and has a `while` for nothing that
+    goes on without end."""
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    uses = any(isinstance(node, ast.Name) and node.id == "self" for node in nodes)
+    return not uses and not any(isinstance(node, ast.While | ast.AsyncFunctionDef | ast.Await) for node in nodes)
+
+
+def _function(source: str, name: str, helpers: Collection[str]) -> ast.FunctionDef:
+    method = _Slots(helpers).visit(ast.parse(source)).body[0]
     assert isinstance(method, ast.FunctionDef)
     (method.args.posonlyargs or method.args.args)[0].arg, method.name = SLOTS, name
     return ast.fix_missing_locations(method)
@@ -155,7 +184,17 @@ def _indented(text: str) -> str:
 
 
 class _Slots(ast.NodeTransformer):
-    """The receiver's slots as entries of a record."""
+    """The receiver's slots as entries of a record, and what is sent to it as functions."""
+
+    def __init__(self, helpers: Collection[str]) -> None:
+        self._helpers = helpers
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        match node.func:
+            case ast.Attribute(value=ast.Name("self"), attr=name) if name in self._helpers:
+                node.func, node.args = ast.Name(name, ast.Load()), [ast.Name(SLOTS, ast.Load()), *node.args]
+        self.generic_visit(node)
+        return node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         if all(isinstance(target, ast.Attribute) and target.attr == "_p_changed" for target in node.targets):

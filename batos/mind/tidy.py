@@ -9,7 +9,7 @@ ITEM = "item"
 
 
 def tidied(tree: ast.Module) -> ast.Module:
-    """The same in fewer words; it changes the tree."""
+    """The same in fewer words; it changes the tree. The first of those that are so is nothing where none is."""
     _Tidy().visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -27,6 +27,8 @@ class _Tidy(ast.NodeTransformer):
             ) if name == ITEM and _once(elt) and (first := _first(call)) is not None:
                 whole: ast.expr = _Instead(first).visit(elt)
                 return whole
+            case ast.ListComp(elt=elt, generators=[ast.comprehension(ifs=[_, *_])] as each):
+                return ast.Call(ast.Name("next", ast.Load()), [ast.GeneratorExp(elt, each), ast.Constant(None)], [])
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:

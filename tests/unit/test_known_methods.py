@@ -10,7 +10,7 @@ import pytest
 
 from batos.image import examples
 from batos.image.examples import Example
-from batos.mind import prompting, side_by_side
+from batos.mind import prompting, second_look, side_by_side
 from batos.objects import Intent, Method
 from tests.unit.mind_support import FakeInference, mind
 from tests.unit.test_forge import give, method_of, sent
@@ -44,10 +44,10 @@ async def test_what_the_handbook_tells_word_for_word_asks_no_model(tmp_path: Pat
 
 async def test_what_it_tells_is_taken_only_if_every_example_says_so(tmp_path: Path) -> None:
     inference = FakeInference()
-    asked = writing(inference, "def twice_(self, number):\n    return number * 2 + 1\n")
+    asked = writing(inference, "def twice_(self, number):\n    return number * 2 + (number > 40) * 17\n")
     async with mind(tmp_path, inference, synthesis_parts=0) as kernel:
-        await taught(kernel, "twice_", "twice the number", Example((5,), (), 11), Example((50,), (), 101))
-        assert (await sent(kernel, "m1", "thing", "twice_", 3))["result"]["value"] == 7
+        await taught(kernel, "twice_", "twice the number", Example((5,), (), 10), Example((50,), (), 117))
+        assert (await sent(kernel, "m1", "thing", "twice_", 3))["result"]["value"] == 6
         assert len(asked) == 1
 
 
@@ -57,7 +57,12 @@ async def test_what_it_tells_is_taken_only_if_every_example_says_so(tmp_path: Pa
         ("whether songs has a text", Example(("ab",), (), True, (("songs", ["ab"]),)), "ab", {"songs": ["ab"]}),  # most answer true
         ("удвоить число", Example((5,), (), 10), 5, {}),  # what the handbook cannot read
         ("café: twice the number", Example((5,), (), 10), 5, {}),
-        ("twice the number, as price_ has it", Example((5,), (), 10), 5, {"price_": Method("price_", DOUBLE.replace("twice_", "price_"))}),
+        (
+            "twice the number, as price_ has it",
+            Example((5,), (), 10),
+            5,
+            {"price_": Method("price_", "def price_(self, number):\n    return self.twice_(number)")},
+        ),  # it sends, too
     ],
 )
 async def test_what_is_told_in_part_only_is_left_to_the_model(
@@ -93,7 +98,7 @@ async def test_after_a_refused_draft_a_method_is_found_by_what_it_does(tmp_path:
     inference = FakeInference()
     asked = writing(inference, "def label_(self, text):\n    return text\n")
     async with mind(tmp_path, inference) as kernel:
-        await taught(kernel, "label_", "a short slug for headlines", Example(("The Red Fox Runs",), (), "the-red-fox-runs"))
+        await taught(kernel, "label_", "a short slug for café headlines", Example(("The Red Fox Runs",), (), "the-red-fox-runs"))
         end = await sent(kernel, "m1", "thing", "label_", "A Fox")
         assert (end["result"]["value"], len(asked)) == ("a-fox", 1)
         kept = method_of(kernel, "thing", "label_")
@@ -150,6 +155,27 @@ async def test_after_a_refused_draft_a_method_is_put_together(tmp_path: Path) ->
         end = await sent(kernel, "m1", "thing", "bill_", rows[:1])
         assert (end["result"]["value"], len(asked)) == (423, 1)
         assert (method_of(kernel, "thing", "bill_")["model"], end["result"]["wrote"][0]["tries"]) == ("parts", 1)
+
+
+@pytest.mark.parametrize("likely", [True, False])
+async def test_once_every_draft_was_refused_what_is_likeliest_is_taken(tmp_path: Path, monkeypatch: Any, likely: bool) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def total_(self, items):\n    return 0\n")
+    for name in ("_AT_ONCE", "_AFTER"):
+        monkeypatch.setattr(second_look, name, (0.0, 0.0))
+    if not likely:
+        monkeypatch.setattr(second_look, "_LAST", (0.5, 0.0, 0.0))
+    rows = [{"price": 3, "name": "pen"}, {"price": 541, "name": "pad"}]
+    async with mind(tmp_path, inference, synthesis_expert_tries=1, synthesis_edits=1) as kernel:
+        await taught(kernel, "total_", "the total price", Example((rows,), (), 544))
+        end = await sent(kernel, "m1", "thing", "total_", rows[:1])
+        if likely:
+            assert (end["result"]["value"], len(asked)) == (3, 1)
+            assert end["result"]["wrote"][0] == {**end["result"]["wrote"][0], "tries": 1, "edited": False}
+            assert method_of(kernel, "thing", "total_")["model"] in ("parts", "handbook")
+        else:
+            assert end["error"]["code"] == "method_refused"
+            assert "answered 0 and not 544" in end["error"]["message"]
 
 
 async def test_what_words_say_of_nothing_completes_a_draft(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any
 
 from batos.mind.handbook.families import HOLE, Family, families, fill
 from batos.mind.handbook.holes import draw, words_of
@@ -37,7 +39,8 @@ _ARGUMENTS = {
 _LITTLE = frozenset(words_of("a an the of in to is and or that it for with by be as at on from shall answer please now i need"))
 LONGEST = 400
 """Characters of a method; a longer one is not shown."""
-_ENDINGS = ("ing", "ed", "es", "s")
+_LONGEST_WORD = 64
+_ONE = threading.Lock()  # a stemmer holds the word that it is at
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,17 @@ def words_in(text: str) -> frozenset[str]:
     return frozenset(_stem(word) for word in re.findall(r"[a-z]+|\d+", text.lower()) if word not in _LITTLE)
 
 
+@lru_cache(maxsize=1 << 16)
 def _stem(word: str) -> str:
-    return next((word[: -len(end)] for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= 3), word)
+    with _ONE:
+        return str(_stemmer().stemWord(word[:_LONGEST_WORD]))
+
+
+@cache
+def _stemmer() -> Any:
+    import snowballstemmer  # late: it brings all its languages
+
+    return snowballstemmer.stemmer("english")
 
 
 def entry_of(family: Family) -> Entry:

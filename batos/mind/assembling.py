@@ -1,0 +1,173 @@
+"""Methods put together from parts that are known to give what the examples give.
+
+What is given, what is computed of it and of its items (`batos.mind.parts`), and what is made of all of that (`batos.mind.frames`) is looked
+through for what the examples want (`batos.mind.goals`); what passes is run in the sandbox, whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from batos.image.turns import in_helper
+from batos.mind import edits, reuse, side_by_side
+from batos.mind.amending import Passed, Wanted, as_expected
+from batos.mind.frames import FILTERED, FOUND, Made, fitting, lists
+from batos.mind.goals import ANSWER, Goal, goals, targets, written_together
+from batos.mind.growing import UNSAID, reserved
+from batos.mind.handbook import Entry, handbook
+from batos.mind.parts import Computed, Over, computed, grown_of, overs
+from batos.mind.reuse import Asked, asked
+from batos.mind.side_by_side import Run
+from batos.mind.tidy import ITEM
+
+_WRITTEN, _PASSED = 1000, 100  # that are written, the cheapest, and run whole
+_KINDS, _CHARS = 6, 8000  # things that are given, and characters of them in an example
+_OVERS, _GOALS = 7, 6  # kinds of items, and what may be wanted of them
+_LOOKS, _FITS = 900_000, 20_000  # at what a frame comes to, in all; what comes to what is wanted, of one kind of items
+_EACH, _WITHIN = 6, 5.0  # of each of several things that are wanted the cheapest, and what one costs at most without what it does not tell
+_BASE = 0.3
+_UNTOLD = 2.0  # what costs what tells nothing of what is asked
+_BY_LENGTH = 0.01  # a character
+_TURNED = 0.4  # what costs what a slot becomes and does not begin with it
+_SHARP, _LIKELY = 1.3, 5.8  # against what known methods cost; what one costs at most
+
+
+class Found(NamedTuple):
+    """What comes to what is wanted, of which items, and what it costs."""
+
+    cost: float
+    made: Made
+    over: Over
+    end: Goal
+
+
+async def passing(
+    what: Wanted, selector: str, known: Sequence[tuple[float, Entry]], audit: Callable[[str], bool], run: Run, *, most: int, limit: int
+) -> Passed:
+    """Methods put together of parts that pass the examples.
+
+    :param most: values that are computed; none where it is 0.
+
+    The other parameters are those of `reuse.passing`.
+    """
+    if not most or (request := asked(what, selector)) is None or not _small(request, what):
+        return ()
+    wanted = list(itertools.islice(goals(what, request), _GOALS))
+    several = [] if wanted else targets(what, request)
+    ends = [*wanted, *several]
+    weights = await in_helper(lambda: handbook().weights(what.known.told, without=what.known.slots))
+    given = await in_helper(lambda: list(itertools.islice(overs(request, what), _OVERS if ends else 0)))
+    soon = await in_helper(lambda: list(reuse.soon(known, what)))
+    found: list[Found] = []
+    whole: list[Computed] = []
+    more: list[Computed] = []
+
+    def look(over: Over, parts: Sequence[Computed]) -> None:
+        looks = _LOOKS // ((len(given) + 1) * len(ends))
+        for end in ends:
+            fits = itertools.islice(fitting(over, parts, end.values, frozenset(weights), looks), _FITS)
+            found.extend(Found(_cost([(one, over, end)], weights), one, over, end) for one in fits)
+
+    for over in given:
+        parts = await computed(over, request, what, soon, run, whole=whole, most=most // (len(given) + 1), limit=limit)
+        whole = whole if over.text else parts
+        more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts)))
+        await in_helper(lambda over=over, parts=parts: look(over, parts))
+    if more and ends:
+        parts = await in_helper(lambda: grown_of(given[0], request, what, more, most=most // (len(given) + 1)))
+        await in_helper(lambda: look(given[0], parts))
+
+    def able() -> list[tuple[float, str]]:
+        texts: dict[str, float] = {}
+        for cost, text in itertools.islice(_written(found, wanted, several, request, weights), _WRITTEN):
+            if text not in texts and edits.makes_sense(text, what.known) and audit(text):
+                texts[text] = cost + reuse.unused(text, what.known.told)
+            if len(texts) >= _PASSED:
+                break
+        return [(cost, text) for text, cost in texts.items()]
+
+    tried = await in_helper(able)
+    came = await side_by_side.did([text for _, text in tried], [call for call, _ in what.examples], run, limit=limit)
+    expected = [example for _, example in what.examples]
+    return tuple(one for one, texts in zip(tried, came, strict=True) if all(map(as_expected, texts, expected)))
+
+
+def _small(request: Asked, what: Wanted) -> bool:
+    """Whether there is so little given that what is computed of it takes a second or two, and nothing by names of ours."""
+    given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
+    return (
+        len(request.kinds) <= _KINDS
+        and not {ITEM, FOUND, ANSWER, "self", side_by_side.SLOTS, *reserved()} & {*request.names}
+        and all(len(repr(values)) <= _CHARS for values in given)
+    )
+
+
+def _written(
+    found: Sequence[Found], wanted: Sequence[Goal], several: Sequence[Goal], request: Asked, weights: Mapping[str, float]
+) -> Iterator[tuple[float, str]]:
+    """Methods, the cheapest first."""
+    if wanted:
+        likely = [one for one in found if one.cost <= _LIKELY and _uses_all([one], request)]
+        for one in sorted(likely, key=lambda one: one.cost):
+            before, text = _expression(one.made, one.over)
+            yield from ((one.cost + more, source) for more, source in one.end.sources(request, text, before))
+        return
+    together = []
+    for end in several:
+        near = sorted((one for one in found if one.end is end and _bare(one) <= _WITHIN and one.made.frame.begin is None), key=_bare)
+        together.append(near[:_EACH])
+    both = [(_cost([one[1:] for one in held], weights), held) for held in itertools.product(*together)]
+    for cost, held in sorted(both, key=lambda one: one[0]):
+        if cost <= _LIKELY + 1 and _uses_all(held, request):
+            texts = [(one.end, _expression(one.made, one.over)[1]) for one in held]
+            yield from ((cost + more, source) for more, source in written_together(request, texts))
+
+
+def _uses_all(found: Sequence[Found], request: Asked) -> bool:
+    texts = [
+        text
+        for one in found
+        for text in (one.over.text, one.end.around, _expression(one.made, one.over)[1], *(end for _, end in one.end.ends))
+    ]
+    texts += [line for one in found for line in _expression(one.made, one.over)[0]]
+    used = set(re.findall(r"(?<![\w.])[^\W\d]\w*", " ".join(texts)))
+    return used.issuperset(request.names)
+
+
+def _bare(one: Found) -> float:
+    return _cost([one[1:]], {})
+
+
+def _cost(together: Sequence[tuple[Made, Over, Goal]], weights: Mapping[str, float]) -> float:
+    """How unlikely it is: its parts, what of it is not spoken of, and what is asked that none of it tells."""
+    said, words, cost = weights.keys(), frozenset[str](), 0.0
+    for (frame, of, by, only), over, end in together:
+        parts = [part for part, there in ((of, frame.has("of")), (by, True), (only, True)) if part is not None and there]
+        words = words.union(over.words, frame.words, frame.also, end.words, end.also, *(part.words for part in parts))
+        first = f"self.{end.slot}"
+        turned = bool(end.slot) and "self." in of.text and not of.text.startswith((first, f"{{**{first}", f"[*{first}", f"({first}"))
+        chars = len(frame.template) + len(end.around) + sum(len(part.text) for part in parts)
+        unsaid = [held for held in (over.words, frame.words, end.words) if weights and held and not held & said]
+        cost += over.cost + sum(part.cost for part in parts) + UNSAID * len(unsaid)
+        cost += _BY_LENGTH * chars + end.cost + (FILTERED if only else 0.0) + (_TURNED if turned else 0.0)
+    told = sum(weight for word, weight in weights.items() if word in words) / (sum(weights.values()) or 1.0)
+    return _SHARP * (_BASE + cost + (_UNTOLD * (1 - told) if weights else 0.0))
+
+
+def _expression(made: Made, over: Over) -> tuple[list[str], str]:
+    """The lines that come before the expression of what is made, and it."""
+    frame, of, by, only = made
+    if not over.text:
+        return [], frame.template.format(of=f"({of.text})")
+    each, some = f"for {ITEM} in {over.text}", over.text
+    if only is not None and frame.begin is None:
+        each, some = f"{each} if ({only.text})", f"({ITEM} {each} if ({only.text}))"
+    key = f"lambda {ITEM}: {by.text}" if by is not None else ""
+    text = frame.template.format(of=f"({of.text})", by=f"({by.text})" if by is not None else "", row=ITEM, key=key, each=each, some=some)
+    if frame.begin is None or by is None:
+        return [], text
+    lines = [f"found = {frame.begin}", f"{each}:", *([f"    if ({only.text}):"] if only else [])]
+    return [*lines, f"{'        ' if only else '    '}found[{by.text}] = {text}"], "found"

@@ -1,0 +1,297 @@
+"""Expressions grown from parts, the cheapest first, by what they come to.
+
+What is made of a value is one of the idioms of `batos.mind.idioms`, which are computed here: they are constants of that module, and what
+they are given are plain values of bounded size. So hundreds of thousands are looked at in the time in which the sandbox runs a thousand.
+Of those that come to the same on all examples the cheapest is grown further (bottom-up enumeration with observational equivalence: Udupa
+et al. 2013, doi:10.1145/2462156.2462174; in the order of what they cost: Barke, Peleg and Polikarpova 2020, doi:10.1145/3428295).
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import datetime
+import hashlib
+import heapq
+import itertools
+import math
+import re
+import statistics
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from batos.mind import prompting
+from batos.mind.idioms import LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
+
+UNSAID = 1.0
+"""What costs what the words do not speak of, though there are words for it."""
+COMPUTED = 0.5
+"""What costs what is made of a value."""
+DEAREST = 3.2
+"""What an expression costs at most."""
+_LARGE = 100  # a number with which what is `LONG` is too long
+_CHARS, _GIVEN = 500, 8000  # of what is computed, and of what is given
+_UNIT = 20  # characters that count as one value more
+_DIGITS = 10**15
+_LONGEST = 120  # characters of an expression
+_ALIKE = 30  # expressions that come to the same, and are held
+_FEW = 6  # that stand beside one where there are several
+_OTHERS = 10  # cheapest of a kind that stand beside another
+_HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
+_MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
+_NAMED = re.compile(rf"(?<![\w.])({'|'.join(_MODULES)})\.")
+_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
+_KINDS = tuple(MADE_OF)
+_ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
+
+
+class Part(NamedTuple):
+    """An expression.
+
+    :ivar cost: how unlikely it is.
+    :ivar words: that speak of it, as `words_in` has them.
+    :ivar kind: of the value, where more may be made of it.
+    """
+
+    cost: float
+    text: str
+    words: frozenset[str] = frozenset()
+    kind: str = ""
+
+
+class Valued(NamedTuple):
+    """A part, and what it comes to: one value for each item of each example."""
+
+    part: Part
+    values: tuple[Any, ...]
+
+
+class _Idiom(NamedTuple):
+    spoken: Spoken
+    holes: tuple[str, ...]
+    compute: Callable[..., Any]
+    able: Callable[[Any], bool] | None
+
+
+def grown(atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str], *, most: int) -> list[Valued]:
+    """What is made of parts, with the parts; the cheapest first.
+
+    :param atoms: what it is made of.
+    :param given: what else may stand in it: other things that are given, and constants that the words speak of.
+    :param said: the words of what is asked.
+    :param most: values that are computed.
+    """
+    queue = [(one.part.cost, len(one.part.text), one.part.text, one) for one in atoms]
+    heapq.heapify(queue)
+    held: dict[bytes, list[Valued]] = {}
+    least: dict[str, float] = {}
+    for one in atoms:
+        least[one.part.text] = min(one.part.cost, least.get(one.part.text, one.part.cost))
+    beside: dict[str, list[Valued]] = {}
+    for one in given:
+        beside.setdefault(one.part.kind, []).append(one)
+    before: dict[str, list[Valued]] = {}
+    size = len(atoms[0].values) if atoms else 0
+    idioms = {kind: [(_cost(one, said), one) for one in held] for kind, held in _idioms().items()}
+    while queue and most > 0:
+        cost, _, text, one = heapq.heappop(queue)
+        if cost > least[text]:
+            continue
+        alike = held.setdefault(_key(one), [])
+        if len(alike) == _ALIKE:
+            continue
+        alike.append(one)
+        if len(alike) > 1 or not one.part.kind:
+            continue
+        for cost, idiom, operands in _uses(one, idioms, beside, before):
+            if (most := most - size) < 0:
+                break
+            text = _text(idiom, operands)
+            if len(text) > _LONGEST or cost >= least.get(text, math.inf):
+                continue
+            least[text] = cost
+            made, length = _made(idiom, operands, cost, text)
+            most -= length // _UNIT
+            if made is not None and len(held.get(_key(made), ())) < _ALIKE:
+                heapq.heappush(queue, (cost, len(text), text, made))
+        before.setdefault(one.part.kind, []).append(one)
+    rest = [one for cost, _, text, one in sorted(queue, key=lambda entry: entry[:3]) if cost <= least[text]]
+    for one in rest:
+        if len(alike := held.setdefault(_key(one), [])) < _ALIKE:
+            alike.append(one)
+    return sorted(itertools.chain.from_iterable(held.values()), key=lambda one: (one.part.cost, len(one.part.text), one.part.text))
+
+
+def _key(one: Valued) -> bytes:
+    """By which those are found that come to the same."""
+    return hashlib.blake2b(repr(one.values).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def valued(cost: float, text: str, values: Sequence[Any], words: frozenset[str] = frozenset()) -> Valued | None:
+    """A part with its values; None where they are too large, or of a kind that hashes give an order."""
+    if any(_room(value, _GIVEN) < 0 for value in values):
+        return None
+    return Valued(Part(cost, text, words, _kind(values)), tuple(values))
+
+
+def modules_in(text: str) -> list[str]:
+    """The modules that an expression, or lines of a method, speak of."""
+    if not _NAMED.search(text):
+        return []
+    try:
+        nodes = ast.walk(ast.parse(textwrap.dedent(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    owners = (node.value for node in nodes if isinstance(node, ast.Attribute))
+    return sorted({owner.id for owner in owners if isinstance(owner, ast.Name)} & _MODULES.keys())
+
+
+@lru_cache(maxsize=1)
+def reserved() -> frozenset[str]:
+    """Names that idioms use: what is given by such a name could not be read in them."""
+    nodes = [node for held in _idioms().values() for one in held for node in ast.walk(ast.parse(_text_of(one), mode="eval"))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    return frozenset(used - set(_KINDS) - {"it", "number2", "text2"})
+
+
+def _text_of(idiom: _Idiom) -> str:
+    return idiom.spoken.template.format(**{name: name for name in idiom.holes})
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """The kind that all of these are of; "" where they are of several, or where nothing is made of it."""
+    kinds = {_kind_of(value) for value in values}
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
+def _kind_of(value: Any) -> str:
+    if isinstance(value, datetime.date):
+        return "moment" if isinstance(value, datetime.datetime) else "date"
+    kind = prompting.kind_of(value)
+    return kind if kind in MADE_OF else ""
+
+
+@lru_cache(maxsize=1)
+def _idioms() -> dict[str, tuple[_Idiom, ...]]:
+    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two"."""
+
+    def of(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[_Idiom, ...]:
+        return tuple(_Idiom(one, holes := _holes(one.template), _computing(one.template, holes), able) for one in held)
+
+    found = {kind: of(held) + of(LONG.get(kind, ()), _small) + of(NUMERIC.get(kind, ()), _numeric) for kind, held in MADE_OF.items()}
+    return found | {"any": of(OF_ANY), "two": of(OF_TWO)}
+
+
+def _holes(template: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(("it", *_HOLES.findall(template))))
+
+
+def _computing(template: str, holes: Sequence[str]) -> Callable[..., Any]:
+    text = template.format(**{name: name for name in holes})
+    made: Callable[..., Any] = eval(f"lambda {', '.join(holes)}: {text}", dict(_MODULES))  # noqa: S307 - idioms are constants
+    return made
+
+
+def _uses(
+    one: Valued,
+    idioms: Mapping[str, Sequence[tuple[float, _Idiom]]],
+    beside: Mapping[str, Sequence[Valued]],
+    before: Mapping[str, Sequence[Valued]],
+) -> Iterator[tuple[float, _Idiom, tuple[Valued, ...]]]:
+    """What a part may be used for: as what something is made of, with others beside it; and beside others. With what that costs.
+
+    :param idioms: with what each costs.
+    :param beside: what is given, and constants.
+    :param before: what was grown before.
+    """
+    room, kind = DEAREST - one.part.cost, one.part.kind
+    others = {name: [*beside.get(name, ()), *before.get(name, ())[:_OTHERS]] for name in _KINDS}
+
+    def together(idiom: _Idiom, cost: float, operands: tuple[Valued, ...]) -> Iterator[tuple[float, _Idiom, tuple[Valued, ...]]]:
+        cost += sum(operand.part.cost for operand in operands)
+        if cost <= DEAREST and len(set(map(id, operands))) == len(operands):
+            yield cost, idiom, operands
+
+    for cost, idiom in (*idioms.get(kind, ()), *idioms["any"]):
+        if cost > room:
+            continue
+        match idiom.holes:
+            case (_,):
+                yield cost + one.part.cost, idiom, (one,)
+            case (_, hole):
+                for other in others[hole.rstrip("2")]:
+                    yield from together(idiom, cost, (one, other))
+            case (_, *holes):
+                for more in itertools.product(*(others[hole.rstrip("2")][:_FEW] for hole in holes)):
+                    yield from together(idiom, cost, (one, *more))
+    if kind == "number":
+        for other, (cost, idiom) in itertools.product(before.get(kind, ())[:_OTHERS], idioms["two"]):
+            yield from together(idiom, cost, (one, other))
+            yield from together(idiom, cost, (other, one))
+    for name, held in before.items():
+        for cost, idiom in (*idioms.get(name, ()), *idioms["any"]):
+            if cost <= room and len(idiom.holes) == 2 and idiom.holes[1] == kind:
+                for other in held[:_OTHERS]:
+                    yield from together(idiom, cost, (other, one))
+
+
+def _cost(idiom: _Idiom, said: frozenset[str]) -> float:
+    return COMPUTED + (UNSAID if idiom.spoken.words and not idiom.spoken.words & said else 0.0)
+
+
+def _text(idiom: _Idiom, operands: Sequence[Valued]) -> str:
+    names = {}
+    for hole, one in zip(idiom.holes, operands, strict=True):
+        text = one.part.text
+        names[hole] = text if _ATOM.fullmatch(text) else f"({text})"
+    return idiom.spoken.template.format(**names)
+
+
+def _made(idiom: _Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
+    """What an idiom comes to, and how many characters that has; None where it fails, or is too long."""
+    values, length = [], 0
+    compute, able = idiom.compute, idiom.able
+    try:
+        for row in zip(*(one.values for one in operands), strict=True):
+            if able is not None and not all(map(able, row)):
+                return None, length
+            value = compute(*row)
+            if (left := _room(value, _CHARS)) < 0:
+                return None, length + _CHARS
+            length += _CHARS - left
+            values.append(list(value) if isinstance(value, tuple) else value)
+    except _FAILS:
+        return None, length
+    words = frozenset[str]().union(idiom.spoken.words, *(one.part.words for one in operands))
+    return Valued(Part(cost, text, words, _kind(values)), tuple(values)), length
+
+
+def _small(value: Any) -> bool:
+    return not isinstance(value, int | float) or -_LARGE <= value <= _LARGE
+
+
+def _numeric(value: Any) -> bool:
+    """Whether it holds nothing but numbers, or is a text: the key of an entry."""
+    held = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
+    return all(isinstance(one, int | float) for one in held)
+
+
+def _room(value: Any, room: int) -> int:
+    """What is left of so many characters behind a value; less than nothing where it is too long, or of a kind that is not held: hashes
+    give a set an order, which another process has otherwise."""
+    if isinstance(value, str):
+        return room - len(value)
+    if isinstance(value, bool) or value is None or isinstance(value, datetime.date):
+        return room - 1
+    if isinstance(value, int | float):
+        return room - 1 if -_DIGITS < value < _DIGITS else -1
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    elif not isinstance(value, list | tuple):
+        return -1
+    for one in value:
+        if (room := _room(one, room - 1)) < 0:
+            break
+    return room

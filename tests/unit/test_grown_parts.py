@@ -1,0 +1,169 @@
+"""Expressions grown from parts by what they come to, and what several things that are wanted are put together of."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+import pytest
+
+from batos.image.examples import Example
+from batos.mind import assembling, growing
+from batos.mind.amending import Wanted, wanted
+from batos.mind.growing import Valued, grown, modules_in, valued
+from batos.mind.handbook.entries import words_in
+from batos.mind.side_by_side import Aside
+from batos.objects import Method, UvmObject
+from tests.unit.test_frames import first, made
+from tests.unit.test_reuse import asked, here
+
+
+def atoms(**given: Any) -> list[Valued]:
+    return [one for name, value in given.items() if (one := valued(0.2, name, [value])) is not None]
+
+
+def texts(found: list[Valued]) -> dict[str, Any]:
+    return {one.part.text: one.values[0] for one in found}
+
+
+def test_what_is_grown_comes_to_what_python_makes_of_it() -> None:
+    given = {"text": "sea ice", "number": 3, "items": [3, 1, 2], "record": {"a": 1}, "moment": "2024-03-01T10:00:00"}
+    found = texts(grown(atoms(**given), [], words_in("words sorted hours later longest"), most=20_000))
+    assert len(found) > 300
+    for text, value in found.items():
+        space: dict[str, Any] = {**given, "math": math, "datetime": datetime}
+        exec("\n".join(f"import {one}" for one in modules_in(text)), space)
+        came = eval(text, space)
+        assert (list(came) if isinstance(came, tuple) else came) == value
+
+
+def test_the_cheapest_come_first_and_what_words_speak_of_is_cheaper() -> None:
+    plain = grown(atoms(text="sea ice"), [], frozenset(), most=500)
+    assert [one.part.cost for one in plain] == sorted(one.part.cost for one in plain)
+    spoken = {one.part.text: one.part.cost for one in grown(atoms(text="sea ice"), [], words_in("backwards"), most=500)}
+    unsaid = {one.part.text: one.part.cost for one in plain}
+    assert spoken["text[::-1]"] == unsaid["text[::-1]"] - growing.UNSAID
+
+
+def test_of_what_comes_to_the_same_a_few_are_held() -> None:
+    found = grown(atoms(number=1), [], frozenset(), most=20_000)
+    alike: dict[str, int] = {}
+    for one in found:
+        alike[repr(one.values)] = alike.get(repr(one.values), 0) + 1
+    assert max(alike.values()) == growing._ALIKE
+
+
+def test_a_known_expression_that_is_cheaper_otherwise_is_held_once_and_as_cheap() -> None:
+    dear = valued(3.0, "number + 1", [4])
+    assert dear is not None
+    (one,) = [one for one in grown([*atoms(number=3), dear], [], words_in("one more"), most=500) if one.part.text == "number + 1"]
+    assert one.part.cost < 1
+
+
+def test_no_more_values_are_computed_than_may_be() -> None:
+    assert grown([], [], frozenset(), most=100) == []
+    few, many = (len(grown(atoms(text="sea ice"), [], frozenset(), most=most)) for most in (20, 2000))
+    assert few <= 21 < many
+    rows = [Valued(growing.Part(0.2, "item", frozenset(), "text"), tuple("abcdefghij"))]
+    assert len(grown(rows, [], frozenset(), most=20)) <= 3  # ten values each
+
+
+@pytest.mark.parametrize(
+    "value", [10**400, float("nan"), "x" * 8001, list(range(8001)), {1, 2}, object(), [["x" * 7999]], {"a": {1}}, {"x" * 8000: 1}, 2j]
+)
+def test_what_is_large_or_has_no_order_or_is_of_no_known_kind_is_left_out(value: Any) -> None:
+    assert valued(0.2, "it", [value]) is None
+
+
+def test_modules_are_those_that_an_expression_uses() -> None:
+    assert modules_in("math.sqrt(number) + datetime.date(2024, 1, 1).day") == ["datetime", "math"]
+    assert modules_in("self.math.total + text.math.x") == []
+
+
+@pytest.mark.parametrize(
+    ("intent", "example", "text"),
+    [
+        ("yes if it is even, no otherwise", Example((12,), (), "yes"), "'yes' if number % 2 == 0 else 'no'"),
+        ("tall or short, tall is at least 180", Example((191,), (), "tall"), "'tall' if number >= 180 else 'short'"),
+        ("which of the words are found in the text", Example(("a season of ice", ["sea", "ice"]), (), ["ice"]),
+         "[x for x in items if x in text.split()]"),
+        ("rename a key", Example(({"a": 1, "b": 2}, "b", "c"), (), {"a": 1, "c": 2}),
+         "{text2 if k == text else k: v for k, v in record.items()}"),
+        ("the spread of the ages: largest minus smallest", Example(([{"age": 31}, {"age": 7}, {"age": 12}],), (), 24),
+         "max([item['age'] for item in items]) - min([item['age'] for item in items])"),
+        ("the places of the numbers greater than 100", Example(([7, 130, 5, 101],), (), [1, 3]),
+         "[item[0] for item in enumerate(items) if item[1] > 100]"),
+    ],
+)  # fmt: skip
+async def test_what_is_put_together_of_what_has_grown(intent: str, example: Example, text: str) -> None:
+    assert await first(asked(intent, example)) == f"return {text}"
+
+
+async def test_modules_that_are_used_are_imported() -> None:
+    what = asked("the hours later", Example(("2024-03-01T22:00:00", 5), (), "2024-03-02T03:00:00"))
+    assert "    import datetime\n    return (datetime.datetime.fromisoformat(text) + datetime.timedelta(hours=number)).isoformat()" in [
+        text.partition(":\n")[2] for _, text in await made(what, most=300_000)
+    ]
+
+
+async def test_several_slots_and_an_answer_are_computed_of_what_there_was_before() -> None:
+    undo = Example((), (), 20, (("distance", 13), ("times", [28, 24, 20])), (("distance", 20), ("times", [28, 24])))
+    await _holds(await made(asked("distance becomes the last of times, which goes", undo)), undo)
+    taken = Example((), (), "tea", (("queue", ["tea", "ice", "map"]),), (("queue", ["ice", "map"]),))
+    await _holds(await made(asked("take the first of the queue, and answer it", taken)), taken)
+
+
+async def _holds(found: list[tuple[float, str]], example: Example) -> None:
+    assert found
+    for _, source in found:
+        space: dict[str, Any] = {}
+        exec(source, space)
+        holder = type("Holder", (), dict(example.slots))()
+        assert space["m_"](holder) == example.result
+        assert {name: getattr(holder, name) for name, _ in example.after} == dict(example.after)
+
+
+async def test_next_items_and_places_are_gone_through_where_words_speak_of_them() -> None:
+    steps = asked("the difference of each number and the next", Example(([10, 150, 30],), (), [140, -120]))
+    assert "zip(items, items[1:])" in await first(steps)
+    over = asked("numbers over 30", Example(([12, 31, 40],), (), [31, 40]))
+    assert await first(over) == "return [item for item in items if item > 30]"
+
+
+FEE = "def fee_(self, number):\n    return number * number + 7"
+BIG = "def big_(self, number):\n    return number > 30"
+
+
+def sending(intent: str, example: Example, **slots: Any) -> Wanted:
+    return wanted(UvmObject(**slots), "m_", example.args, dict(example.kwargs), intent=intent, examples=[example])
+
+
+@pytest.mark.parametrize(
+    ("intent", "example", "text"),
+    [
+        ("all that fee_ answers, added up", Example(([31, 5],), (), 1000), "sum((self.fee_(item) for item in items))"),
+        ("what fee_ answers for twice the number", Example((31,), (), 3851), "self.fee_(number * 2)"),
+        ("what fee_ answers, doubled", Example((31,), (), 1936), "self.fee_(number) * 2"),
+        ("the first that big_ accepts", Example(([7, 31, 40],), (), 31), "next((item for item in items if self.big_(item)), None)"),
+    ],
+)
+async def test_messages_that_the_words_name_are_sent(intent: str, example: Example, text: str) -> None:
+    what = sending(intent, example, fee_=Method("fee_", FEE), big_=Method("big_", BIG))
+    found = sorted(await assembling.passing(what, "m_", (), lambda text: True, Aside(here(), what.helpers), most=60_000, limit=8192))
+    assert found[0][1].endswith(f"return {text}")
+    assert all(f"self.{name}(" in source for _, source in found for name in what.helpers)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def fee_(self, number):\n    return number + self.total",  # reads a slot
+        "def fee_(self, number):\n    return self.rate_(number)",  # sends
+        "def fee_(self, number):\n    while number:\n        number -= 1\n    return number",
+        "def fee_(self, number",
+    ],
+)
+async def test_a_message_that_is_more_than_a_function_is_sent_by_nothing_put_together(source: str) -> None:
+    what = sending("what fee_ answers", Example((31,), (), 968), fee_=Method("fee_", source))
+    assert (what.helpers, what.known.sends) == ({}, ())
