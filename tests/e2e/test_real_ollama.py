@@ -81,7 +81,8 @@ def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) ->
     db.close()
     again = max(0, heard - kept)
     print(f"heard {heard} of {answer.answer_tokens} tokens at the kill, kept {kept}: {again} generated again, {again / heard:.0%} of them")
-    assert answer.answer_tokens >= heard, "what was kept counts as what it took"
+    # What comes behind what was kept is drawn anew, and may end before what was heard did.
+    assert answer.answer_tokens >= kept, "what was kept counts as what it took"
     assert again <= heard // 4
 
 
