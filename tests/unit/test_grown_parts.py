@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import datetime
 import math
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from batos.image.examples import Example
 from batos.mind import assembling, growing
-from batos.mind.amending import Wanted, wanted
+from batos.mind.amending import Wanted, tells, wanted
 from batos.mind.growing import Valued, grown, modules_in, valued
 from batos.mind.handbook.entries import words_in
 from batos.mind.side_by_side import Aside
@@ -67,6 +68,28 @@ def test_no_more_values_are_computed_than_may_be() -> None:
     assert few <= 21 < many
     rows = [Valued(growing.Part(0.2, "item", frozenset(), "text"), tuple("abcdefghij"))]
     assert len(grown(rows, [], frozenset(), most=20)) <= 3  # ten values each
+
+
+def test_what_is_long_counts_as_more_values() -> None:
+    few, many = (len(grown(atoms(items=list(range(count))), [], frozenset(), most=3000)) for count in (400, 4))
+    assert few * 3 < many
+
+
+@pytest.mark.parametrize("name", ["x", "k", "len", "datetime", "answer", "item", "found"])
+async def test_what_is_given_by_a_name_that_idioms_use_is_not_put_together(name: str) -> None:
+    assert await made(asked("the number doubled", Example((), ((name, 31),), 62))) == []
+    assert await made(asked("the number doubled", Example((), (("amount", 31),), 62))) != []
+
+
+async def test_an_argument_is_used_by_its_whole_name() -> None:
+    found = await made(asked("the numbers without number2", Example(([1, 2, 3], 7, 2), (), [1, 3])))
+    for _, text in found:
+        assert {"number", "number2"} <= {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+
+
+def test_a_number_larger_than_any_float_tells_much() -> None:
+    assert tells(Example((1,), (), 10**400))
+    assert not tells(Example((1,), (), 12))
 
 
 @pytest.mark.parametrize(
