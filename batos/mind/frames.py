@@ -205,16 +205,15 @@ def lists(over: Over, parts: Sequence[Computed]) -> Iterator[Computed]:
     of = [one for one in parts if one.part.cost <= _MAPPED and one.part.kind not in ("", "flag") and one.part.text != ITEM][:_MAPS]
     for one in of:
         yield Computed(_all_of(one.part, over, f"[{one.part.text} for {ITEM} in {over.text}]", "items"), _each(map(list, one.values)))
-    pairs = over.text.endswith(".items()")
     for only in _filters(parts)[:_KEPT]:
         part = only[0].part
         each = f"for {ITEM} in {over.text} if ({part.text})"
         kept = [[item for item, keep in zip(*both, strict=True) if keep] for both in zip(over.of, only[0].values, strict=True)]
-        if pairs:
+        if over.entries:
             yield Computed(_all_of(part, over, f"{{{ITEM}[0]: {ITEM}[1] {each}}}", "record"), _each(map(dict, kept)))
-        elif not over.text.startswith(("enumerate(", "zip(")):
+        elif not over.pairs:
             yield Computed(_all_of(part, over, f"[{ITEM} {each}]", "items"), _each(kept))
-    if pairs:
+    if over.entries:
         for one in of:
             rows = [{item[0]: value for item, value in zip(*both, strict=True)} for both in zip(over.of, one.values, strict=True)]
             yield Computed(_all_of(one.part, over, f"{{{ITEM}[0]: {one.part.text} for {ITEM} in {over.text}}}", "record"), _each(rows))

@@ -62,6 +62,16 @@ class Over(NamedTuple):
     cost: float = 0.0
     words: frozenset[str] = frozenset()
 
+    @property
+    def entries(self) -> bool:
+        """Whether the items are keys with their values."""
+        return self.text.endswith(".items()")
+
+    @property
+    def pairs(self) -> bool:
+        """Whether each item is made of two, of which only the parts are used: it is a tuple in a method, and a list here."""
+        return self.entries or self.text.startswith(("enumerate(", "zip("))
+
 
 class Computed(NamedTuple):
     """A part, and its values: of each item of each example."""
@@ -153,8 +163,13 @@ async def computed(
         return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
 
     parts = await in_helper(all_parts)
-    if not what.helpers:
-        return parts
+    return parts if not what.helpers else await _with_sent(parts, over, request, what, rows, run, limit=limit)
+
+
+async def _with_sent(
+    parts: Sequence[Computed], over: Over, request: Asked, what: Wanted, rows: Sequence[tuple[Any, Call]], run: Run, *, limit: int
+) -> list[Computed]:
+    """These, and what messages answer that are sent with the cheapest of them."""
     terms = {f"self.{name}({ITEM})" for name in what.helpers}
     given = [one.part for one in parts if one.part.cost <= _SENT and "self." not in one.part.text and one.part.text not in terms][
         :_SENT_WITH
@@ -224,13 +239,12 @@ def _terms(over: Over, rows: Sequence[tuple[Any, Call]], said: frozenset[str]) -
             return
         items = [item for item, _ in rows]
         item = valued(_TERM, ITEM, items)
-        pairs = over.text.endswith(".items()") or over.text.startswith(("enumerate(", "zip("))  # of which only the parts are used
-        yield item._replace(part=item.part._replace(kind="")) if item is not None and pairs else item
+        yield item._replace(part=item.part._replace(kind="")) if item is not None and over.pairs else item
         if over.kind == "record":
             yield from _fields(ITEM, items, said)
         if over.kind == "items" and len(sizes := {len(item) for item in items}) == 1:
             for at in range(min(3, *sizes, 3)):
-                cost = _TERM if pairs else _TERM + COMPUTED / 2
+                cost = _TERM if over.pairs else _TERM + COMPUTED / 2
                 yield valued(cost, f"{ITEM}[{at}]", [item[at] for item in items])
 
     return [one for one in told() if one is not None]
