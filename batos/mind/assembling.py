@@ -32,7 +32,7 @@ _BASE = 0.3
 _UNTOLD = 2.0  # what costs what tells nothing of what is asked
 _BY_LENGTH = 0.01  # a character
 _TURNED = 0.4  # what costs what a slot becomes and does not begin with it
-_SHARP, _LIKELY = 1.3, 5.8  # against what known methods cost; what one costs at most
+_SHARP, _LIKELY = 1.3, 12.0  # against what known methods cost; what one costs at most
 
 
 class Found(NamedTuple):
@@ -71,13 +71,14 @@ async def passing(
             fits = itertools.islice(fitting(over, parts, end.values, frozenset(weights), looks), _FITS)
             found.extend(Found(_cost([(one, over, end)], weights), one, over, end) for one in fits)
 
-    for over in given:
-        parts = await computed(over, request, what, soon, run, whole=whole, most=most // (len(given) + 1), limit=limit)
+    share = most // (len(given) + 2)
+    for over in given:  # most is made of what is given as a whole
+        parts = await computed(over, request, what, soon, run, whole=whole, most=share if over.text else 2 * share, limit=limit)
         whole = whole if over.text else parts
         more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts)))
         await in_helper(lambda over=over, parts=parts: look(over, parts))
     if more and ends:
-        parts = await in_helper(lambda: grown_of(given[0], request, what, more, most=most // (len(given) + 1)))
+        parts = await in_helper(lambda: grown_of(given[0], request, what, more, most=share))
         await in_helper(lambda: look(given[0], parts))
 
     def able() -> list[tuple[float, str]]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from batos.mind.built import built
 from batos.mind.growing import Part
 from batos.mind.handbook.entries import words_in
 from batos.mind.joined import joined
@@ -23,7 +25,9 @@ FILTERED = 0.3
 _MAPPED, _MAPS = 1.4, 14  # what costs at most what is computed of each and stands in a list, and how many of these
 _KEPT = 8  # lists of those that are so
 _OF, _BY, _IF = 250, 40, 24  # what is computed of items that is answered, that orders or groups, and that says which count: the cheapest
+_ALL = 6  # of what all items are, and the request names
 _PLAIN = 10  # of those that are answered, beside what orders or groups
+_ROWS = 400  # parts of items, the cheapest, of which texts and records are made
 _SAME = 3  # of what comes to the same values
 
 
@@ -65,6 +69,10 @@ def _frame(template: str, words: str = "", begin: str | None = None, also: str =
     return Frame(template, words_in(words), begin, words_in(also))
 
 
+def _apart(separator: str) -> Callable[[Any], list[str] | None]:
+    return lambda whole: whole.split(separator) if isinstance(whole, str) and separator in whole else None
+
+
 _SORTED = "sort sorted order alphabet alphabetical alphabetically"
 _SUM, _MEAN = "sum total altogether add much many overall together whole", "average mean"
 _DISTINCT = "differ different distinct unique once twice duplicates several"
@@ -97,6 +105,12 @@ _WHOLE = (
     _frame("{of}[-1]", "last"), _frame("list(dict.fromkeys({of}))", _DISTINCT), _frame("not {of}", "no not none"),
 )  # fmt: skip
 """Of what is computed of what is given."""
+_SEPARATED = {"\n": "line lines", ", ": "comma commas", ",": "comma commas", " ": "space spaces text", "; ": "semicolon semicolons"}
+_APART: dict[Frame, Callable[[Any], list[Any] | None]] = {
+    _ONE[0]: lambda whole: whole if isinstance(whole, list) else None,
+    **{_frame(f"{one!r}.join({{of}} {{each}})", words): _apart(one) for one, words in _SEPARATED.items()},
+}
+"""What items are put together by that each become a text or a record, and what takes it apart."""
 _COUNTED = (_frame("sum(1 {each})", "many count number often"),)
 _ORDERED = (
     _frame("[{of} for {row} in sorted({some}, key={key})]", _SORTED), _frame("[{of} for {row} in sorted({some}, key={key})][0]", _LEAST),
@@ -134,13 +148,16 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
     :param most: looks at what a frame comes to.
     """
     if not over.text:
-        yield from (Made(_WHOLE[0], one, None, None) for one in joined(parts, expected, said))
+        whole = *joined(parts, expected, said), *built(parts, expected, said)
+        yield from (Made(_WHOLE[0], one, None, None) for one in whole)
         for held in _alike(parts):
             if all(_is(value, end) for (value,), end in zip(held[0].values, expected, strict=True)):
                 yield from (Made(_WHOLE[0], one.part, None, None) for one in held)
+    yield from _of_each(over, parts, expected, said)
     classes = _alike(parts)
     of, by = classes[:_OF], [one for one in classes if _orders(one[0])][:_BY]
-    for only in (None, *(_filters(parts)[:_IF] if over.text else ())):
+    asked = frozenset(over.fixed) | frozenset(word for word in said if word.isdigit())
+    for only in (None, *(_filters(parts, asked)[:_IF] if over.text else ())):
         kept = [tuple(map(bool, values)) for values in only[0].values] if only else [(True,) * len(items) for items in over.of]
         several = (_ONE, of, [None]), (_COUNTED, of[:1], [None]), ((*_ORDERED, *_GROUPED), of[:_PLAIN], by)
         ways = several if over.text else ((_WHOLE[1:], of, [None]),)
@@ -155,6 +172,20 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
                     ):
                         for of_, by_, if_ in itertools.product(one[:_SAME], (other or [None])[:_SAME], (only or [None])[:_SAME]):
                             yield Made(frame, of_.part, by_.part if by_ else None, if_.part if if_ else None)
+
+
+def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Made]:
+    """What is wanted of each item, where a list has as many, or a text as many between lines or commas: texts and records of its parts."""
+    counts = [len(items) for items in over.of]
+    if not over.text or not sum(counts):
+        return
+    rows = [Computed(one.part, _each(itertools.chain.from_iterable(one.values))) for one in parts[:_ROWS]]
+    for frame, apart in _APART.items():
+        wanted = [apart(one) for one in expected]
+        if [len(one) if one is not None else -1 for one in wanted] == counts:
+            flat = [value for one in wanted for value in one or ()]
+            for part in (*joined(rows, flat, said), *built(rows, flat, said)):
+                yield Made(frame, part, None, None)
 
 
 def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool) -> bool:
@@ -179,11 +210,18 @@ def _alike(parts: Sequence[Computed]) -> list[list[Computed]]:
     return list(found.values())
 
 
-def _filters(parts: Sequence[Computed]) -> list[list[Computed]]:
-    """What says which items count, and the opposite of each, by which they are; what says all or none of them says nothing."""
+def _filters(parts: Sequence[Computed], asked: Collection[str] = ()) -> list[list[Computed]]:
+    """What says which items count, and the opposite of each, by which they are; what says all or none of them says nothing, but where it
+    does so by a figure or a thing that the request names.
+
+    :param asked: those.
+    """
     found: dict[tuple[tuple[bool, ...], ...], list[Computed]] = {}
+    all_of_them: list[Computed] = []
     for one in parts:
         flat = [value for values in one.values for value in values]
+        if asked and flat and len(all_of_them) < _ALL and all(value is True for value in flat) and _names(one.part.text) & {*asked}:
+            all_of_them.append(one._replace(part=one.part._replace(cost=one.part.cost + FILTERED)))
         if all(isinstance(value, bool) for value in flat) and len(set(flat)) == 2:
             found.setdefault(one.values, []).append(one)
             opposite = tuple(tuple(not value for value in values) for values in one.values)
@@ -191,7 +229,11 @@ def _filters(parts: Sequence[Computed]) -> list[list[Computed]]:
                 part = Part(one.part.cost + FILTERED, f"not ({one.part.text})", one.part.words)
                 found.setdefault(opposite, []).append(Computed(part, opposite))
     held = [sorted(one, key=lambda one: one.part.cost)[:_SAME] for one in found.values()]
-    return sorted(held, key=lambda one: one[0].part.cost)
+    return [*sorted(held, key=lambda one: one[0].part.cost)[: _IF - len(all_of_them)], *([one] for one in all_of_them)]
+
+
+def _names(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w.])(?:self\.)?\w+", text))
 
 
 def _orders(one: Computed) -> bool:
@@ -250,7 +292,7 @@ def _comes_to(frame: Frame, rows: Sequence[Row], expected: Any) -> bool:
 def _is(value: Any, expected: Any) -> bool:
     try:
         if type(value) in (int, float) and type(expected) in (int, float):
-            return value == expected or math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-9)
+            return value == expected or math.isclose(value, expected, rel_tol=1e-12, abs_tol=1e-12)
         if type(value) is not type(expected):
             return False
         return bool(value == expected) or (isinstance(value, list | dict) and len(value) == len(expected) and same(value, expected))

@@ -23,15 +23,19 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from batos.mind import prompting
+from batos.mind.channel import channel, pieces_of
 from batos.mind.idioms import LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
 
 UNSAID = 1.0
 """What costs what the words do not speak of, though there are words for it."""
 COMPUTED = 0.5
 """What costs what is made of a value."""
-DEAREST = 3.2
+_TELLS, _SELDOM, _SAID = 0.4, 0.5, 1.0  # what the handbook tells of an idiom, that methods have it seldom, and its own words
+_WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
+_ANY, _NATS = 0.2, 3.5  # what any idiom is likely, of all of them; and a cost of 1, in nats
+DEAREST = 4.0
 """What an expression costs at most."""
-_LARGE = 100  # a number with which what is `LONG` is too long
+_LARGE = 100  # a number with which what is `LONG` is too long, and items with which it takes too long, as with a text of so many `_CHARS`
 _CHARS, _GIVEN = 500, 8000  # of what is computed, and of what is given
 _UNIT = 20  # characters that count as one value more
 _DIGITS = 10**15
@@ -73,6 +77,7 @@ class _Idiom(NamedTuple):
     holes: tuple[str, ...]
     compute: Callable[..., Any]
     able: Callable[[Any], bool] | None
+    pieces: frozenset[str]
 
 
 def grown(atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str], *, most: int) -> list[Valued]:
@@ -94,7 +99,7 @@ def grown(atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str]
         beside.setdefault(one.part.kind, []).append(one)
     before: dict[str, list[Valued]] = {}
     size = len(atoms[0].values) if atoms else 0
-    idioms = {kind: [(_cost(one, said), one) for one in held] for kind, held in _idioms().items()}
+    idioms = _priced(said)
     while queue and most > 0:
         cost, _, text, one = heapq.heappop(queue)
         if cost > least[text]:
@@ -178,7 +183,8 @@ def _idioms() -> dict[str, tuple[_Idiom, ...]]:
     """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two"."""
 
     def of(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[_Idiom, ...]:
-        return tuple(_Idiom(one, holes := _holes(one.template), _computing(one.template, holes), able) for one in held)
+        made = [(one, _holes(one.template)) for one in held]
+        return tuple(_Idiom(one, holes, _computing(one.template, holes), able, _pieces(one.template, holes)) for one, holes in made)
 
     found = {kind: of(held) + of(LONG.get(kind, ()), _small) + of(NUMERIC.get(kind, ()), _numeric) for kind, held in MADE_OF.items()}
     return found | {"any": of(OF_ANY), "two": of(OF_TWO)}
@@ -186,6 +192,10 @@ def _idioms() -> dict[str, tuple[_Idiom, ...]]:
 
 def _holes(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("it", *_HOLES.findall(template))))
+
+
+def _pieces(template: str, holes: Sequence[str]) -> frozenset[str]:
+    return pieces_of(template.format(**{name: f"{name}_" for name in holes}), frozenset())
 
 
 def _computing(template: str, holes: Sequence[str]) -> Callable[..., Any]:
@@ -237,8 +247,34 @@ def _uses(
                     yield from together(idiom, cost, (other, one))
 
 
-def _cost(idiom: _Idiom, said: frozenset[str]) -> float:
-    return COMPUTED + (UNSAID if idiom.spoken.words and not idiom.spoken.words & said else 0.0)
+@lru_cache(maxsize=64)
+def _priced(said: frozenset[str]) -> Mapping[str, Sequence[tuple[float, _Idiom]]]:
+    """All idioms with what each costs, where such words are said: how unlikely it is among those of its kind. Likelier is what the
+    handbook says that the words come of, what they speak of, and what many methods have."""
+    words, learned = sorted(said), channel()
+    found: dict[str, list[tuple[float, _Idiom]]] = {}
+    for kind, held in _idioms().items():
+        likely = [
+            _TELLS * learned.explains(words, one.pieces) - _SELDOM * learned.seldom(one.pieces) + _ours(one.spoken, said) for one in held
+        ]
+        weights = [math.exp(one - max(likely)) for one in likely]
+        whole = sum(weights)
+        shares = [(1 - _ANY) * weight / whole + _ANY / len(held) for weight in weights]
+        found[kind] = [(_cost(share, one.spoken), one) for share, one in zip(shares, held, strict=True)]
+    return found
+
+
+def _cost(share: float, spoken: Spoken) -> float:
+    """What an idiom costs that is so likely among those of its kind; `_WORDLESS` at most where it needs no words."""
+    cost = -math.log(share) / _NATS
+    return cost if spoken.words or spoken.learned else min(cost, _WORDLESS)
+
+
+def _ours(spoken: Spoken, said: frozenset[str]) -> float:
+    """How much likelier an idiom is by the words that stand beside it, as a logarithm."""
+    if spoken.learned:
+        return 0.0
+    return _SAID if not spoken.words or spoken.words & said else -_SAID
 
 
 def _text(idiom: _Idiom, operands: Sequence[Valued]) -> str:
@@ -251,7 +287,7 @@ def _text(idiom: _Idiom, operands: Sequence[Valued]) -> str:
 
 def _made(idiom: _Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
     """What an idiom comes to, and how many characters that has; None where it fails, or is too long."""
-    values, length = [], 0
+    values, length, as_list = [], 0, False
     compute, able = idiom.compute, idiom.able
     try:
         for row in zip(*(one.values for one in operands), strict=True):
@@ -261,14 +297,18 @@ def _made(idiom: _Idiom, operands: Sequence[Valued], cost: float, text: str) -> 
             if (left := _room(value, _CHARS)) < 0:
                 return None, length + _CHARS
             length += _CHARS - left
-            values.append(list(value) if isinstance(value, tuple) else value)
+            if isinstance(value, tuple):  # the parts of an item, or what a slot becomes: a list, as all others
+                value, as_list = list(value), True
+            values.append(value)
     except _FAILS:
         return None, length
     words = frozenset[str]().union(idiom.spoken.words, *(one.part.words for one in operands))
-    return Valued(Part(cost, text, words, _kind(values)), tuple(values)), length
+    return Valued(Part(cost, f"list({text})" if as_list else text, words, _kind(values)), tuple(values)), length
 
 
 def _small(value: Any) -> bool:
+    if isinstance(value, list | str):
+        return len(value) <= (_LARGE if isinstance(value, list) else _CHARS)
     return not isinstance(value, int | float) or -_LARGE <= value <= _LARGE
 
 

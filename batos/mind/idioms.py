@@ -1,18 +1,21 @@
 """What is often made of a value, by its kind, and the words by which people ask for it: the parts that methods are put together of.
 
 They stand in `idioms.txt`: expressions in which `{it}` stands for the value, and `{number}`, `{text}`, `{items}`, `{record}`, `{flag}`,
-`{date}` and `{moment}` for another of that kind. They are constants: nothing that a client says is among them.
+`{date}` and `{moment}` for another of that kind. Where `?` stands in the place of the words, the handbook tells them
+(`batos.mind.channel`). They are constants: nothing that a client says is among them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from batos.mind.handbook.entries import words_in
 
+LEARNED = "?"
+"""What stands in the place of words that the handbook tells."""
 FILE = Path(__file__).parent / "idioms.txt"
 
 
@@ -20,10 +23,12 @@ class Spoken(NamedTuple):
     """An expression of what stands for `{it}`, with what else there is.
 
     :ivar words: that speak of it, as `words_in` has them; none where it needs no words.
+    :ivar learned: whether the handbook alone tells which words speak of it (`batos.mind.channel`).
     """
 
     template: str
     words: frozenset[str]
+    learned: bool = False
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
@@ -39,7 +44,11 @@ def _sections() -> Iterator[tuple[str, tuple[Spoken, ...]]]:
         if title == "words":
             groups = {f"+{name}": words for name, words in told}
         elif title != "pairs":
-            yield title, tuple(Spoken(one, words_in(" ".join(groups.get(word, word) for word in words.split()))) for one, words in told)
+            yield title, tuple(Spoken(one, _spoken(words, groups), words == LEARNED) for one, words in told)
+
+
+def _spoken(words: str, groups: Mapping[str, str]) -> frozenset[str]:
+    return words_in(" ".join(groups.get(word, word) for word in words.split()))
 
 
 def _titled(beginning: str) -> dict[str, tuple[Spoken, ...]]:

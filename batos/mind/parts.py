@@ -239,7 +239,9 @@ def _terms(over: Over, rows: Sequence[tuple[Any, Call]], said: frozenset[str]) -
             return
         items = [item for item, _ in rows]
         item = valued(_TERM, ITEM, items)
-        yield item._replace(part=item.part._replace(kind="")) if item is not None and over.pairs else item
+        if item is not None and over.pairs:  # a tuple in the method
+            item = item._replace(part=item.part._replace(kind="", text=f"list({ITEM})"))
+        yield item
         if over.kind == "record":
             yield from _fields(ITEM, items, said)
         if over.kind == "items" and len(sizes := {len(item) for item in items}) == 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from batos.image import examples
 from batos.image.turns import in_helper
-from batos.mind import amending, assembling, doubt, edits, prompting, reuse, side_by_side, vouched
+from batos.mind import amending, assembling, channel, doubt, edits, prompting, reuse, side_by_side, vouched
 from batos.mind.handbook import Entry, handbook
 from batos.mind.handbook.entries import words_in
 from batos.mind.implied import answers, completing, implied
@@ -19,12 +19,14 @@ from batos.objects import Method, UvmObject
 
 Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 """Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
-_LIKE = 3.75  # what a method that is known or put together costs at most, if it is to cast doubt on another
-_LIKELY = 4.2  # and if it is to be taken; docs/decisions.md has what others gave
-_SURE = 0.6  # share of the weight of what is known and put together that must do the same: docs/training.md has what others gave
-_AT_ONCE = 4.7, 4.0  # what one costs at most for which no model is asked, where the examples tell much, and where they tell little
-_AFTER = 5.0, 4.0  # and after a refused draft
-_LAST = 0.5, 4.7, 4.0  # and where every draft was refused, with its share
+_KNOWN = 4.2  # what a known method costs at most
+_LIKE = 2.5  # what a method that is known or put together costs at most, if it is to cast doubt on another
+_AT_ONCE = 0.65, 6.0, 2.0
+"""Share of the weight of what is known and put together that must do the same if no model is asked, and what it costs at most, where the
+examples tell much, and where they tell little; docs/training.md has how many of which were right."""
+_AFTER = 0.35, 3.0, 2.5  # and after a refused draft
+_LAST = 0.35, 3.0, 2.5  # and where every draft was refused
+_ELSEWHERE = 0.8  # what it costs that a method was written for something else
 _AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 
 
@@ -41,19 +43,19 @@ async def told(cycle: UvmObject) -> str | None:
         found = set(map(id, handbook().telling(what.known.told, (one for _, one in known), prompting.TOLD, without=what.known.slots)))
         return [one for one in known if id(one[1]) in found]
 
-    passed = await _tried(cycle, await in_helper(telling), exactly=True)
+    passed = await _priced(await _tried(cycle, await in_helper(telling), exactly=True), what)
     return next(iter(await amending.likely(passed, what, run, limit=settings.method_bytes)), None)
 
 
 async def put_together(cycle: UvmObject) -> str | None:
-    """A method put together of parts, where it is likelier than all else that is known or can be put together, by far; None where none is,
-    or where nothing may be taken at once (`told`)."""
+    """A method that is known or put together of parts, where it is likelier than all else that is; None where none is, or where nothing
+    may be taken at once (`told`)."""
     what, run, _ = _aside(cycle)
     if not _legible(cycle, what):
         return None
-    passed = (*await _reused(cycle), *await _made(cycle))
-    sources = await amending.likely(passed, what, run, limit=current().settings.method_bytes, sure=_SURE) if passed else []
-    return next((text for text in sources[:1] if _cheap_enough(text, passed, what, *_AT_ONCE)), None)
+    passed, (sure, *dearest) = await _priced(await _found(cycle), what), _AT_ONCE
+    sources = await amending.likely(passed, what, run, limit=current().settings.method_bytes, sure=sure) if passed else []
+    return next((text for text in sources[:1] if _cheap_enough(text, passed, what, *dearest)), None)
 
 
 async def last(cycle: UvmObject) -> str | None:
@@ -61,8 +63,8 @@ async def last(cycle: UvmObject) -> str | None:
     what, run, _ = _aside(cycle)
     if not _legible(cycle, what):
         return None
-    refused = {source for source, _ in cycle.refusals}
-    passed, (sure, *dearest) = (*await _reused(cycle), *await _made(cycle)), _LAST
+    refused, (sure, *dearest) = {source for source, _ in cycle.refusals}, _LAST
+    passed = await _priced(await _found(cycle), what)
     sources = await amending.likely(passed, what, run, limit=current().settings.method_bytes, sure=sure) if passed else []
     return next((text for text in sources if text not in refused and _cheap_enough(text, passed, what, *dearest)), None)
 
@@ -77,11 +79,13 @@ async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, s
     before, limit, most = [known for known, _ in cycle.refusals], settings.method_bytes, settings.synthesis_edits if what.tells else 0
     new = await amending.passing(source, before, what, audit, run, most=most, limit=limit)
     if not before:  # what is known does not change with the draft
-        new = (*new, *await _reused(cycle), *await _made(cycle))
+        new = (*new, *await _found(cycle))
     cycle.passed = (*cycle.passed, *new)
-    sure = _SURE if cycle.reused or cycle._slots.get("made") else amending.SURE
-    for text in (await amending.likely(cycle.passed, what, run, limit=limit, sure=sure))[:_AMENDED] if new else ():
-        if not _cheap_enough(text, cycle.passed, what, *_AFTER):
+    alone = not (cycle.reused or cycle._slots.get("made"))
+    sure, *dearest = (amending.SURE, math.inf, math.inf) if alone else _AFTER
+    passed = cycle.passed if alone else await _priced(cycle.passed, what)
+    for text in (await amending.likely(passed, what, run, limit=limit, sure=sure))[:_AMENDED] if new else ():
+        if not _cheap_enough(text, passed, what, *dearest):
             break
         reasons, did = await faults(cycle, text)
         if not reasons:
@@ -101,6 +105,11 @@ async def completed(cycle: UvmObject, source: str, faults: Faults) -> tuple[str,
         return None
     reasons, did = await faults(cycle, whole)
     return None if reasons else (whole, did)
+
+
+async def _found(cycle: UvmObject) -> amending.Passed:
+    """Methods that are known, or put together of parts, and pass the examples."""
+    return (*((cost + _ELSEWHERE, text) for cost, text in await _reused(cycle)), *await _made(cycle))
 
 
 async def _reused(cycle: UvmObject) -> amending.Passed:
@@ -141,10 +150,15 @@ def _sends(cycle: UvmObject, *, but: Collection[str] = ()) -> bool:
     return any(one != "think_" and one not in but for one in named)
 
 
+async def _priced(passed: amending.Passed, what: amending.Wanted) -> amending.Passed:
+    """What passes, with what it costs where the words are what they are (`batos.mind.channel`)."""
+    return await in_helper(lambda: channel.priced(passed, what.known.told, without=what.known.slots))
+
+
 async def _tried(cycle: UvmObject, known: Sequence[tuple[float, Entry]], *, exactly: bool = False) -> amending.Passed:
     most, limit = current().settings.synthesis_reuse, current().settings.method_bytes
     what, run, audit = _aside(cycle)
-    return await reuse.passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly, within=_LIKELY)
+    return await reuse.passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly, within=_KNOWN)
 
 
 async def _known(cycle: UvmObject, what: amending.Wanted) -> Sequence[tuple[float, Entry]]:
@@ -169,7 +183,8 @@ async def left_open(cycle: UvmObject, source: str, did: str) -> tuple[str, ...]:
     what, run, audit = _aside(cycle)
     tree = edits.parsed(source)
     aside = cycle._slots.get("expert") and what.tells and tree is not None and edits.settled(tree)
-    other = tuple(one for one in (*await _reused(cycle), *await _made(cycle)) if one[0] <= _LIKE) if aside else ()
+    found = await _priced(await _found(cycle), what) if aside else ()
+    other = tuple(one for one in found if one[0] <= _LIKE)
     question = await doubt.of_kept(source, did, what, audit, run, most=settings.synthesis_edits, limit=settings.method_bytes, other=other)
     return question.texts() if question else ()
 
@@ -179,7 +194,7 @@ async def still_open(cycle: UvmObject) -> doubt.Question | None:
     if not cycle.passed:
         return None
     what, run, _ = _aside(cycle)
-    return await doubt.of_refused(cycle.passed, what, run, limit=current().settings.method_bytes)
+    return await doubt.of_refused(await _priced(cycle.passed, what), what, run, limit=current().settings.method_bytes)
 
 
 def _aside(cycle: UvmObject) -> tuple[amending.Wanted, side_by_side.Run, Callable[[str], bool]]:

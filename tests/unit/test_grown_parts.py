@@ -13,7 +13,7 @@ from batos.image.examples import Example
 from batos.mind import assembling, growing
 from batos.mind.amending import Wanted, tells, wanted
 from batos.mind.growing import Valued, grown, modules_in, valued
-from batos.mind.handbook.entries import words_in
+from batos.mind.handbook.entries import entries, words_in
 from batos.mind.side_by_side import Aside
 from batos.objects import Method, UvmObject
 from tests.unit.test_frames import first, made
@@ -44,7 +44,13 @@ def test_the_cheapest_come_first_and_what_words_speak_of_is_cheaper() -> None:
     assert [one.part.cost for one in plain] == sorted(one.part.cost for one in plain)
     spoken = {one.part.text: one.part.cost for one in grown(atoms(text="sea ice"), [], words_in("backwards"), most=500)}
     unsaid = {one.part.text: one.part.cost for one in plain}
-    assert spoken["text[::-1]"] == unsaid["text[::-1]"] - growing.UNSAID
+    assert spoken["text[::-1]"] < unsaid["text[::-1]"] - 0.3
+
+
+def test_however_many_words_are_said_the_costs_are_numbers() -> None:
+    said = words_in(" ".join(one.purpose for one in entries()[::9]))
+    assert len(said) > 300
+    assert all(0 <= cost < 4 for held in growing._priced(said).values() for cost, _ in held)
 
 
 def test_of_what_comes_to_the_same_a_few_are_held() -> None:
@@ -116,7 +122,7 @@ def test_modules_are_those_that_an_expression_uses() -> None:
         ("the spread of the ages: largest minus smallest", Example(([{"age": 31}, {"age": 7}, {"age": 12}],), (), 24),
          "max([item['age'] for item in items]) - min([item['age'] for item in items])"),
         ("the places of the numbers greater than 100", Example(([7, 130, 5, 101],), (), [1, 3]),
-         "[item[0] for item in enumerate(items) if item[1] > 100]"),
+         "[i for i, x in enumerate(items) if x > 100]"),
     ],
 )  # fmt: skip
 async def test_what_is_put_together_of_what_has_grown(intent: str, example: Example, text: str) -> None:

@@ -162,9 +162,9 @@ async def test_once_every_draft_was_refused_what_is_likeliest_is_taken(tmp_path:
     inference = FakeInference()
     asked = writing(inference, "def total_(self, items):\n    return 0\n")
     for name in ("_AT_ONCE", "_AFTER"):
-        monkeypatch.setattr(second_look, name, (0.0, 0.0))
+        monkeypatch.setattr(second_look, name, (0.5, -99, -99))
     if not likely:
-        monkeypatch.setattr(second_look, "_LAST", (0.5, 0.0, 0.0))
+        monkeypatch.setattr(second_look, "_LAST", (0.5, -99, -99))
     rows = [{"price": 3, "name": "pen"}, {"price": 541, "name": "pad"}]
     async with mind(tmp_path, inference, synthesis_expert_tries=1, synthesis_edits=1) as kernel:
         await taught(kernel, "total_", "the total price", Example((rows,), (), 544))

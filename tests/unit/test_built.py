@@ -1,0 +1,72 @@
+"""Lists and records of a few parts, and what is wanted of each item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batos.image.examples import Example
+from batos.mind.built import built
+from batos.mind.growing import Part
+from batos.mind.parts import Computed
+from tests.unit.test_frames import first, made
+from tests.unit.test_reuse import asked
+
+
+def parts(**held: Any) -> list[Computed]:
+    return [Computed(Part(0.5, name, frozenset()), ((value,),)) for name, value in held.items()]
+
+
+def texts(expected: Any, said: frozenset[str] = frozenset(), **held: Any) -> list[str]:
+    return [one.text for one in built(parts(**held), [expected], said)]
+
+
+def test_what_is_wanted_is_taken_apart() -> None:
+    assert texts([3, 9], low=3, high=9, other=5) == ["[low, high]"]
+    assert texts({"low": 3, "high": 9}, low=3, high=9) == ["{'low': low, 'high': high}"]
+    assert texts({"low": 3}, low=3) == ["{'low': low}"]
+
+
+@pytest.mark.parametrize("expected", [[3], [], {}, 3, "39", [3, 8], [1, 2, 3, 4, 5], {1: 3, 2: 9}, [True, 9], [3.0, 9]])
+def test_what_is_no_list_of_a_few_that_are_known_is_left_alone(expected: Any) -> None:
+    assert texts(expected, low=3, high=9) == []
+
+
+def test_nothing_stands_in_it_twice_and_names_that_are_said_cost_less() -> None:
+    assert texts([3, 3], low=3) == []
+    assert texts([3, 3], low=3, least=3) == ["[low, least]", "[least, low]"]
+    said, unsaid = (next(built(parts(low=3), [{"point": 3}], frozenset(words))).cost for words in (["point"], []))
+    assert said < unsaid
+
+
+def test_rows_of_other_lengths_or_names_are_left_alone() -> None:
+    rows = [Computed(Part(0.5, "low", frozenset()), ((1,), (2,)))]
+    assert not list(built(rows, [[1, 2], [2]], frozenset()))
+    assert not list(built(rows, [{"a": 1}, {"b": 2}], frozenset()))
+    assert [one.text for one in built(rows, [{"a": 1}, {"a": 2}], frozenset())] == ["{'a': low}"]
+
+
+@pytest.mark.parametrize(
+    ("intent", "example", "text"),
+    [
+        ("the name, a colon and the number of each", Example((["tea", "ice"], [31, 47]), (), ["tea: 31", "ice: 47"]),
+         "[item[0] + ': ' + str(item[1]) for item in zip(items, items2)]"),
+        ("a line for each record with name, colon and count",
+         Example(([{"name": "ann", "count": 31}, {"name": "bob", "count": 5}],), (), "ann: 31\nbob: 5"),
+         "'\\n'.join((item['name'] + ': ' + str(item['count']) for item in items))"),
+        ("double what is over 8 and add it up", Example(([30, 23, 31],), (), 168), "sum((item * 2 for item in items if item > 8))"),
+    ],
+)  # fmt: skip
+async def test_each_item_becomes_a_text_and_a_figure_that_is_said_is_used(intent: str, example: Example, text: str) -> None:
+    found = [source for _, source in await made(asked(intent, example))]
+    assert any(source.endswith(f"return {text}") for source in found)
+
+
+async def test_the_pairs_that_are_gone_through_are_no_tuples_in_what_comes() -> None:
+    what = asked("the first two neighbours", Example(([31, 47, 5],), (), [31, 47]))
+    for _, source in await made(what):
+        space: dict[str, Any] = {}
+        exec(source, space)
+        assert type(space["m_"](None, [31, 47, 5])) is list
+    assert await first(what)
