@@ -159,7 +159,8 @@ async def computed(
         made = growing.grown([*terms, *(one for one in kinded if one.part.cost <= growing.DEAREST)], given, said, most=most)
         told = {one.part.text: one.part.words for one in came}
         found = {one.part.text: _also(one, told.get(one.part.text)) for one in (*came[::-1], *made)}
-        depends = (one for one in found.values() if not over.text or ITEM in one.part.text)
+        needed = [ITEM] if over.text else [*request.kinds]
+        depends = (one for one in found.values() if any(name in one.part.text for name in needed))  # else it is fixed: `'b'.upper()`
         return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
 
     parts = await in_helper(all_parts)

@@ -114,7 +114,7 @@ async def test_a_method_that_is_known_casts_doubt_on_another(tmp_path: Path) -> 
         assert {one["result"] for one in wrote["open"]} == {"-a--fox", "a-fox"}
 
 
-ROWS = [{"name": "Ann", "city": "Rome"}, {"name": "Bob", "city": "Bern"}, {"name": "Abe", "city": "Rome"}]
+ROWS = [{"name": "Ann", "city": "Rome"}, {"name": "Bob", "city": "Romeo"}, {"name": "Abe", "city": "Rome"}]
 IN_CITY = Example((ROWS, "Rome"), (), ["Abe", "Ann"])
 
 
@@ -123,7 +123,7 @@ async def test_what_can_be_put_together_of_parts_asks_no_model(tmp_path: Path) -
     asked = writing(inference, "def names_of_city_(self, items, text):\n    return ['Abe', 'Ann']\n")
     async with mind(tmp_path, inference, synthesis_reuse=1) as kernel:
         await taught(kernel, "names_of_city_", "the sorted names whose city is the text", IN_CITY)
-        end = await sent(kernel, "m1", "thing", "names_of_city_", ROWS, "Bern")
+        end = await sent(kernel, "m1", "thing", "names_of_city_", ROWS, "Romeo")
         assert (end["result"]["value"], asked) == (["Bob"], [])
         kept = method_of(kernel, "thing", "names_of_city_")
         assert (kept["model"], kept["model_digest"], kept["tries"], kept["edited"]) == ("parts", "", 1, False)
