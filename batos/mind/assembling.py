@@ -7,7 +7,6 @@ through for what the examples want (`batos.mind.goals`); what passes is run in t
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,9 +15,9 @@ from batos.mind import edits, reuse, side_by_side
 from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.frames import FILTERED, FOUND, Made, fitting, lists
 from batos.mind.goals import ANSWER, Goal, goals, targets, written_together
-from batos.mind.growing import UNSAID, reserved
+from batos.mind.growing import names_in, reserved
 from batos.mind.handbook import Entry, handbook
-from batos.mind.parts import Computed, Over, computed, grown_of, overs
+from batos.mind.parts import UNSAID, Computed, Over, computed, grown_of, overs
 from batos.mind.reuse import Asked, asked
 from batos.mind.side_by_side import Run
 from batos.mind.tidy import ITEM
@@ -134,8 +133,7 @@ def _uses_all(found: Sequence[Found], request: Asked) -> bool:
         for text in (one.over.text, one.end.around, _expression(one.made, one.over)[1], *(end for _, end in one.end.ends))
     ]
     texts += [line for one in found for line in _expression(one.made, one.over)[0]]
-    used = set(re.findall(r"(?<![\w.])[^\W\d]\w*", " ".join(texts)))
-    return used.issuperset(request.names)
+    return names_in(" ".join(texts)).issuperset(request.names)
 
 
 def _bare(one: Found) -> float:

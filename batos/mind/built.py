@@ -27,14 +27,14 @@ def built(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[st
     """
     if all(isinstance(one, list) for one in expected):
         names: list[str | None] = [None] * len(expected[0])
-        rows = [list(one) for one in expected]
+        rows = [one for one in expected if len(one) == len(names)]
     elif all(isinstance(one, dict) and all(isinstance(key, str) for key in one) for one in expected):
         names = list(expected[0])
         rows = [[one[key] for key in names] for one in expected if list(one) == names]
     else:
         return
     least = 2 if None in names else 1
-    if not least <= len(names) <= _LENGTH or len(rows) != len(expected) or any(len(row) != len(names) for row in rows):
+    if not least <= len(names) <= _LENGTH or len(rows) != len(expected):
         return
     found: list[list[Computed]] = [[] for _ in names]
     for part in parts:

@@ -59,7 +59,6 @@ class Channel:
             share = (counts + _SMOOTH * usual) / (whole[of] + _SMOOTH)
         self._left = _SMOOTH / (np.bincount(of, counts, minlength=len(self._pieces)) + _SMOOTH) if links else np.ones(1)
         self._shares: dict[int, float] = dict(zip(cells.tolist(), share.tolist(), strict=True))
-        self._rare = 0.5 / (often.sum() or 1.0)
 
     def seldom(self, pieces: Collection[str]) -> float:
         """How seldom methods have the rarest of these pieces: the logarithm of one in how many has it."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from batos.mind.built import built
-from batos.mind.growing import Part
+from batos.mind.growing import Part, names_in
 from batos.mind.handbook.entries import words_in
 from batos.mind.joined import joined
 from batos.mind.parts import Computed, Over
@@ -148,8 +147,7 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
     :param most: looks at what a frame comes to.
     """
     if not over.text:
-        whole = *joined(parts, expected, said), *built(parts, expected, said)
-        yield from (Made(_WHOLE[0], one, None, None) for one in whole)
+        yield from (Made(_WHOLE[0], one, None, None) for one in _composed(parts, expected, said))
         for held in _alike(parts):
             if all(_is(value, end) for (value,), end in zip(held[0].values, expected, strict=True)):
                 yield from (Made(_WHOLE[0], one.part, None, None) for one in held)
@@ -184,8 +182,13 @@ def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], sai
         wanted = [apart(one) for one in expected]
         if [len(one) if one is not None else -1 for one in wanted] == counts:
             flat = [value for one in wanted for value in one or ()]
-            for part in (*joined(rows, flat, said), *built(rows, flat, said)):
-                yield Made(frame, part, None, None)
+            yield from (Made(frame, part, None, None) for part in _composed(rows, flat, said))
+
+
+def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Part]:
+    """Texts, lists and records of parts that are what is expected, one of each row."""
+    yield from joined(parts, expected, said)
+    yield from built(parts, expected, said)
 
 
 def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool) -> bool:
@@ -220,7 +223,7 @@ def _filters(parts: Sequence[Computed], asked: Collection[str] = ()) -> list[lis
     all_of_them: list[Computed] = []
     for one in parts:
         flat = [value for values in one.values for value in values]
-        if asked and flat and len(all_of_them) < _ALL and all(value is True for value in flat) and _names(one.part.text) & {*asked}:
+        if asked and flat and len(all_of_them) < _ALL and all(value is True for value in flat) and names_in(one.part.text) & {*asked}:
             all_of_them.append(one._replace(part=one.part._replace(cost=one.part.cost + FILTERED)))
         if all(isinstance(value, bool) for value in flat) and len(set(flat)) == 2:
             found.setdefault(one.values, []).append(one)
@@ -230,10 +233,6 @@ def _filters(parts: Sequence[Computed], asked: Collection[str] = ()) -> list[lis
                 found.setdefault(opposite, []).append(Computed(part, opposite))
     held = [sorted(one, key=lambda one: one.part.cost)[:_SAME] for one in found.values()]
     return [*sorted(held, key=lambda one: one[0].part.cost)[: _IF - len(all_of_them)], *([one] for one in all_of_them)]
-
-
-def _names(text: str) -> set[str]:
-    return set(re.findall(r"(?<![\w.])(?:self\.)?\w+", text))
 
 
 def _orders(one: Computed) -> bool:

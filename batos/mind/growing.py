@@ -26,10 +26,6 @@ from batos.mind import prompting
 from batos.mind.channel import channel, pieces_of
 from batos.mind.idioms import LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
 
-UNSAID = 1.0
-"""What costs what the words do not speak of, though there are words for it."""
-COMPUTED = 0.5
-"""What costs what is made of a value."""
 _TELLS, _SELDOM, _SAID = 0.4, 0.5, 1.0  # what the handbook tells of an idiom, that methods have it seldom, and its own words
 _WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
 _ANY, _NATS = 0.2, 3.5  # what any idiom is likely, of all of them; and a cost of 1, in nats
@@ -99,7 +95,7 @@ def grown(atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str]
         beside.setdefault(one.part.kind, []).append(one)
     before: dict[str, list[Valued]] = {}
     size = len(atoms[0].values) if atoms else 0
-    idioms = _priced(said)
+    idioms = _costs(said)
     while queue and most > 0:
         cost, _, text, one = heapq.heappop(queue)
         if cost > least[text]:
@@ -151,6 +147,11 @@ def modules_in(text: str) -> list[str]:
         return []
     owners = (node.value for node in nodes if isinstance(node, ast.Attribute))
     return sorted({owner.id for owner in owners if isinstance(owner, ast.Name)} & _MODULES.keys())
+
+
+def names_in(text: str) -> set[str]:
+    """The names and figures that an expression uses, slots as `self.total`."""
+    return set(re.findall(r"(?<![\w.])(?:self\.)?\w+", text))
 
 
 @lru_cache(maxsize=1)
@@ -248,7 +249,7 @@ def _uses(
 
 
 @lru_cache(maxsize=64)
-def _priced(said: frozenset[str]) -> Mapping[str, Sequence[tuple[float, _Idiom]]]:
+def _costs(said: frozenset[str]) -> Mapping[str, Sequence[tuple[float, _Idiom]]]:
     """All idioms with what each costs, where such words are said: how unlikely it is among those of its kind. Likelier is what the
     handbook says that the words come of, what they speak of, and what many methods have."""
     words, learned = sorted(said), channel()

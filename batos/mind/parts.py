@@ -15,7 +15,7 @@ from batos.image.turns import in_helper
 from batos.mind import edits, growing, prompting, reuse, side_by_side
 from batos.mind.amending import Wanted
 from batos.mind.goals import read
-from batos.mind.growing import COMPUTED, UNSAID, Part, Valued, valued
+from batos.mind.growing import Part, Valued, names_in, valued
 from batos.mind.handbook import Entry
 from batos.mind.handbook.entries import words_in
 from batos.mind.reuse import Asked
@@ -25,6 +25,9 @@ from batos.mind.tidy import ITEM
 _ITEMS, _FIELDS = 40, 6  # of all examples together; of a record
 _KNOWN, _RUN = 300, 1200  # methods that are known, the likest, and expressions of theirs that are run
 _GROWN = 40  # of what came of these, the cheapest, of which more is made
+UNSAID = 1.0
+"""What costs what the words do not speak of, though there are words for it."""
+_COMPUTED = 0.5  # what costs what is made of a value
 _TERM, _NAMED = 0.2, 0.1  # what an expression costs: what is given, or a part of an item; and a constant that is spoken of
 _SENDS = 0.3  # what costs that a message is sent which the words name
 _SENT, _SENT_WITH = 1.3, 30  # what costs at most what it is sent with, and how many of these
@@ -159,8 +162,8 @@ async def computed(
         made = growing.grown([*terms, *(one for one in kinded if one.part.cost <= growing.DEAREST)], given, said, most=most)
         told = {one.part.text: one.part.words for one in came}
         found = {one.part.text: _also(one, told.get(one.part.text)) for one in (*came[::-1], *made)}
-        needed = [ITEM] if over.text else [*request.kinds]
-        depends = (one for one in found.values() if any(name in one.part.text for name in needed))  # else it is fixed: `'b'.upper()`
+        needed = {ITEM} if over.text else {*request.kinds}
+        depends = (one for one in found.values() if needed & names_in(one.part.text))  # else it is fixed: `'b'.upper()`
         return [_nested(one, over) for one in sorted(depends, key=_by_cost) if not _by_alphabet(one)]
 
     parts = await in_helper(all_parts)
@@ -247,7 +250,7 @@ def _terms(over: Over, rows: Sequence[tuple[Any, Call]], said: frozenset[str]) -
             yield from _fields(ITEM, items, said)
         if over.kind == "items" and len(sizes := {len(item) for item in items}) == 1:
             for at in range(min(3, *sizes, 3)):
-                cost = _TERM if over.pairs else _TERM + COMPUTED / 2
+                cost = _TERM if over.pairs else _TERM + _COMPUTED / 2
                 yield valued(cost, f"{ITEM}[{at}]", [item[at] for item in items])
 
     return [one for one in told() if one is not None]
@@ -282,7 +285,7 @@ async def _of_known(
         for share, entry in known[:_KNOWN]:
             for source in reuse.adapted(entry, one, changes=False):
                 if (text := _expression(source)) is not None and text not in found:
-                    found[text] = Part(_TERM + COMPUTED + _FAR * (1 - share), text, entry.words)
+                    found[text] = Part(_TERM + _COMPUTED + _FAR * (1 - share), text, entry.words)
         best = sorted(found.values(), key=lambda part: part.cost)[: max(100, _RUN // max(1, len(rows)))]
         return [*(_sent(name, term.part) for name in sends for term in _terms(over, rows, frozenset())), *best]
 

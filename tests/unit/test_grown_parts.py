@@ -50,7 +50,7 @@ def test_the_cheapest_come_first_and_what_words_speak_of_is_cheaper() -> None:
 def test_however_many_words_are_said_the_costs_are_numbers() -> None:
     said = words_in(" ".join(one.purpose for one in entries()[::9]))
     assert len(said) > 300
-    assert all(0 <= cost < 4 for held in growing._priced(said).values() for cost, _ in held)
+    assert all(0 <= cost < 4 for held in growing._costs(said).values() for cost, _ in held)
 
 
 def test_of_what_comes_to_the_same_a_few_are_held() -> None:
