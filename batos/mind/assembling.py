@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from batos.image.turns import in_helper
-from batos.mind import edits, reuse, side_by_side
+from batos.mind import aliased, edits, reuse, side_by_side
 from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.frames import FILTERED, FOUND, Made, fitting, lists
 from batos.mind.goals import ANSWER, Goal, goals, targets, written_together
@@ -52,7 +52,12 @@ async def passing(
 
     The other parameters are those of `reuse.passing`.
     """
-    if not most or (request := asked(what, selector)) is None or not _small(request, what):
+    if not most:
+        return ()
+    if names := aliased.clashing(what, _ours()):
+        held = await passing(aliased.renamed(what, names), selector, known, audit, run, most=most, limit=limit)
+        return await in_helper(lambda: tuple(one for one in aliased.named_back(held, names) if audit(one[1])))
+    if (request := asked(what, selector)) is None or not _small(request, what):
         return ()
     wanted = list(itertools.islice(goals(what, request), _GOALS))
     several = [] if wanted else targets(what, request)
@@ -96,13 +101,14 @@ async def passing(
 
 
 def _small(request: Asked, what: Wanted) -> bool:
-    """Whether there is so little given that what is computed of it takes a second or two, and nothing by names of ours."""
+    """Whether there is so little given that what is computed of it takes a second or two."""
     given = [(*call.args, *call.kwargs.values(), *call.slots.values()) for call, _ in what.examples]
-    return (
-        len(request.kinds) <= _KINDS
-        and not {ITEM, FOUND, ANSWER, "self", side_by_side.SLOTS, *reserved()} & {*request.names}
-        and all(len(repr(values)) <= _CHARS for values in given)
-    )
+    return len(request.kinds) <= _KINDS and not _ours() & {*request.names} and all(len(repr(values)) <= _CHARS for values in given)
+
+
+def _ours() -> frozenset[str]:
+    """Names that a method has which is put together of parts, beside those of what it is given."""
+    return reserved() | {ITEM, FOUND, ANSWER, "self", side_by_side.SLOTS}
 
 
 def _written(

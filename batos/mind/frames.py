@@ -22,11 +22,13 @@ from batos.mind.trial import same
 
 FILTERED = 0.3
 _MAPPED, _MAPS = 1.4, 14  # what costs at most what is computed of each and stands in a list, and how many of these
+_BOTH = 2  # and of what is computed of those that are so
 _KEPT = 8  # lists of those that are so
 _OF, _BY, _IF = 250, 40, 24  # what is computed of items that is answered, that orders or groups, and that says which count: the cheapest
 _ALL = 6  # of what all items are, and the request names
 _PLAIN = 10  # of those that are answered, beside what orders or groups
 _ROWS = 400  # parts of items, the cheapest, of which texts and records are made
+_CONSTANT = 0.8  # what costs what some items become that is fixed
 _SAME = 3  # of what comes to the same values
 
 
@@ -182,7 +184,32 @@ def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], sai
         wanted = [apart(one) for one in expected]
         if [len(one) if one is not None else -1 for one in wanted] == counts:
             flat = [value for one in wanted for value in one or ()]
-            yield from (Made(frame, part, None, None) for part in _composed(rows, flat, said))
+            some = _of_some(over, parts, flat)
+            yield from (Made(frame, part, None, None) for part in itertools.chain(_composed(rows, flat, said), some))
+
+
+def _of_some(over: Over, parts: Sequence[Computed], expected: Sequence[Any]) -> Iterator[Part]:
+    """What is computed of the items that are so, where the others stay as they are."""
+    items = [item for held in over.of for item in held]
+    changed = [not _is(item, end) for item, end in zip(items, expected, strict=True)]
+    if over.pairs or all(changed) or not any(changed):
+        return
+    flat = [(one.part, [value for values in one.values for value in values]) for one in parts[:_ROWS] if one.part.text != ITEM]
+    constant = next(end for end, other in zip(expected, changed, strict=True) if other)
+    if isinstance(constant, int | str | None):
+        flat.append((Part(_CONSTANT, repr(constant)), [constant] * len(items)))
+    meant = [
+        (part, [_is(value, end) for value, end in zip(values, expected, strict=True)])
+        for part, values in flat
+        if all(_is(value, end) for value, end, other in zip(values, expected, changed, strict=True) if other)
+    ]
+    for only in _filters(parts):
+        so = [value for values in only[0].values for value in values]
+        for part, right in meant[:_SAME]:
+            if all(is_right if is_so else not other for is_so, is_right, other in zip(so, right, changed, strict=True)):
+                for one in (held.part for held in only):
+                    text = f"({part.text}) if ({one.text}) else {ITEM}"
+                    yield Part(part.cost + one.cost + FILTERED, text, part.words | one.words)
 
 
 def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[str]) -> Iterator[Part]:
@@ -254,6 +281,10 @@ def lists(over: Over, parts: Sequence[Computed]) -> Iterator[Computed]:
             yield Computed(_all_of(part, over, f"{{{ITEM}[0]: {ITEM}[1] {each}}}", "record"), _each(map(dict, kept)))
         elif not over.pairs:
             yield Computed(_all_of(part, over, f"[{ITEM} {each}]", "items"), _each(kept))
+            for one in of[:_BOTH]:
+                both = Part(part.cost + one.part.cost, "", part.words | one.part.words)
+                some = [[value for value, keep in zip(*held, strict=True) if keep] for held in zip(one.values, only[0].values, strict=True)]
+                yield Computed(_all_of(both, over, f"[{one.part.text} {each}]", "items"), _each(some))
     if over.entries:
         for one in of:
             rows = [{item[0]: value for item, value in zip(*both, strict=True)} for both in zip(over.of, one.values, strict=True)]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from batos.mind import answers, edits, growing, prompting
 from batos.mind.amending import Wanted
+from batos.mind.guards import guards
 from batos.mind.handbook.entries import words_in
 from batos.mind.idioms import PAIRS
 from batos.mind.reuse import Asked
@@ -33,6 +34,8 @@ _PART = 0.5
 _SEVERAL = 3  # slots that change
 ANSWER = "answer"
 """What an answer is called that is computed before slots change."""
+_DONE, _UNGUARDED = "True", 1.0  # an answer that says that a slot was changed, and what it costs if that is always so
+_LESS_LIKELY = 0.2  # what costs the second of what may keep a slot from changing
 _OTHER = 1.3  # what an answer costs that is not the first of those that pass: the plainest
 
 
@@ -42,6 +45,7 @@ class Goal(NamedTuple):
     :ivar slot: that it becomes; "" where it is the answer.
     :ivar ends: what may be answered then, as expressions, with what each costs; "" is nothing.
     :ivar around: what it is made of that is computed: `self.budget - {}`.
+    :ivar guards: what may keep the slot from changing, where the answer is then that it changed.
     :ivar words: that speak of this, and `cost`, what it costs besides.
     :ivar also: further words, which it tells and which need not be said.
     """
@@ -49,6 +53,7 @@ class Goal(NamedTuple):
     values: Sequence[Any]
     slot: str = ""
     ends: Sequence[tuple[float, str]] = ()
+    guards: Sequence[str] = ()
     around: str = "{}"
     words: frozenset[str] = frozenset()
     cost: float = 0.0
@@ -65,8 +70,10 @@ class Goal(NamedTuple):
         if not self.slot:
             yield from _written(0.0, [head, *before, f"return {text}"])
         for cost, end in self.ends:
-            lines = [head, *before, f"self.{self.slot} = {text}", "self._p_changed = True", *([f"return {end}"] if end else [])]
-            yield from _written(cost, lines)
+            lines = [*before, f"self.{self.slot} = {text}", "self._p_changed = True", *([f"return {end}"] if end else [])]
+            yield from _written(cost + (_UNGUARDED if end == _DONE and self.guards else 0.0), [head, *lines])
+            for n, guard in enumerate(self.guards if end == _DONE else ()):
+                yield from _written(cost + _LESS_LIKELY * n, [head, f"if {guard}:", "    return False", *lines])
 
 
 def goals(what: Wanted, request: Asked) -> Iterator[Goal]:
@@ -180,7 +187,11 @@ def _whole(what: Wanted, request: Asked) -> Goal | None:
     if not ends:  # the answer is computed, too: `targets`
         return None
     words = next((_SAYS.get(end.partition("(")[0], frozenset()) for end in ends), frozenset())
-    return Goal(left, slot, tuple((_OTHER if n else 0.0, end) for n, end in enumerate(ends)), also=words)
+    of = f"self.{slot}"
+    calls = [call for call, _ in what.examples]
+    given = {name: [read(name, call) for call in calls] for name in request.names}
+    may = tuple(guards(of, [read(of, call) for call in calls], given)) if _DONE in ends else ()
+    return Goal(left, slot, tuple((_OTHER if n else 0.0, end) for n, end in enumerate(ends)), may, also=words)
 
 
 def _written(cost: float, lines: Sequence[str]) -> Iterator[tuple[float, str]]:

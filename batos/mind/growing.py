@@ -24,14 +24,17 @@ from typing import Any, NamedTuple
 
 from batos.mind import prompting
 from batos.mind.channel import channel, pieces_of
-from batos.mind.idioms import LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
+from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
 
 _TELLS, _SELDOM, _SAID = 0.4, 0.5, 1.0  # what the handbook tells of an idiom, that methods have it seldom, and its own words
+_TWO = 2  # words of what is seldom asked for that are said, if it is likely to be meant
+_SPELLED = 0.1  # what costs what the request spells out
 _WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
 _ANY, _NATS = 0.2, 3.5  # what any idiom is likely, of all of them; and a cost of 1, in nats
 DEAREST = 4.0
 """What an expression costs at most."""
 _LARGE = 100  # a number with which what is `LONG` is too long, and items with which it takes too long, as with a text of so many `_CHARS`
+_COUNT = 500  # a number that says how often something is there, at most
 _CHARS, _GIVEN = 500, 8000  # of what is computed, and of what is given
 _UNIT = 20  # characters that count as one value more
 _DIGITS = 10**15
@@ -40,9 +43,10 @@ _ALIKE = 30  # expressions that come to the same, and are held
 _FEW = 6  # that stand beside one where there are several
 _OTHERS = 10  # cheapest of a kind that stand beside another
 _HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
-_MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
-_NAMED = re.compile(rf"(?<![\w.])({'|'.join(_MODULES)})\.")
-_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError)
+MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
+"""Modules that idioms use."""
+_NAMED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.")
+_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError, re.error)
 _KINDS = tuple(MADE_OF)
 _ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
 
@@ -76,13 +80,16 @@ class _Idiom(NamedTuple):
     pieces: frozenset[str]
 
 
-def grown(atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str], *, most: int) -> list[Valued]:
+def grown(
+    atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str], *, most: int, more: Sequence[Spoken] = ()
+) -> list[Valued]:
     """What is made of parts, with the parts; the cheapest first.
 
     :param atoms: what it is made of.
     :param given: what else may stand in it: other things that are given, and constants that the words speak of.
     :param said: the words of what is asked.
     :param most: values that are computed.
+    :param more: idioms of a number that the request itself spells out.
     """
     queue = [(one.part.cost, len(one.part.text), one.part.text, one) for one in atoms]
     heapq.heapify(queue)
@@ -96,6 +103,8 @@ def grown(atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str]
     before: dict[str, list[Valued]] = {}
     size = len(atoms[0].values) if atoms else 0
     idioms = _costs(said)
+    if more:
+        idioms = {**idioms, "number": (*((_SPELLED, one) for one in _of(more)), *idioms["number"])}
     while queue and most > 0:
         cost, _, text, one = heapq.heappop(queue)
         if cost > least[text]:
@@ -146,7 +155,7 @@ def modules_in(text: str) -> list[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     owners = (node.value for node in nodes if isinstance(node, ast.Attribute))
-    return sorted({owner.id for owner in owners if isinstance(owner, ast.Name)} & _MODULES.keys())
+    return sorted({owner.id for owner in owners if isinstance(owner, ast.Name)} & MODULES.keys())
 
 
 def names_in(text: str) -> set[str]:
@@ -183,12 +192,19 @@ def _kind_of(value: Any) -> str:
 def _idioms() -> dict[str, tuple[_Idiom, ...]]:
     """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two"."""
 
-    def of(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[_Idiom, ...]:
-        made = [(one, _holes(one.template)) for one in held]
-        return tuple(_Idiom(one, holes, _computing(one.template, holes), able, _pieces(one.template, holes)) for one, holes in made)
+    bounds = ((LONG, _small), (NUMERIC, _numeric), (COUNTED, _counts))
+    found = {
+        kind: (*_of(held), *(one for titled, able in bounds for one in _of(titled.get(kind, ()), able))) for kind, held in MADE_OF.items()
+    }
+    return found | {"any": _of(OF_ANY), "two": _of(OF_TWO)}
 
-    found = {kind: of(held) + of(LONG.get(kind, ()), _small) + of(NUMERIC.get(kind, ()), _numeric) for kind, held in MADE_OF.items()}
-    return found | {"any": of(OF_ANY), "two": of(OF_TWO)}
+
+def _of(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[_Idiom, ...]:
+    def bound(value: Any) -> bool:
+        return _short(value) and (able is None or able(value))
+
+    made = [(one, _holes(one.template), bound if one.seldom else able) for one in held]
+    return tuple(_Idiom(one, holes, _computing(one.template, holes), can, _pieces(one.template, holes)) for one, holes, can in made)
 
 
 def _holes(template: str) -> tuple[str, ...]:
@@ -201,7 +217,7 @@ def _pieces(template: str, holes: Sequence[str]) -> frozenset[str]:
 
 def _computing(template: str, holes: Sequence[str]) -> Callable[..., Any]:
     text = template.format(**{name: name for name in holes})
-    made: Callable[..., Any] = eval(f"lambda {', '.join(holes)}: {text}", dict(_MODULES))  # noqa: S307 - idioms are constants
+    made: Callable[..., Any] = eval(f"lambda {', '.join(holes)}: {text}", dict(MODULES))  # noqa: S307 - idioms are constants
     return made
 
 
@@ -254,7 +270,8 @@ def _costs(said: frozenset[str]) -> Mapping[str, Sequence[tuple[float, _Idiom]]]
     handbook says that the words come of, what they speak of, and what many methods have."""
     words, learned = sorted(said), channel()
     found: dict[str, list[tuple[float, _Idiom]]] = {}
-    for kind, held in _idioms().items():
+    for kind, known in _idioms().items():
+        held = [one for one in known if not one.spoken.seldom or one.spoken.words & said]
         likely = [
             _TELLS * learned.explains(words, one.pieces) - _SELDOM * learned.seldom(one.pieces) + _ours(one.spoken, said) for one in held
         ]
@@ -275,6 +292,8 @@ def _ours(spoken: Spoken, said: frozenset[str]) -> float:
     """How much likelier an idiom is by the words that stand beside it, as a logarithm."""
     if spoken.learned:
         return 0.0
+    if spoken.seldom:  # of what may be meant by a word of its own there is very much
+        return _SAID * (min(len(spoken.words & said), _TWO) - 1)
     return _SAID if not spoken.words or spoken.words & said else -_SAID
 
 
@@ -308,9 +327,18 @@ def _made(idiom: _Idiom, operands: Sequence[Valued], cost: float, text: str) -> 
 
 
 def _small(value: Any) -> bool:
-    if isinstance(value, list | str):
-        return len(value) <= (_LARGE if isinstance(value, list) else _CHARS)
-    return not isinstance(value, int | float) or -_LARGE <= value <= _LARGE
+    return _short(value) and (not isinstance(value, int | float) or -_LARGE <= value <= _LARGE)
+
+
+def _short(value: Any) -> bool:
+    return not isinstance(value, list | dict | str) or len(value) <= (_CHARS if isinstance(value, str) else _LARGE)
+
+
+def _counts(value: Any) -> bool:
+    """Whether it holds small numbers alone, as a list does of how often each of something is, or holds texts."""
+    if isinstance(value, list):
+        return all(map(_counts, value))
+    return isinstance(value, str) or (isinstance(value, int) and -_COUNT <= value <= _COUNT)
 
 
 def _numeric(value: Any) -> bool:

@@ -20,6 +20,7 @@ from batos.mind.handbook import Entry
 from batos.mind.handbook.entries import words_in
 from batos.mind.reuse import Asked
 from batos.mind.side_by_side import Call, Run
+from batos.mind.spelled import spelled
 from batos.mind.tidy import ITEM
 
 _ITEMS, _FIELDS = 40, 6  # of all examples together; of a record
@@ -159,7 +160,13 @@ async def computed(
     def all_parts() -> list[Computed]:
         terms, given = _terms(over, rows, said), _given(over, request, rows, whole)
         kinded = [one for one in came if one.part.kind][:_GROWN]
-        made = growing.grown([*terms, *(one for one in kinded if one.part.cost <= growing.DEAREST)], given, said, most=most)
+        made = growing.grown(
+            [*terms, *(one for one in kinded if one.part.cost <= growing.DEAREST)],
+            given,
+            said,
+            most=most,
+            more=list(spelled(what.known.told)),
+        )
         told = {one.part.text: one.part.words for one in came}
         found = {one.part.text: _also(one, told.get(one.part.text)) for one in (*came[::-1], *made)}
         needed = {ITEM} if over.text else {*request.kinds}
@@ -189,7 +196,7 @@ def grown_of(over: Over, request: Asked, what: Wanted, lists: Sequence[Computed]
     rows = [(None, call) for call, _ in what.examples]
     atoms = [Valued(one.part, tuple(value for (value,) in one.values)) for one in sorted(lists, key=lambda one: one.part.cost)[:_LISTS]]
     terms = _terms(over, rows, said)
-    made = growing.grown([*terms, *atoms], _given(over, request, rows, ()), said, most=most)
+    made = growing.grown([*terms, *atoms], _given(over, request, rows, ()), said, most=most, more=list(spelled(what.known.told)))
     return [_nested(one, over) for one in made if f"for {ITEM} in" in one.part.text and not _by_alphabet(one)]
 
 

@@ -15,9 +15,10 @@ import pytest
 from batos.image.examples import Example
 from batos.mind import assembling, growing, parts, reuse
 from batos.mind.amending import Wanted, likely
+from batos.mind.growing import MODULES
 from batos.mind.handbook import Entry
 from batos.mind.handbook.entries import words_in
-from batos.mind.idioms import LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO
+from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO
 from batos.mind.tidy import tidied
 from tests.unit.test_reuse import LARGEST, asked, entry, here
 
@@ -156,14 +157,27 @@ async def test_words_say_which_of_those_that_pass_is_meant() -> None:
     before = asked("names due before the day", Example((rows, "2024-03-04"), (), ["Ann"]))
     assert await first(before) == "return [item['name'] for item in items if item['due'] < text]"
     least = asked("numbers of at least 30", Example(([12, 31, 40],), (), [31, 40]))
-    assert await first(least) == "return [item for item in items if item >= 30]"
+    assert await first(least) == "return [x for x in items if x >= 30]"
     over = asked("numbers over 30", Example(([12, 31, 40],), (), [31, 40]))
-    assert await first(over) == "return [item for item in items if item > 30]"
+    assert await first(over) == "return [x for x in items if x > 30]"
+
+
+@pytest.mark.parametrize(
+    ("intent", "given", "result", "text"),
+    [
+        ("double the numbers over 10, the others stay", [3, 12, 8, 40], [3, 24, 8, 80],
+         "[item * 2 if item > 10 else item for item in items]"),
+        ("the texts with an 'e' in capitals, the others stay", ["sea", "sky"], ["SEA", "sky"],
+         "[item.upper() if 'e' in item else item for item in items]"),
+    ],
+)  # fmt: skip
+async def test_some_items_become_others_and_the_rest_stays(intent: str, given: list[Any], result: list[Any], text: str) -> None:
+    assert f"return {text}" in [made.split(":\n    ", 1)[1] for _, made in await made(asked(intent, Example((given,), (), result)))]
 
 
 async def test_all_examples_count_and_one_that_nothing_fits_has_none() -> None:
     told = [Example(([12, 31],), (), [31]), Example(([30, 41],), (), [41])]
-    assert await first(asked("numbers over 30", *told)) == "return [item for item in items if item > 30]"
+    assert await first(asked("numbers over 30", *told)) == "return [x for x in items if x > 30]"
     assert await made(asked("numbers over 30", *told, Example(([1],), (), [7]))) == []
     assert await made(asked("a riddle", Example(("abc", 5), (), "xyzzy"))) == []
 
@@ -245,7 +259,7 @@ async def test_what_has_no_items_of_one_kind_or_too_many_is_taken_as_a_whole(giv
 
 def test_every_idiom_is_an_expression_that_stands_once_and_uses_nothing_but_its_holes_and_what_it_binds() -> None:
     names = {name: name for name in ("it", "number", "number2", "text", "text2", "items", "record", "flag", "date", "moment")}
-    for held in (*MADE_OF.values(), *LONG.values(), *NUMERIC.values(), OF_ANY, OF_TWO):
+    for held in (*MADE_OF.values(), *LONG.values(), *NUMERIC.values(), *COUNTED.values(), OF_ANY, OF_TWO):
         templates = [one.template for one in held]
         assert len(set(templates)) == len(templates), sorted(text for text in templates if templates.count(text) > 1)
         for template in templates:
@@ -253,7 +267,7 @@ def test_every_idiom_is_an_expression_that_stands_once_and_uses_nothing_but_its_
             bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
             bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
             read = {node.id for node in nodes if isinstance(node, ast.Name)} - bound
-            assert read <= {*names, *dir(builtins), "datetime", "itertools", "math", "re", "statistics"}, template
+            assert read <= {*names, *dir(builtins), *MODULES}, template
             assert "it" in read, template
 
 
