@@ -21,7 +21,7 @@ from batos.mind.side_by_side import Call
 def clashing(what: Wanted, ours: Collection[str]) -> dict[str, str]:
     """Of arguments that have one of our names, what each is called instead."""
     theirs = {name for call in what.calls for name in call.kwargs}
-    return {name: _free(name, {*theirs, *ours}) for name in sorted(theirs.intersection(ours))}
+    return {name: _free(name, {*theirs, *ours}) for name in sorted(theirs.intersection(ours) - {"self"})}  # `self` is no argument's name
 
 
 def _free(name: str, taken: Collection[str]) -> str:

@@ -64,6 +64,11 @@ class Channel:
         """How seldom methods have the rarest of these pieces: the logarithm of one in how many has it."""
         return math.log((self._methods + 1) / (1 + min((self._often[one] for one in pieces), default=self._methods)))
 
+    def rarest(self, words: Collection[str], most: int) -> list[str]:
+        """Those of the words that anything is known of; if they are many, those that tell most, as they are said seldom."""
+        known = sorted((float(self._usual[number]), one) for one in words if (number := self._words.get(one)) is not None)
+        return sorted(one for _, one in known[:most])
+
     def _links(self, owner: int, pieces: Sequence[str], words: Sequence[str]) -> Any:
         """All pieces with all words, and whose they are; the piece without a name speaks of what none speaks of."""
         of = np.array([0, *(self._pieces[one] for one in pieces)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -106,6 +107,8 @@ _WHOLE = (
     _frame("{of}[-1]", "last"), _frame("list(dict.fromkeys({of}))", _DISTINCT), _frame("not {of}", "no not none"),
 )  # fmt: skip
 """Of what is computed of what is given."""
+_NOT = _WHOLE[-1]
+_PLAINLY = re.compile(r"[\w.]+")
 _SEPARATED = {"\n": "line lines", ", ": "comma commas", ",": "comma commas", " ": "space spaces text", "; ": "semicolon semicolons"}
 _APART: dict[Frame, Callable[[Any], list[Any] | None]] = {
     _ONE[0]: lambda whole: whole if isinstance(whole, list) else None,
@@ -167,9 +170,9 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
                     return
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
                 for frame in frames:
-                    if not _hardly_meant(frame, rows, expected, (other or one) is one) and all(
-                        _comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)
-                    ):
+                    if not _hardly_meant(
+                        frame, rows, expected, (other or one) is one, _PLAINLY.fullmatch(one[0].part.text) is not None
+                    ) and all(_comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)):
                         for of_, by_, if_ in itertools.product(one[:_SAME], (other or [None])[:_SAME], (only or [None])[:_SAME]):
                             yield Made(frame, of_.part, by_.part if by_ else None, if_.part if if_ else None)
 
@@ -218,10 +221,16 @@ def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozense
     yield from built(parts, expected, said)
 
 
-def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool) -> bool:
-    """Whether it asks whether numbers are so, is the last by alphabet of what is no number, or has one entry for each item and a key twice:
-    what is lost then?"""
+def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool, plain: bool) -> bool:
+    """Whether it asks whether numbers are so, or whether there is nothing in what was computed, is the last by alphabet of what is no
+    number, or has one entry for each item and a key twice: what is lost then?
+
+    :param by_itself: whether items are ordered by what is answered of them.
+    :param plain: whether what is answered is given, and not computed.
+    """
     if frame.asks and any(isinstance(of, int | float) and not isinstance(of, bool) for row in rows for _, of, _ in row):
+        return True
+    if frame is _NOT and not plain and not all(isinstance(of, bool) for row in rows for _, of, _ in row):
         return True
     if frame.extreme:
         return by_itself and not isinstance(expected[0], int | float)

@@ -27,6 +27,7 @@ from batos.mind.channel import channel, pieces_of
 from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
 
 _TELLS, _SELDOM, _SAID = 0.4, 0.5, 1.0  # what the handbook tells of an idiom, that methods have it seldom, and its own words
+_MEANT = 60  # words by which idioms are weighed, at most
 _TWO = 2  # words of what is seldom asked for that are said, if it is likely to be meant
 _SPELLED = 0.1  # what costs what the request spells out
 _WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
@@ -46,7 +47,7 @@ _HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
 MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
 """Modules that idioms use."""
 _NAMED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.")
-_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError, re.error)
+_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError, MemoryError, re.error)
 _KINDS = tuple(MADE_OF)
 _ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
 
@@ -268,14 +269,16 @@ def _uses(
 def _costs(said: frozenset[str]) -> Mapping[str, Sequence[tuple[float, _Idiom]]]:
     """All idioms with what each costs, where such words are said: how unlikely it is among those of its kind. Likelier is what the
     handbook says that the words come of, what they speak of, and what many methods have."""
-    words, learned = sorted(said), channel()
+    learned = channel()
+    words = learned.rarest(said, _MEANT)
     found: dict[str, list[tuple[float, _Idiom]]] = {}
     for kind, known in _idioms().items():
         held = [one for one in known if not one.spoken.seldom or one.spoken.words & said]
         likely = [
             _TELLS * learned.explains(words, one.pieces) - _SELDOM * learned.seldom(one.pieces) + _ours(one.spoken, said) for one in held
         ]
-        weights = [math.exp(one - max(likely)) for one in likely]
+        most = max(likely)
+        weights = [math.exp(one - most) for one in likely]
         whole = sum(weights)
         shares = [(1 - _ANY) * weight / whole + _ANY / len(held) for weight in weights]
         found[kind] = [(_cost(share, one.spoken), one) for share, one in zip(shares, held, strict=True)]

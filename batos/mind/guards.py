@@ -40,11 +40,9 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
     :param given: of each argument what it was.
     """
     kind = prompting.kind_of(held[0])
-    alike = {
-        name: list(values)
-        for name, values in given.items()
-        if kind == "number" or _kinds(held) <= {prompting.kind_of(one) for one in values}
-    }
+    of = {"number"} if kind == "number" else _kinds(held)
+    alike = {name: list(values) for name, values in given.items() if of <= {prompting.kind_of(one) for one in values}}
+    alike = {name: values for name, values in alike.items() if kind != "number" or _kinds([values]) == of}
     ways = [(one, name, values) for one in _WITH.get(kind, ()) for name, values in alike.items()]
     ways += [(one, "", [None] * len(held)) for one in _ALONE.get(kind, ())]
     for (template, fails), name, values in ways:

@@ -31,6 +31,13 @@ class _Tidy(ast.NodeTransformer):
                 return ast.Call(ast.Name("next", ast.Load()), [ast.GeneratorExp(elt, each), ast.Constant(None)], [])
         return node
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        match node:  # what an idiom asks for to be sure that it is a number
+            case ast.BinOp(left=one, op=ast.Add(), right=ast.Constant(value=0)):
+                return one
+        return node
+
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
         self.generic_visit(node)
         if (over := _as_they_are(node)) is None:

@@ -277,6 +277,7 @@ def test_every_idiom_is_an_expression_that_stands_once_and_uses_nothing_but_its_
         ("[item for item in items]", "list(items)"),
         ("[item for item in sorted(items)]", "sorted(items)"),
         ("sum((item for item in items))", "sum(items)"),
+        ("(items[0] + 0) * 2", "items[0] * 2"),
         ("[item for item in sorted(items, key=lambda item: len(item), reverse=True)][0]", "max(items, key=len)"),
         ("[item['a'] for item in sorted(items, key=lambda item: item['b'])][0]", "min(items, key=lambda item: item['b'])['a']"),
         ("[item for item in sorted(items, key=lambda item: item)][0]", "min(items)"),

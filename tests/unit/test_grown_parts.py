@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import datetime
+import itertools
 import math
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import pytest
 from batos.image.examples import Example
 from batos.mind import assembling, growing
 from batos.mind.amending import Wanted, tells, wanted
+from batos.mind.channel import channel
 from batos.mind.growing import Valued, grown, modules_in, valued
 from batos.mind.handbook.entries import entries, words_in
 from batos.mind.side_by_side import Aside
@@ -62,6 +66,41 @@ def test_what_is_seldom_asked_for_is_not_done_with_what_is_long(value: Any) -> N
     seldom = [one for kind in ("items", "text", "record") for one in growing._idioms()[kind] if one.spoken.seldom]
     assert len(seldom) > 1000
     assert not any(one.able is None or one.able(value) for one in seldom)
+
+
+ROOM = 5_000_000  # bytes
+
+
+def test_no_phrase_makes_very_much_of_a_large_number() -> None:
+    """Beside a text or a list in a record, a number may say how often that is repeated."""
+    large = [3_000_000, 20_240_208]
+    given = {
+        "number": large, "text": ["a", "time"], "items": [[["a", 3_000_000]], [3_000_000, 2], ["a", "b"]],
+        "record": [{"a": "Ada", "time": 3_000_000}, {"a": [1, 2], "time": 3_000_000}],
+        "flag": [True], "date": [datetime.date(2024, 2, 29)], "moment": [datetime.datetime(2024, 2, 29, 12)],
+    }  # fmt: skip
+    tracemalloc.start()
+    try:
+        for kind, held in growing._idioms().items():
+            for one in held if kind not in ("any", "two") else ():
+                for row in itertools.product(*(given[hole.rstrip("2")] for hole in (kind, *one.holes[1:]))):
+                    if one.able is not None and not all(map(one.able, row)):
+                        continue
+                    tracemalloc.reset_peak()
+                    before = tracemalloc.get_traced_memory()[0]
+                    with contextlib.suppress(*growing._FAILS):
+                        one.compute(*row)
+                    assert tracemalloc.get_traced_memory()[1] - before < ROOM, (one.spoken.template, row)
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_wishes_are_weighed_by_the_words_that_tell_most() -> None:
+    known = channel()
+    said = words_in(" ".join(one.purpose for one in entries()[::9]))
+    assert len(known.rarest(said, 60)) == 60
+    assert known.rarest(["letter", "zzzz"], 60) == ["letter"]
+    assert "letter" not in known.rarest(said | {"letter"}, 5)
 
 
 def test_what_counts_is_not_done_with_large_numbers() -> None:

@@ -34,6 +34,7 @@ def test_what_is_of_another_kind_is_compared_with_nothing() -> None:
     assert list(guards("self.s", [{"joe": 4}], {"number": [4], "items": [["joe"]]})) == ["not self.s"]
     assert list(guards("self.s", [5], {"text": ["joe"]})) == ["self.s == 0"]
     assert list(guards("self.s", [None], {"text": ["joe"]})) == []
+    assert next(guards("self.s", [10], {"flag": [True], "number": [3]})) == "number > self.s"
 
 
 def test_all_examples_count() -> None:
