@@ -30,6 +30,9 @@ _FAR = 5.0  # what a method costs that shares no word with the request
 _UNUSED = 0.8  # and a number or a sign that the words speak of, and it leaves out
 _SUCH_AS = re.compile(r"\b(?:such as|as in|like|for example|e\.g|from \d+ to \d+|between \d+ and \d+)\b")
 _ALONE = re.compile(r"(?<![\w:./-])\d{1,6}(?![\w:/-]|\.\d)")
+_LETTER = re.compile(r"(?<![^\W_])(?<!['’])([^\W\d_])(?![^\W_])")
+"""One that stands alone, and not behind what is left out: in `don't` there is none."""
+_QUOTED = re.compile(r"(?<!\w)['\"]([^'\"]+)['\"](?!\w)")
 _SIGN = re.compile(r"(?:(?<=\s)|^)([@#&*+=/|:;%$-])(?=[\s,.]|$)")
 _TURNS, _ORDERED = 100, 7  # a number that is larger may be how often a loop turns; a list that is longer may have very many orders
 _COUNTED = re.compile(r"\brange\((?![^()]*\blen\()|\*\*(?!\s*\d)|<<|factorial|comb\(|perm\(|repeat|accumulate")
@@ -82,8 +85,8 @@ def asked(what: Wanted, selector: str) -> Asked | None:
     kinds |= {f"self.{slot}": prompting.kind_of(call.slots.get(slot)) for slot in spoken}
     words = frozenset(re.split(r"[\W_]+", known.told.lower()))
     fields = [field for field in known.fields if field.lower() in words]
-    letters = sorted(word for word in words if len(word) == 1 and word.isalpha() and word != "a")
-    texts = dict.fromkeys((*fields, *re.findall(r"['\"]([^'\"]+)['\"]", known.told), *letters))
+    letters = sorted({letter.lower() for letter in _LETTER.findall(known.told) if letter not in ("a", "A", "I")})
+    texts = dict.fromkeys((*fields, *_QUOTED.findall(known.told), *letters))
     marks = dict.fromkeys(_SIGN.findall(known.told))
     numbers = edits.numbers_in(known.told)[:_MEANT]
     return Asked(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED])

@@ -220,3 +220,18 @@ async def test_words_tell_which_of_two_is_likelier() -> None:
     passed = await reuse.passing(what, "m_", known, lambda text: True, here(), most=99, limit=LIMIT)
     assert [text.rsplit(" ", 1)[-1] for _, text in passed][:2] == ["max(items)", "items[0]"]
     assert (await likely(passed, what, here(), limit=LIMIT))[0].endswith("max(items)")
+
+
+@pytest.mark.parametrize(
+    ("intent", "texts"),
+    [
+        ("I need words with the letter e", ("e",)),
+        ("words that don't begin with b, it's said", ("b",)),
+        ("a word with 'c' or Q", ("c", "q")),
+        ("a text, I said", ()),
+    ],
+)
+def test_letters_stand_alone_and_are_no_words(intent: str, texts: tuple[str, ...]) -> None:
+    request = reuse.asked(asked(intent, Example(("sea ice",), (), ["ice"])), "words_")
+    assert request is not None
+    assert tuple(one for one in request.texts if one != "m") == texts  # `m_` is what it asks for in all tests here
