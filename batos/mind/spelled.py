@@ -19,6 +19,7 @@ _SIGNS = {
     name: sign for sign, names in _BOUNDS.items() for name in re.findall(r"(?:less|smaller|more) than|up to|at most|at least|\w+", names)
 }
 _BOUND = re.compile(rf"\b({'|'.join(sorted(_SIGNS, key=len, reverse=True))}) (-?[0-9]{{1,9}}(?:\.[0-9]{{1,6}})?)(?![\w.,:]*\d|[kKmM%]\b)")
+_ANY_BOUND = re.compile(rf"\b(?:{'|'.join(_SIGNS)}) -?\d")
 _ELSE = re.compile(r"\b(?:else|otherwise)\b:? *(.+)", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
 _QUOTED = re.compile(r"""['"]([\w '-]+)['"]""")
@@ -46,7 +47,7 @@ def spelled(told: str) -> Iterator[Spoken]:
         figure = repr(float(bound[2])) if "." in bound[2] else str(int(bound[2]))  # `09` is none of Python's
         bands.append(_Band(_APART.split(told[end : bound.start()])[-1].strip(), _SIGNS[bound[1]], figure))
         end = bound.end()
-    if not 0 < len(bands) <= _MOST:
+    if not 0 < len(bands) <= _MOST or len(bands) < len(_ANY_BOUND.findall(told, 0, found.start())):  # one of them is no number: `13:00`
         return
     last = found[1].strip()
     count = min((len(_words(one.said)) for one in bands[1:]), default=1)  # the first may stand behind more: "I need cold below 10"

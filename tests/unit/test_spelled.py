@@ -35,6 +35,7 @@ def test_bands_are_read(told: str, template: str) -> None:
         "", "the number doubled", "cold below 10, warm below 25", "cold, else hot", "below 10, else", "else hot, cold below 10",
         "same below 10, else same", ", ".join(f"a{n} below {n}" for n in range(12)) + ", else z", "x" * 50_000 + " else", "below 1 " * 9000,
         "cold below ٥ else hot", "small below 10k, else big", "small below 1,000, else big", "early before 9:30, else late",
+        "morning before 9, noon before 13:00, else evening",
     ],
 )  # fmt: skip
 def test_what_spells_out_nothing_is_no_idiom(told: str) -> None:
