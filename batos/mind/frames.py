@@ -169,10 +169,11 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
                 if (most := most - len(frames)) < 0:
                     return
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
+                plain = _PLAINLY.fullmatch(one[0].part.text) is not None
                 for frame in frames:
-                    if not _hardly_meant(
-                        frame, rows, expected, (other or one) is one, _PLAINLY.fullmatch(one[0].part.text) is not None
-                    ) and all(_comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)):
+                    if not _hardly_meant(frame, rows, expected, (other or one) is one, plain) and all(
+                        _comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)
+                    ):
                         for of_, by_, if_ in itertools.product(one[:_SAME], (other or [None])[:_SAME], (only or [None])[:_SAME]):
                             yield Made(frame, of_.part, by_.part if by_ else None, if_.part if if_ else None)
 

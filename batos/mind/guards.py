@@ -41,8 +41,7 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
     """
     kind = prompting.kind_of(held[0])
     of = {"number"} if kind == "number" else _kinds(held)
-    alike = {name: list(values) for name, values in given.items() if of <= {prompting.kind_of(one) for one in values}}
-    alike = {name: values for name, values in alike.items() if kind != "number" or _kinds([values]) == of}
+    alike = {name: list(values) for name, values in given.items() if not of or of == {prompting.kind_of(one) for one in values}}
     ways = [(one, name, values) for one in _WITH.get(kind, ()) for name, values in alike.items()]
     ways += [(one, "", [None] * len(held)) for one in _ALONE.get(kind, ())]
     for (template, fails), name, values in ways:

@@ -33,9 +33,8 @@ class _Tidy(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
-        match node:  # what an idiom asks for to be sure that it is a number
-            case ast.BinOp(left=one, op=ast.Add(), right=ast.Constant(value=0)):
-                return one
+        if isinstance(node.op, ast.Mult):
+            node.left, node.right = _number(node.left), _number(node.right)
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
@@ -67,6 +66,14 @@ class _Tidy(ast.NodeTransformer):
 
 _OF_ALL = ("sorted", "sum", "max", "min", "set", "list", "tuple", "any", "all")
 """What goes through all of what it is given, whatever kind of that."""
+
+
+def _number(node: ast.expr) -> ast.expr:
+    """A factor, without the nought by which an idiom makes sure that it is a number, and no text to be repeated."""
+    match node:
+        case ast.BinOp(left=one, op=ast.Add(), right=ast.Constant(value=int() as nought)) if nought == 0 and not isinstance(nought, bool):
+            return one
+    return node
 
 
 def _is_call(node: ast.expr, name: str) -> bool:

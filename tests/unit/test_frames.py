@@ -297,5 +297,14 @@ def test_what_is_made_of_parts_is_told_as_one_would_write_it(rough: str, text: s
             assert eval(text, {"items": items}) == eval(rough, {"items": items}) if "sum" not in text else True
 
 
-def test_what_makes_sure_of_a_number_is_not_written() -> None:
-    assert ast.unparse(tidied(ast.parse("(items[0] + 0) * (number + 10)"))) == "items[0] * (number + 10)"
+@pytest.mark.parametrize(
+    ("rough", "text"),
+    [
+        ("(items[0] + 0) * (number + 10)", "items[0] * (number + 10)"),
+        ("(number + 0.0) * 2", "(number + 0.0) * 2"),
+        ("(number + False) * 2", "(number + False) * 2"),
+        ("number + 0", "number + 0"),  # of a flag it makes a number
+    ],
+)
+def test_what_makes_sure_of_a_factor_is_not_written(rough: str, text: str) -> None:
+    assert ast.unparse(tidied(ast.parse(rough))) == text
