@@ -80,9 +80,10 @@ chromium:
 run: install models ollama
 	@exec $(bin)/batos run --data ./var $(ARGS)
 
-# Two workers, one file of tests on one of them: a file's fixtures are made once.
+# Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
+# are the end-to-end tests that take minutes each, which kept one worker waiting for the other.
 test: install-dev models embedders ollama registry chromium
-	@exec $(bin)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@exec $(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 crash: install-dev models ollama
 	@CRASH_N=$(N) CRASH_STEP=$(if $(N),97) exec $(bin)/python -m pytest tests/crash $(ARGS)

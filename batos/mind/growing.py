@@ -81,6 +81,24 @@ class _Idiom(NamedTuple):
     pieces: frozenset[str]
 
 
+_Costing = Sequence[tuple[float, _Idiom]]
+"""Idioms with what each costs."""
+
+
+class _Uses(NamedTuple):
+    """Idioms of one kind, the cheapest first.
+
+    :ivar alone: of nothing but what stands for `{it}`.
+    :ivar beside: of one other thing; and of several.
+    :ivar second: those of one other thing, by the kind of that.
+    """
+
+    alone: _Costing
+    beside: _Costing
+    among: _Costing
+    second: Mapping[str, _Costing]
+
+
 def grown(
     atoms: Sequence[Valued], given: Sequence[Valued], said: frozenset[str], *, most: int, more: Sequence[Spoken] = ()
 ) -> list[Valued]:
@@ -103,9 +121,9 @@ def grown(
         beside.setdefault(one.part.kind, []).append(one)
     before: dict[str, list[Valued]] = {}
     size = len(atoms[0].values) if atoms else 0
-    idioms = _costs(said)
-    if more:
-        idioms = {**idioms, "number": (*((_SPELLED, one) for one in _of(more)), *idioms["number"])}
+    costs, spelled = _costs(said), [(_SPELLED, one) for one in _of(more)]
+    idioms = {kind: _arranged([*(spelled if kind == "number" else ()), *costs[kind], *costs["any"]]) for kind in _KINDS}
+    idioms["two"] = _arranged(costs["two"])
     while queue and most > 0:
         cost, _, text, one = heapq.heappop(queue)
         if cost > least[text]:
@@ -222,51 +240,70 @@ def _computing(template: str, holes: Sequence[str]) -> Callable[..., Any]:
     return made
 
 
+def _arranged(held: _Costing) -> _Uses:
+    held = sorted(held, key=lambda one: one[0])
+    beside = [one for one in held if len(one[1].holes) == 2]
+    second: dict[str, list[tuple[float, _Idiom]]] = {}
+    for one in beside:
+        second.setdefault(one[1].holes[1].rstrip("2"), []).append(one)
+    return _Uses([one for one in held if len(one[1].holes) == 1], beside, [one for one in held if len(one[1].holes) > 2], second)
+
+
 def _uses(
-    one: Valued,
-    idioms: Mapping[str, Sequence[tuple[float, _Idiom]]],
-    beside: Mapping[str, Sequence[Valued]],
-    before: Mapping[str, Sequence[Valued]],
+    one: Valued, idioms: Mapping[str, _Uses], beside: Mapping[str, Sequence[Valued]], before: Mapping[str, Sequence[Valued]]
 ) -> Iterator[tuple[float, _Idiom, tuple[Valued, ...]]]:
     """What a part may be used for: as what something is made of, with others beside it; and beside others. With what that costs.
 
-    :param idioms: with what each costs.
+    What would cost too much is not gone through: it is nineteen of twenty.
+
     :param beside: what is given, and constants.
-    :param before: what was grown before.
+    :param before: what was grown before, the cheapest first.
     """
-    room, kind = DEAREST - one.part.cost, one.part.kind
+    mine, kind = one.part.cost, one.part.kind
+    room, known = DEAREST - mine, idioms[kind]
     others = {name: [*beside.get(name, ()), *before.get(name, ())[:_OTHERS]] for name in _KINDS}
-
-    def together(idiom: _Idiom, cost: float, operands: tuple[Valued, ...]) -> Iterator[tuple[float, _Idiom, tuple[Valued, ...]]]:
-        cost += sum(operand.part.cost for operand in operands)
-        if cost <= DEAREST and len(set(map(id, operands))) == len(operands):
-            yield cost, idiom, operands
-
-    for cost, idiom in (*idioms.get(kind, ()), *idioms["any"]):
-        if cost > room:
-            continue
-        match idiom.holes:
-            case (_,):
-                yield cost + one.part.cost, idiom, (one,)
-            case (_, hole):
-                for other in others[hole.rstrip("2")]:
-                    yield from together(idiom, cost, (one, other))
-            case (_, *holes):
-                for more in itertools.product(*(others[hole.rstrip("2")][:_FEW] for hole in holes)):
-                    yield from together(idiom, cost, (one, *more))
+    few = {name: sorted(held[:_FEW], key=_costing) for name, held in others.items()}
+    others = {name: sorted(held, key=_costing) for name, held in others.items()}
+    for cost, idiom in _within(room, known.alone):
+        yield cost + mine, idiom, (one,)
+    for cost, idiom in _within(room, known.beside):
+        for other in _cheap(room - cost, others[idiom.holes[1].rstrip("2")]):
+            if other is not one:
+                yield cost + mine + other.part.cost, idiom, (one, other)
+    for cost, idiom in _within(room, known.among):
+        pools = [few[hole.rstrip("2")] for hole in idiom.holes[1:]]
+        if all(pools) and cost + sum(pool[0].part.cost for pool in pools) <= room:
+            for more in itertools.product(*pools):
+                whole = cost + sum(map(_costing, more))
+                if whole <= room and len({id(one), *map(id, more)}) == len(idiom.holes):
+                    yield whole + mine, idiom, (one, *more)
     if kind == "number":
-        for other, (cost, idiom) in itertools.product(before.get(kind, ())[:_OTHERS], idioms["two"]):
-            yield from together(idiom, cost, (one, other))
-            yield from together(idiom, cost, (other, one))
+        for cost, idiom in _within(room, idioms["two"].beside):
+            for other in _cheap(room - cost, before.get(kind, ())[:_OTHERS]):
+                yield cost + mine + other.part.cost, idiom, (one, other)
+                yield cost + mine + other.part.cost, idiom, (other, one)
     for name, held in before.items():
-        for cost, idiom in (*idioms.get(name, ()), *idioms["any"]):
-            if cost <= room and len(idiom.holes) == 2 and idiom.holes[1] == kind:
-                for other in held[:_OTHERS]:
-                    yield from together(idiom, cost, (other, one))
+        for cost, idiom in _within(room, idioms[name].second.get(kind, ())):
+            for other in _cheap(room - cost, held[:_OTHERS]):
+                yield cost + mine + other.part.cost, idiom, (other, one)
+
+
+def _costing(one: Valued) -> float:
+    return one.part.cost
+
+
+def _within(room: float, held: _Costing) -> Iterator[tuple[float, _Idiom]]:
+    """Of idioms in the order of what they cost those that cost so much at most."""
+    return itertools.takewhile(lambda one: one[0] <= room, held)
+
+
+def _cheap(room: float, held: Sequence[Valued]) -> Iterator[Valued]:
+    """Of parts in the order of what they cost those that cost so much at most."""
+    return itertools.takewhile(lambda one: one.part.cost <= room, held)
 
 
 @lru_cache(maxsize=64)
-def _costs(said: frozenset[str]) -> Mapping[str, Sequence[tuple[float, _Idiom]]]:
+def _costs(said: frozenset[str]) -> Mapping[str, _Costing]:
     """All idioms with what each costs, where such words are said: how unlikely it is among those of its kind. Likelier is what the
     handbook says that the words come of, what they speak of, and what many methods have."""
     learned = channel()

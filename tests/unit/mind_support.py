@@ -14,7 +14,7 @@ from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed
 from batos.kernel import Kernel
 
-WAIT_S = 30  # for what must come; a test that waits this long has failed
+WAIT_S = 90  # for what must come; a test that waits this long has failed
 DIGEST = "d" * 64
 
 

@@ -8,6 +8,7 @@ import datetime
 import itertools
 import math
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from batos.image.examples import Example
 from batos.mind import assembling, growing
 from batos.mind.amending import Wanted, tells, wanted
 from batos.mind.channel import channel
-from batos.mind.growing import Valued, grown, modules_in, valued
+from batos.mind.growing import Part, Valued, grown, modules_in, valued
 from batos.mind.handbook.entries import entries, words_in
 from batos.mind.side_by_side import Aside
 from batos.objects import Method, UvmObject
@@ -49,6 +50,40 @@ def test_the_cheapest_come_first_and_what_words_speak_of_is_cheaper() -> None:
     spoken = {one.part.text: one.part.cost for one in grown(atoms(text="sea ice"), [], words_in("backwards"), most=500)}
     unsaid = {one.part.text: one.part.cost for one in plain}
     assert spoken["text[::-1]"] < unsaid["text[::-1]"] - 0.3
+
+
+def test_all_uses_that_cost_little_enough_are_gone_through_and_no_others() -> None:
+    def held(kind: str, *costs: float) -> list[Valued]:
+        return [Valued(Part(cost, f"{kind}{n}", kind=kind), (n,)) for n, cost in enumerate(costs)]
+
+    costs = growing._costs(words_in("the sum of two numbers, and the times that so many days have"))
+    idioms = {kind: growing._arranged([*costs[kind], *costs["any"]]) for kind in growing._KINDS} | {"two": growing._arranged(costs["two"])}
+    (one,) = held("number", 1.1)
+    beside = {"number": held("other", 3.4, 0.2), "text": held("text", 0.9)}
+    before = {"number": held("before", 0.4, 1.2, 2.5), "items": held("items", 0.3, 1.9)}
+    came = [(round(cost, 9), idiom.spoken.template, operands) for cost, idiom, operands in growing._uses(one, idioms, beside, before)]
+
+    def expected() -> Iterator[tuple[float, growing._Idiom, tuple[Valued, ...]]]:
+        others = {kind: [*beside.get(kind, ()), *before.get(kind, ())] for kind in growing._KINDS}
+        for cost, idiom in (*costs["number"], *costs["any"]):
+            for more in itertools.product(*(others[hole.rstrip("2")] for hole in idiom.holes[1:])):
+                yield cost, idiom, (one, *more)
+        for other, (cost, idiom) in itertools.product(before["number"], costs["two"]):
+            yield cost, idiom, (one, other)
+            yield cost, idiom, (other, one)
+        for kind in before:
+            for other, (cost, idiom) in itertools.product(before[kind], (*costs[kind], *costs["any"])):
+                if idiom.holes[1:] in (("number",), ("number2",)):
+                    yield cost, idiom, (other, one)
+
+    whole = [(cost + sum(one.part.cost for one in operands), idiom, operands) for cost, idiom, operands in expected()]
+    wanted = [
+        (round(cost, 9), idiom.spoken.template, operands)
+        for cost, idiom, operands in whole
+        if cost <= growing.DEAREST and len({*map(id, operands)}) == len(operands)
+    ]
+    assert len(wanted) > 500
+    assert sorted(came, key=repr) == sorted(wanted, key=repr)
 
 
 def test_what_is_seldom_asked_for_is_looked_at_only_where_its_words_are_said() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,20 @@ import pytest
 
 from batos.image import examples
 from batos.image.examples import Example
+from batos.kernel import Kernel
 from batos.mind import prompting, second_look, side_by_side
 from batos.objects import Intent, Method
-from tests.unit.mind_support import FakeInference, mind
+from tests.unit import mind_support
+from tests.unit.mind_support import FakeInference
 from tests.unit.test_forge import give, method_of, sent
 from tests.unit.test_method_writer import DOUBLE, hire, writing
 
 LARGEST = "def largest_(self, items):\n    return max(items)\n"
+
+
+def mind(folder: Path, inference: FakeInference, **settings: Any) -> AbstractAsyncContextManager[Kernel]:
+    """A mind whose searches are a fifth as long: what is found here is found soon."""
+    return mind_support.mind(folder, inference, **{"synthesis_parts": 60_000, **settings})
 
 
 async def taught(kernel: Any, selector: str, intent: str, *told: Example, **slots: Any) -> None:
