@@ -81,7 +81,7 @@ class _Idiom(NamedTuple):
     pieces: frozenset[str]
 
 
-_Costing = Sequence[tuple[float, _Idiom]]
+_Priced = Sequence[tuple[float, _Idiom]]
 """Idioms with what each costs."""
 
 
@@ -89,14 +89,15 @@ class _Uses(NamedTuple):
     """Idioms of one kind, the cheapest first.
 
     :ivar alone: of nothing but what stands for `{it}`.
-    :ivar beside: of one other thing; and of several.
-    :ivar second: those of one other thing, by the kind of that.
+    :ivar beside: of one other thing.
+    :ivar among: of several other things.
+    :ivar second: those of one other thing, by its kind.
     """
 
-    alone: _Costing
-    beside: _Costing
-    among: _Costing
-    second: Mapping[str, _Costing]
+    alone: _Priced
+    beside: _Priced
+    among: _Priced
+    second: Mapping[str, _Priced]
 
 
 def grown(
@@ -240,7 +241,7 @@ def _computing(template: str, holes: Sequence[str]) -> Callable[..., Any]:
     return made
 
 
-def _arranged(held: _Costing) -> _Uses:
+def _arranged(held: _Priced) -> _Uses:
     held = sorted(held, key=lambda one: one[0])
     beside = [one for one in held if len(one[1].holes) == 2]
     second: dict[str, list[tuple[float, _Idiom]]] = {}
@@ -262,8 +263,8 @@ def _uses(
     mine, kind = one.part.cost, one.part.kind
     room, known = DEAREST - mine, idioms[kind]
     others = {name: [*beside.get(name, ()), *before.get(name, ())[:_OTHERS]] for name in _KINDS}
-    few = {name: sorted(held[:_FEW], key=_costing) for name, held in others.items()}
-    others = {name: sorted(held, key=_costing) for name, held in others.items()}
+    few = {name: sorted(held[:_FEW], key=_cost_of) for name, held in others.items()}
+    others = {name: sorted(held, key=_cost_of) for name, held in others.items()}
     for cost, idiom in _within(room, known.alone):
         yield cost + mine, idiom, (one,)
     for cost, idiom in _within(room, known.beside):
@@ -274,7 +275,7 @@ def _uses(
         pools = [few[hole.rstrip("2")] for hole in idiom.holes[1:]]
         if all(pools) and cost + sum(pool[0].part.cost for pool in pools) <= room:
             for more in itertools.product(*pools):
-                whole = cost + sum(map(_costing, more))
+                whole = cost + sum(map(_cost_of, more))
                 if whole <= room and len({id(one), *map(id, more)}) == len(idiom.holes):
                     yield whole + mine, idiom, (one, *more)
     if kind == "number":
@@ -288,11 +289,11 @@ def _uses(
                 yield cost + mine + other.part.cost, idiom, (other, one)
 
 
-def _costing(one: Valued) -> float:
+def _cost_of(one: Valued) -> float:
     return one.part.cost
 
 
-def _within(room: float, held: _Costing) -> Iterator[tuple[float, _Idiom]]:
+def _within(room: float, held: _Priced) -> Iterator[tuple[float, _Idiom]]:
     """Of idioms in the order of what they cost those that cost so much at most."""
     return itertools.takewhile(lambda one: one[0] <= room, held)
 
@@ -303,7 +304,7 @@ def _cheap(room: float, held: Sequence[Valued]) -> Iterator[Valued]:
 
 
 @lru_cache(maxsize=64)
-def _costs(said: frozenset[str]) -> Mapping[str, _Costing]:
+def _costs(said: frozenset[str]) -> Mapping[str, _Priced]:
     """All idioms with what each costs, where such words are said: how unlikely it is among those of its kind. Likelier is what the
     handbook says that the words come of, what they speak of, and what many methods have."""
     learned = channel()
