@@ -19,7 +19,7 @@ from tests.unit.test_changes import EVIDENCE, Proposal
 ROW: dict[str, Any] = {
     "number": 7, "kind": "facet", "target": "robin.surprise_facet_", "why": "to surprise", "evidence": {"words": "a rut", "share": 0.9},
     "source": "measurement", "mission": "self_improvement-3", "state": "promoted", "reason": "",
-    "proposed": time.time() - 7300, "decided": time.time() - 7200, "ended": None,
+    "proposed": 1.7e9, "decided": 1.7e9 + 100, "ended": None,
 }  # fmt: skip
 WHOLE = {
     **ROW, "content": "Think of what would surprise.", "digest": "d", "missions": 40, "state": "undone", "reason": "worse since then",
@@ -42,8 +42,9 @@ def listed(*rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_list_says_what_became_of_each_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    refused = {**ROW, "number": 6, "state": "refused", "reason": "worse: missions that fail: 0 before, 2 with it"}
-    code, [asked] = batos({"changes": listed(ROW, refused)}, "changes", "--state", "refused", "--limit", "9")
+    row = {**ROW, "decided": time.time() - 7200}  # of now: the module may have been read an hour before
+    refused = {**row, "number": 6, "state": "refused", "reason": "worse: missions that fail: 0 before, 2 with it"}
+    code, [asked] = batos({"changes": listed(row, refused)}, "changes", "--state", "refused", "--limit", "9")
     assert (code, asked.number, asked.state, asked.limit) == (0, None, "refused", 9)
     first, second = capsys.readouterr().out.splitlines()[1:]
     assert first.split() == ["7", "promoted", "facet", "robin.surprise_facet_", "2", "h", "a", "rut"]
