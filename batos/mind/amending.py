@@ -67,7 +67,7 @@ def wanted(
     shown = tuple(dict.fromkeys(name for one in examples for name, _ in (*one.slots, *one.after)))
     values = [value for one in examples for value in (*one.args, *dict(one.kwargs).values(), *dict(one.slots).values())]
     known = edits.Known(
-        f"{intent} {selector.replace('_', ' ')}",
+        f"{intent}\n{selector.replace('_', ' ')}",
         (),
         shown,
         {name for one in examples for name, _ in one.after},

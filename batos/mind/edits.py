@@ -52,7 +52,7 @@ _USUAL = 250  # of one that as many as may be tried are tried of
 class Known(NamedTuple):
     """What an edit may be made of, beside the draft itself.
 
-    :ivar told: what the method is for, in words, its selector with them.
+    :ivar told: what the method is for, in words, and in a line of its own its selector's.
     :ivar slots: names of the object's slots.
     :ivar shown: those that the examples speak of.
     :ivar changed: those that the examples have changed.

@@ -1,13 +1,15 @@
-"""What the words of a request say of nothing: `the largest of the list, 0 if it is empty`. Examples seldom show it.
+"""What the words of a request say of nothing: `the largest of the list, 0 if it is empty`, `the first word that is short, or None`,
+`the value of a key, or not found if it is not there`. Examples seldom show it.
 
-It makes a further call, with nothing in what the words speak of, and an answer, by which a method is completed that has forgotten it.
+It makes further calls, with nothing in what the words speak of, or with what is not in it, and an answer, by which a method is completed
+that has forgotten it.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from batos.mind import edits, prompting, side_by_side
@@ -15,29 +17,41 @@ from batos.mind.amending import Wanted
 from batos.mind.side_by_side import Call
 from batos.mind.trial import same
 
+_WORDED = r"none|null|an empty (?:text|string|list|record|dict|dictionary)"
+_QUOTED = r"\"[^\"]*\"|'[^']*'"
 _VALUE = (
-    r"(?<![\w.,-])(?P<value>-?\d+(?:\.\d+)?(?![\w.])|\"[^\"]*\"|'[^']*'|none|null|zero|true|false"
-    r"|an empty (?:text|string|list|record|dict)|(?:the (?:text|word)|say|answer) \w+)"
+    rf"(?<![\w.,-])(?P<value>-?\d+(?:\.\d+)?(?![\w.])|{_QUOTED}|{_WORDED}|zero|true|false"
+    rf"|(?:the (?:text|word)|say|answer) (?:\w+|{_QUOTED})|not found|not there|unknown|missing|absent)"
 )
 _NONE = (
-    r"(?P<none>(?:[^,;.]*?\bempty\b|(?:there (?:is|are|was|were)|it has|I have) (?:no\b|none\b|nothing\b|not any\b)"
-    r"|none\b|nothing\b|no \w+ (?:is|are)\b)[^,;.]*?)"
+    r"(?P<none>(?:[^,;.\n]*?\bempty\b|(?:there (?:is|are|was|were)|it has|I have) (?:no\b|none\b|nothing\b|not any\b)"
+    r"|none\b|nothing\b|no \w+ (?:is|are)\b)[^,;.\n]*?)"
 )
+_GONE = (
+    r"(?P<gone>(?:(?:it|that|this|they|he|she|one|the \w+(?: \w+)?|any) (?:is|are|was|were)(?:n't| not)|not)"
+    r" (?:there|known|found|listed|present|in (?:it|the \w+|\w+)|one of \w+(?: \w+)?)"
+    r"|(?:(?:it|that|this|they|he|she|one|the \w+(?: \w+)?) (?:is|are|was|were) )?(?:missing|unknown|absent))"
+)
+_IF, _END = r"(?:if|when|where)\s+", r"\s*(?:[,;.!\n]|$)"
 _SAID = (
-    re.compile(rf"{_VALUE}\s+(?:if|when|where)\s+{_NONE}(?:[,;.]|$)", re.IGNORECASE),
-    re.compile(rf"(?:if|when|where)\s+{_NONE},?\s+(?:it (?:is|shall be)|answer|return|then)\s+{_VALUE}", re.IGNORECASE),
+    re.compile(rf"{_VALUE}\s+{_IF}(?:{_NONE}|{_GONE}){_END}", re.IGNORECASE),
+    re.compile(rf"{_IF}(?:{_NONE}|{_GONE}),?\s+(?:it (?:is|shall be)|answer|return|then)\s+{_VALUE}", re.IGNORECASE),
+    re.compile(rf"(?<![\d\"'])(?<!true)(?<!false)(?:, or|(?<!,) or(?= (?:{_WORDED}|-1)\b))\s+{_VALUE}{_END}", re.IGNORECASE),
 )
 _NOT = re.compile(r"\bnot\b|n't\b|\bnon\b|\bnever\b|\bunless\b", re.IGNORECASE)
 _EMPTY: Mapping[str, Any] = {"text": "", "items": [], "record": {}}
 _CALLED = {"text": ("text", "word", "line", "string"), "items": ("list", "item", "number", "record"), "record": ("record", "dict")}
 _WORDS = {"none": None, "null": None, "zero": 0, "true": True, "false": False}
-_MADE = {"text": "", "string": "", "list": [], "record": {}, "dict": {}}
+_MADE = {"text": "", "string": "", "list": [], "record": {}, "dict": {}, "dictionary": {}}
+_NOTHING = (None, "")  # answers of a method that found nothing
+_FAR, _STRANGE = 10**6, "\u00a4"  # a number and a text that nobody has
+_FAILING = "(ArithmeticError, LookupError, StopIteration, ValueError)"
 
 
 class Implied(NamedTuple):
     """What is to be answered where there is nothing.
 
-    :ivar of: the expression that is empty: `items`, `self.queue`.
+    :ivar of: the expression that is empty then: `items`, `self.queue`; empty where a method is to answer so if it has no other answer.
     """
 
     of: str
@@ -45,28 +59,32 @@ class Implied(NamedTuple):
     result: Any
 
 
-def implied(what: Wanted) -> Implied | None:
-    """What the words say of nothing; None where they say nothing of it, or not of what."""
-    if not what.examples or (said := next(filter(None, (one.search(what.known.told) for one in _SAID)), None)) is None:
-        return None
-    if what.known.changed or _NOT.search(said["none"].replace("not any", "")):
-        return None
-    call = what.examples[0][0]
-    held = prompting.arguments(call.args, call.kwargs)
-    names = list(held)
-    held |= {
-        f"self.{slot}": call.slots[slot]
-        for slot in what.known.slots
-        if slot in call.slots and edits.sayable(slot) and what.known.speaks_of(slot)
-    }
+def implied(what: Wanted) -> tuple[Implied, ...]:
+    """What the words say of nothing, by one call or several; empty where they say nothing of it, or not of what."""
+    if not what.examples or what.known.changed or (said := _in(what.known.told)) is None:
+        return ()
+    words, (call, example) = said.groupdict(), what.examples[0]
+    none, gone = words.get("none"), words.get("gone")
+    if none and _NOT.search(none.replace("not any", "")):
+        return ()
+    held, result = _held(what, call), _value(said["value"], isinstance(example.result, str))
+    away = [_with(call, name, other) for name, other in _not_there(held)]
+    if not _alike(result, example.result) and not (gone and away):
+        return ()
     able = {name: kind for name, value in held.items() if (kind := _kind(value)) is not None}
-    of, result = _meant(able, said["none"].lower()), _value(said["value"])
-    if of is None or not _alike(result, what.examples[0][1].result):
-        return None
-    args = tuple(_EMPTY[able[of]] if name == of else value for name, value in zip(names, call.args, strict=False))
-    kwargs = {name: _EMPTY[able[of]] if name == of else value for name, value in call.kwargs.items()}
-    slots = {name: _EMPTY[able[of]] if f"self.{name}" == of else value for name, value in call.slots.items()}
-    return Implied(of, Call(args, kwargs, slots), result)
+    if none and "empty" in none:
+        of = _meant(able, none.lower())
+        return (Implied(of, _with(call, of, _EMPTY[able[of]]), result),) if of else ()
+    if not gone:
+        away += [_with(call, name, _EMPTY[kind]) for name, kind in able.items()]
+        away += [_with(call, name, far) for name, value in held.items() if type(value) in (int, float) for far in (_FAR, -_FAR)]
+    return tuple(Implied("", one, result) for one in away)
+
+
+def unsaid(told: str) -> str:
+    """The words without what they say of nothing."""
+    said = _in(told)
+    return told if said is None else told[: said.start()] + told[said.end() :]
 
 
 def answers(did: str, one: Implied) -> bool:
@@ -78,21 +96,83 @@ def answers(did: str, one: Implied) -> bool:
     return found is not None and same(found[0], one.result)
 
 
-def completing(source: str, one: Implied) -> str | None:
-    """A method that answers what is implied before it does anything; None for what changes slots, or is not run aside."""
+def lacks(did: str, one: Implied) -> bool:
+    """Whether a method has no answer to what is implied: it fails, or answers nothing, or an empty text, where something is said. What else
+    it answers may be meant."""
+    found = side_by_side.read(did)
+    return found is None or (found[0] in _NOTHING and one.result not in _NOTHING)
+
+
+def completing(source: str, one: Implied, did: str) -> str | None:
+    """A method that answers what is implied where it has no answer; None for what changes slots, or is not run aside.
+
+    :param did: what it did on that call.
+    """
     tree = edits.parsed(source)
     if tree is None or not edits.settled(tree) or any(map(_is_changed, ast.walk(tree))):
         return None
     method = tree.body[0]
     assert isinstance(method, ast.FunctionDef)
-    (first,) = ast.parse(f"if not {one.of}:\n    return {one.result!r}").body
-    method.body.insert(0, first)
+    if one.of:
+        method.body[:0] = ast.parse(f"if not {one.of}:\n    return {one.result!r}").body
+    elif did:
+        if not isinstance(last := method.body[-1], ast.Return) or last.value is None:
+            return None
+        nothing = side_by_side.read(did)[0]  # type: ignore[index]  # else it had failed
+        lacking = "is None" if nothing is None else f"== {nothing!r}"
+        method.body[-1:] = ast.parse(f"found = {ast.unparse(last.value)}\nreturn {one.result!r} if found {lacking} else found").body
+    else:
+        imports = [node for node in method.body if isinstance(node, ast.Import)]
+        (whole,) = ast.parse(f"try:\n    pass\nexcept {_FAILING}:\n    return {one.result!r}").body
+        assert isinstance(whole, ast.Try)
+        whole.body = [node for node in method.body if node not in imports]
+        method.body = [*imports, whole]
     return edits.unparsed(tree)
+
+
+def _in(told: str) -> re.Match[str] | None:
+    """Where the words say something of nothing."""
+    return next(filter(None, (one.search(told) for one in _SAID)), None)
 
 
 def _is_changed(node: ast.AST) -> bool:
     """Whether a slot is changed, or said to be."""
     return isinstance(node, ast.Attribute) and (node.attr == "_p_changed" or not isinstance(node.ctx, ast.Load))
+
+
+def _held(what: Wanted, call: Call) -> dict[str, Any]:
+    """What is given, and the slots that the words name, by what a method calls them."""
+    slots = {
+        f"self.{slot}": call.slots[slot]
+        for slot in what.known.slots
+        if slot in call.slots and edits.sayable(slot) and what.known.speaks_of(slot)
+    }
+    return prompting.arguments(call.args, call.kwargs) | slots
+
+
+def _with(call: Call, name: str, value: Any) -> Call:
+    """The call with another value under a name of `_held`."""
+    if (slot := name.removeprefix("self.")) != name:
+        return call._replace(slots={**call.slots, slot: value})
+    if name in call.kwargs:
+        return call._replace(kwargs={**call.kwargs, name: value})
+    names = prompting.arguments(call.args, {})
+    return call._replace(args=tuple(value if one == name else old for one, old in zip(names, call.args, strict=True)))
+
+
+def _not_there(held: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What is given and stands in something else that is, and what would not."""
+    for name, value in held.items():
+        plain = isinstance(value, str | int | float) and not isinstance(value, bool) and not name.startswith("self.")
+        if plain and any(_stands_in(value, other) for one, other in held.items() if one != name):
+            yield name, _STRANGE if isinstance(value, str) else _FAR
+
+
+def _stands_in(value: Any, other: Any) -> bool:
+    if isinstance(other, str):
+        return isinstance(value, str) and value in other
+    rows = [one for one in other if isinstance(one, dict)] if isinstance(other, list) else []
+    return isinstance(other, list | dict) and (value in other or any(value in row.values() for row in rows))
 
 
 def _kind(value: Any) -> str | None:
@@ -112,15 +192,19 @@ def _alike(value: Any, other: Any) -> bool:
     return value is None or other is None or numbers or type(value) is type(other)
 
 
-def _value(said: str) -> Any:
-    text = said.lower()
-    if text in _WORDS:
-        return _WORDS[text]
-    if said[0] in "\"'":
-        return said[1:-1]
+def _value(said: str, texts: bool) -> Any:
+    """What is said to be answered.
+
+    :param texts: whether the method answers texts: then `none` in small letters is one.
+    """
+    text, quoted = said.lower(), re.search(_QUOTED, said)
+    if quoted:
+        return quoted[0][1:-1]
     if text.startswith("an empty "):
         return _MADE[text.rsplit(" ", 1)[1]]
-    last = said.rsplit(" ", 1)[-1]
-    if re.fullmatch(r"-?[\d.]+", last):
-        return float(last) if "." in last else int(last)
-    return _WORDS.get(last.lower(), last)
+    if text in _WORDS and not (texts and said == "none"):
+        return _WORDS[text]
+    if re.fullmatch(r"-?[\d.]+", text):
+        return float(text) if "." in text else int(text)
+    said = re.sub(r"^(?:the (?:text|word)|say|answer) ", "", said, flags=re.IGNORECASE)
+    return said if texts else _WORDS.get(said.lower(), said)

@@ -21,6 +21,7 @@ from batos.mind import edits, prompting, side_by_side
 from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.answers import others
 from batos.mind.handbook import Entry
+from batos.mind.implied import unsaid
 from batos.mind.side_by_side import Run
 
 _INPUTS, _FIXED, _MEANT = 5, 3, 6  # of a known method, those of them that its purpose speaks of, and those that a request's words do
@@ -29,7 +30,9 @@ _SLOTS = 4  # that a known method may be called with
 _FAR = 5.0  # what a method costs that shares no word with the request
 _UNUSED = 0.8  # and a number or a sign that the words speak of, and it leaves out
 _SUCH_AS = re.compile(r"\b(?:such as|as in|like|for example|e\.g|from \d+ to \d+|between \d+ and \d+)\b")
+_FROM_0 = re.compile(r"\b(?:from|begin(?:ning|s)? (?:with|at|by)) 0\b")  # as Python counts
 _ALONE = re.compile(r"(?<![\w:./-])\d{1,6}(?![\w:/-]|\.\d)")
+_ARTICLE = re.compile(r"(?<!letter )(?<!letters )\b[aAI]\b")
 _LETTER = re.compile(r"(?<![^\W_])(?<!['’])([^\W\d_])(?![^\W_])")
 """One that stands alone, and not behind what is left out: in `don't` there is none."""
 _QUOTED = re.compile(r"(?<!\w)['\"]([^'\"]+)['\"](?!\w)")
@@ -85,7 +88,7 @@ def asked(what: Wanted, selector: str) -> Asked | None:
     kinds |= {f"self.{slot}": prompting.kind_of(call.slots.get(slot)) for slot in spoken}
     words = frozenset(re.split(r"[\W_]+", known.told.lower()))
     fields = [field for field in known.fields if field.lower() in words]
-    letters = sorted({letter.lower() for letter in _LETTER.findall(known.told) if letter not in ("a", "A", "I")})
+    letters = sorted({letter.lower() for letter in _LETTER.findall(_ARTICLE.sub("", known.told))})
     texts = dict.fromkeys((*fields, *_QUOTED.findall(known.told), *letters))
     marks = dict.fromkeys(_SIGN.findall(known.told))
     numbers = edits.numbers_in(known.told)[:_MEANT]
@@ -145,9 +148,15 @@ async def passing(
 
 def unused(text: str, told: str) -> float:
     """What a method costs that leaves out numbers and signs of which the words speak; not those of an example in the words."""
-    told = _SUCH_AS.split(told)[0]
-    spoken = {*_ALONE.findall(told), *_SIGN.findall(told)}
+    spoken = _spoken(told)
     return _UNUSED * sum(not re.search(rf"(?<!\w){re.escape(one)}(?!\w)" if one.isdigit() else re.escape(one), text) for one in spoken)
+
+
+@lru_cache(maxsize=4)
+def _spoken(told: str) -> frozenset[str]:
+    """Numbers and signs that a method needs; what is answered where there is nothing it is completed by (`batos.mind.implied`)."""
+    told = _FROM_0.sub("", _SUCH_AS.split(unsaid(told))[0])
+    return frozenset({*_ALONE.findall(told), *_SIGN.findall(told)})
 
 
 def soon(entries: Iterable[tuple[float, Entry]], what: Wanted) -> Iterator[tuple[float, Entry]]:

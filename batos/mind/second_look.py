@@ -12,7 +12,7 @@ from batos.image.turns import in_helper
 from batos.mind import amending, assembling, channel, doubt, edits, prompting, reuse, side_by_side, vouched
 from batos.mind.handbook import Entry, handbook
 from batos.mind.handbook.entries import words_in
-from batos.mind.implied import answers, completing, implied
+from batos.mind.implied import answers, completing, implied, lacks
 from batos.mind.states import lobby_of
 from batos.mind.thinking import current
 from batos.objects import Method, UvmObject
@@ -94,17 +94,21 @@ async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, s
 
 
 async def completed(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
-    """A method that passes its examples and fails where there is nothing, made to answer what the words say of that (`batos.mind.implied`),
-    and what it did on the call that asked for it; None where they say nothing of it, or it does not fail."""
+    """A method that passes its examples and has no answer where there is nothing, made to answer what the words say of that
+    (`batos.mind.implied`), and what it did on the call that asked for it; None where they say nothing of it, or it has an answer."""
     settings = current().settings
     what, run, audit = _aside(cycle)
-    if not settings.synthesis_edits or (one := implied(what)) is None or (whole := completing(source, one)) is None or not audit(whole):
+    if not settings.synthesis_edits or not (said := implied(what)):
         return None
-    (before,), (after,) = await side_by_side.did([source, whole], [one.call], run, limit=settings.method_bytes)
-    if not answers(after, one) or before:  # what it does there may be meant otherwise
-        return None
-    reasons, did = await faults(cycle, whole)
-    return None if reasons else (whole, did)
+    (before,) = await side_by_side.did([source], [one.call for one in said], run, limit=settings.method_bytes)
+    for one, did in zip(said, before, strict=True):
+        if not lacks(did, one) or (whole := completing(source, one, did)) is None or not audit(whole):
+            continue
+        ((after,),) = await side_by_side.did([whole], [one.call], run, limit=settings.method_bytes)
+        if answers(after, one):
+            reasons, did = await faults(cycle, whole)
+            return None if reasons else (whole, did)
+    return None
 
 
 async def _found(cycle: UvmObject) -> amending.Passed:

@@ -186,13 +186,46 @@ async def test_once_every_draft_was_refused_what_is_likeliest_is_taken(tmp_path:
             assert "answered 0 and not 544" in end["error"]["message"]
 
 
-async def test_what_words_say_of_nothing_completes_a_draft(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("draft", "words", "example", "call", "nothing", "answer"),
+    [
+        (LARGEST, "the largest of the list, -1 if it is empty", Example(([3, 712],), (), 712), ([3, 9],), ([],), -1),
+        (
+            "def largest_(self, items, number):\n    return max(one for one in items if one < number)\n",
+            "the largest below a number, 0 if there is none",
+            Example(([3, 712], 700), (), 3),
+            ([3, 9], 9),
+            ([3, 9], 2),
+            0,
+        ),
+        (
+            "def largest_(self, record, text):\n    return record.get(text)\n",
+            "the largest so far of a name, or not found if it is not there",
+            Example(({"Ann": 712}, "Ann"), (), 712),
+            ({"Bob": 9}, "Bob"),
+            ({"Bob": 9}, "Ann"),
+            "not found",
+        ),
+        (
+            "def largest_(self, items):\n    return ', '.join(one for one in items if len(one) > 3)\n",
+            "the larger words joined by commas, or 'nobody'",
+            Example((["Anna", "Ute", "Robert"],), (), "Anna, Robert"),
+            (["Hans"],),
+            (["Ute"],),
+            "nobody",
+        ),
+    ],
+)
+async def test_what_words_say_of_nothing_completes_a_draft(
+    tmp_path: Path, draft: str, words: str, example: Example, call: tuple[Any, ...], nothing: tuple[Any, ...], answer: Any
+) -> None:
     inference = FakeInference()
-    asked = writing(inference, LARGEST)
+    asked = writing(inference, draft)
     async with mind(tmp_path, inference, synthesis_reuse=0, synthesis_parts=0) as kernel:
-        await taught(kernel, "largest_", "the largest of the list, -1 if it is empty", Example(([3, 712],), (), 712))
-        assert (await sent(kernel, "m1", "thing", "largest_", [3, 9]))["result"]["value"] == 9
-        assert (await sent(kernel, "m2", "thing", "largest_", []))["result"]["value"] == -1
+        await taught(kernel, "largest_", words, example)
+        assert (await sent(kernel, "m1", "thing", "largest_", *call))["state"] == "COMPLETE"
+        assert (await sent(kernel, "m2", "thing", "largest_", *nothing))["result"]["value"] == answer
+        assert (await sent(kernel, "m3", "thing", "largest_", *example.args))["result"]["value"] == example.result
         assert len(asked) == 1
         assert method_of(kernel, "thing", "largest_")["edited"]
 

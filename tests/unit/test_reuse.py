@@ -118,6 +118,28 @@ async def test_an_answer_inside_a_function_of_the_method_stays() -> None:
     assert all("return -one\n" in text for text in texts)
 
 
+@pytest.mark.parametrize(
+    ("told", "text", "left_out"),
+    [
+        ("what is over 4", "items[4]", 0),
+        ("what is over 4", "items[3]", 1),
+        ("the place from 0 of the letter x", "text.index('x')", 0),
+        ("the mean of what is over 4, or 0 if there are none\nmean over", "[one for one in items if one > 0]", 1),
+        ("the mean of what is over 4, or 0 if there are none\nmean over", "[one for one in items if one > 4]", 0),
+    ],
+)
+def test_a_number_that_is_spoken_of_and_left_out_costs_something(told: str, text: str, left_out: int) -> None:
+    assert reuse.unused(text, told) == pytest.approx(0.8 * left_out)
+
+
+def test_a_letter_may_be_an_article() -> None:
+    example = Example((["tea", "sky"],), (), "tea")
+    for words, letters in (("the first word that contains the letter a", ("a",)), ("a word that I know", ()), ("a word with b", ("b",))):
+        request = reuse.asked(asked(words, example), "m_")
+        assert request is not None
+        assert set(request.texts) - {"m"} == set(letters)  # m is of the selector
+
+
 async def test_all_examples_must_be_answered() -> None:
     both = [Example(([30, 712],), (), "712"), Example(([1, 2],), (), "1")]
     assert await found(asked("the best, as a text", *both)) == []
