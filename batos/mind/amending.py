@@ -132,15 +132,22 @@ async def passing(
     return tuple(one for one, texts in zip(found, came, strict=True) if all(map(as_expected, texts, expected)))
 
 
-async def likely(passed: Passed, what: Wanted, run: Run, *, limit: int, sure: float = SURE) -> list[str]:
+async def likely(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[str]:
     """Of what passes the examples that which most likely is right, the cheapest first; none where that is open.
 
     :param passed: what passed of all drafts till now: what one of them leaves open another one's edits do not close.
-    :param sure: share of the weight of all that passes, and does not fail on the call that asked for it, which must do the same.
     """
+    share, sources = await likeliest(passed, what, run, limit=limit)
+    return list(sources) if share >= SURE else []
+
+
+async def likeliest(passed: Passed, what: Wanted, run: Run, *, limit: int) -> tuple[float, Sequence[str]]:
+    """Of what passes the examples that which does the same and has the most weight, the cheapest first; and its share of the weight of all
+    that passes, does not fail on the call that asked for it, and does not do the same whatever it is given."""
     found = await groups(passed, elsewhere(what), run, limit=limit)
     able = [one for one in found if all(one.did[: len(what.calls)])] or found
-    return able[0].sources if able and able[0].weight >= sure * sum(one.weight for one in able) else []
+    able = [one for one in able if len(set(one.did)) > 1] or able
+    return (able[0].weight / sum(one.weight for one in able), able[0].sources) if able else (0.0, ())
 
 
 def elsewhere(what: Wanted) -> list[Call]:

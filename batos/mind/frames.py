@@ -223,13 +223,17 @@ def _composed(parts: Sequence[Computed], expected: Sequence[Any], said: frozense
 
 
 def _hardly_meant(frame: Frame, rows: Sequence[Sequence[Row]], expected: Sequence[Any], by_itself: bool, plain: bool) -> bool:
-    """Whether it asks whether numbers are so, or whether there is nothing in what was computed, is the last by alphabet of what is no
-    number, or has one entry for each item and a key twice: what is lost then?
+    """Whether it asks whether numbers are so, or whether there is nothing in what was computed, makes a text of a text, is the last by
+    alphabet of what is no number, or has one entry for each item and a key twice: what is lost then?
 
     :param by_itself: whether items are ordered by what is answered of them.
     :param plain: whether what is answered is given, and not computed.
     """
     if frame.asks and any(isinstance(of, int | float) and not isinstance(of, bool) for row in rows for _, of, _ in row):
+        return True
+    if any(
+        frame.template == f"{kind.__name__}({{of}})" and all(type(of) is kind for row in rows for _, of, _ in row) for kind in (int, str)
+    ):
         return True
     if frame is _NOT and not plain and not all(isinstance(of, bool) for row in rows for _, of, _ in row):
         return True

@@ -43,6 +43,7 @@ _LONGEST = 120  # characters of an expression
 _ALIKE = 30  # expressions that come to the same, and are held
 _FEW = 6  # that stand beside one where there are several
 _OTHERS = 10  # cheapest of a kind that stand beside another
+_CONVERTS = frozenset(f"{kind}({{it}})" for kind in ("int", "float", "str", "list", "bool"))
 _HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
 MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
 """Modules that idioms use."""
@@ -362,6 +363,8 @@ def _made(idiom: _Idiom, operands: Sequence[Valued], cost: float, text: str) -> 
                 value, as_list = list(value), True
             values.append(value)
     except _FAILS:
+        return None, length
+    if idiom.spoken.template in _CONVERTS and repr(values) == repr([*operands[0].values]):  # `int` of a whole number, `str` of a text
         return None, length
     words = frozenset[str]().union(idiom.spoken.words, *(one.part.words for one in operands))
     return Valued(Part(cost, f"list({text})" if as_list else text, words, _kind(values)), tuple(values)), length

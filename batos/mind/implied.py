@@ -115,11 +115,10 @@ def completing(source: str, one: Implied, did: str) -> str | None:
     assert isinstance(method, ast.FunctionDef)
     if one.of:
         method.body[:0] = ast.parse(f"if not {one.of}:\n    return {one.result!r}").body
-    elif did:
+    elif (found := side_by_side.read(did)) is not None:
         if not isinstance(last := method.body[-1], ast.Return) or last.value is None:
             return None
-        nothing = side_by_side.read(did)[0]  # type: ignore[index]  # else it had failed
-        lacking = "is None" if nothing is None else f"== {nothing!r}"
+        lacking = "is None" if found[0] is None else f"== {found[0]!r}"
         method.body[-1:] = ast.parse(f"found = {ast.unparse(last.value)}\nreturn {one.result!r} if found {lacking} else found").body
     else:
         imports = [node for node in method.body if isinstance(node, ast.Import)]

@@ -21,11 +21,12 @@ Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 """Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
 _KNOWN = 4.2  # what a known method costs at most
 _LIKE = 2.5  # what a method that is known or put together costs at most, if it is to cast doubt on another
-_AT_ONCE = 0.65, 6.0, 2.0
-"""Share of the weight of what is known and put together that must do the same if no model is asked, and what it costs at most, where the
-examples tell much, and where they tell little; docs/training.md has how many of which were right."""
-_AFTER = 0.35, 3.0, 2.5  # and after a refused draft
-_LAST = 0.35, 3.0, 2.5  # and where every draft was refused
+_CHANCE = (0.97, 4.5, -0.58, -0.27, 0.3)
+"""How likely what is known or put together is right, in log odds: of any, by its share of the weight, by what it costs, by how many words
+are said, and where the examples tell much. Logistic regression on 392 searches (docs/training.md)."""
+_WORDS = 40  # that make it less likely, at most: no request that was fitted had more
+_AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5
+"""How likely it must be: if no model is asked, after a refused draft, and where every draft was refused."""
 _ELSEWHERE = 0.8  # what it costs that a method was written for something else
 _AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 
@@ -53,9 +54,7 @@ async def put_together(cycle: UvmObject) -> str | None:
     what, run, _ = _aside(cycle)
     if not _legible(cycle, what):
         return None
-    passed, (sure, *dearest) = await _priced(await _found(cycle), what), _AT_ONCE
-    sources = await amending.likely(passed, what, run, limit=current().settings.method_bytes, sure=sure) if passed else []
-    return next((text for text in sources[:1] if _cheap_enough(text, passed, what, *dearest)), None)
+    return next(iter(await _likely(await _priced(await _found(cycle), what), what, run, _AT_ONCE)), None)
 
 
 async def last(cycle: UvmObject) -> str | None:
@@ -63,10 +62,9 @@ async def last(cycle: UvmObject) -> str | None:
     what, run, _ = _aside(cycle)
     if not _legible(cycle, what):
         return None
-    refused, (sure, *dearest) = {source for source, _ in cycle.refusals}, _LAST
-    passed = await _priced(await _found(cycle), what)
-    sources = await amending.likely(passed, what, run, limit=current().settings.method_bytes, sure=sure) if passed else []
-    return next((text for text in sources if text not in refused and _cheap_enough(text, passed, what, *dearest)), None)
+    refused = {source for source, _ in cycle.refusals}
+    found = await _likely(await _priced(await _found(cycle), what), what, run, _LAST)
+    return next((text for text in found if text not in refused), None)
 
 
 async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, str] | None:
@@ -81,12 +79,13 @@ async def amended(cycle: UvmObject, source: str, faults: Faults) -> tuple[str, s
     if not before:  # what is known does not change with the draft
         new = (*new, *await _found(cycle))
     cycle.passed = (*cycle.passed, *new)
-    alone = not (cycle.reused or cycle._slots.get("made"))
-    sure, *dearest = (amending.SURE, math.inf, math.inf) if alone else _AFTER
-    passed = cycle.passed if alone else await _priced(cycle.passed, what)
-    for text in (await amending.likely(passed, what, run, limit=limit, sure=sure))[:_AMENDED] if new else ():
-        if not _cheap_enough(text, passed, what, *dearest):
-            break
+    if not new:
+        return None
+    if cycle.reused or cycle._slots.get("made"):
+        found = await _likely(await _priced(cycle.passed, what), what, run, _AFTER)
+    else:
+        found = await amending.likely(cycle.passed, what, run, limit=limit)
+    for text in found[:_AMENDED]:
         reasons, did = await faults(cycle, text)
         if not reasons:
             return text, did
@@ -140,9 +139,23 @@ def _legible(cycle: UvmObject, what: amending.Wanted) -> bool:
     return bool(legible and what.examples and not examples.constant(cycle.taught))
 
 
-def _cheap_enough(text: str, passed: amending.Passed, what: amending.Wanted, most: float, plain: float) -> bool:
-    """Whether a method costs little enough: `most` at most where the examples tell much, else `plain`."""
-    return min((cost for cost, one in passed if one == text), default=math.inf) <= (most if what.tells else plain)
+async def _likely(passed: amending.Passed, what: amending.Wanted, run: side_by_side.Run, sure: float) -> Sequence[str]:
+    """What most likely is right, the cheapest first; none where that is not likely enough."""
+    share, sources = await amending.likeliest(passed, what, run, limit=current().settings.method_bytes)
+    if not sources:
+        return ()
+    return sources if chance(share, min(cost for cost, text in passed if text == sources[0]), what) >= sure else ()
+
+
+def chance(share: float, cost: float, what: amending.Wanted) -> float:
+    """How likely a method that is known or put together is right, 0 to 1.
+
+    :param share: of the weight of all that passes, of what does the same.
+    :param cost: of the cheapest that does the same (`channel.priced`).
+    """
+    words = words_in(what.known.told) - words_in(" ".join(what.known.slots).replace("_", " "))
+    told = 1.0, share, cost, min(len(words), _WORDS), what.tells
+    return 1 / (1 + math.exp(-sum(one * by for one, by in zip(told, _CHANCE, strict=True))))
 
 
 def _sends(cycle: UvmObject, *, but: Collection[str] = ()) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind.amending import SURE, Wanted, likely, passing, tells, wanted
+from batos.mind.amending import SURE, Wanted, likeliest, likely, passing, tells, wanted
 from batos.mind.side_by_side import Call, Run
 from batos.mind.variations import variations
 from batos.objects import Intent, Method, SlotDict, SlotList, SlotSet, UvmObject
@@ -122,6 +122,15 @@ async def test_where_the_example_leaves_it_open_nothing_is_amended() -> None:
     assert await likely(found, what, here(), limit=LIMIT) == []
     sure = [one for one in found if one[1] == draft.replace("-", "*")]
     assert await likely(tuple(sure), what, here(), limit=LIMIT) == [draft.replace("-", "*")]
+
+
+async def test_what_does_the_same_whatever_it_is_given_is_hardly_meant() -> None:
+    what = asked("whether the number is even", Example((20,), (), "yes"))
+    always = "def count_(self, number):\n    return 'yes' if number == number else 'no'"
+    even = "def count_(self, number):\n    return 'yes' if number % 2 == 0 else 'no'"
+    share, sources = await likeliest(((0.5, always), (2.0, even)), what, here(), limit=LIMIT)
+    assert (share, sources) == (1.0, [even])
+    assert (await likeliest(((0.5, always),), what, here(), limit=LIMIT))[1] == [always], "where there is nothing else"
 
 
 async def test_what_is_refused_by_the_guardian_is_not_tried() -> None:

@@ -168,6 +168,13 @@ def test_a_known_expression_that_is_cheaper_otherwise_is_held_once_and_as_cheap(
     assert one.part.cost < 1.5
 
 
+def test_what_is_of_a_kind_is_not_made_of_that_kind_again() -> None:
+    whole = texts(grown(atoms(number=7, text="12"), [], words_in("the whole number of a text"), most=20_000))
+    assert not {"int(number)", "str(text)"} & whole.keys()
+    assert {"str(number)", "int(text)"} <= whole.keys()
+    assert "int(number)" in texts(grown(atoms(number=7.5), [], words_in("the whole number"), most=20_000))
+
+
 def test_no_more_values_are_computed_than_may_be() -> None:
     assert grown([], [], frozenset(), most=100) == []
     few, many = (len(grown(atoms(text="sea ice"), [], frozenset(), most=most)) for most in (20, 2000))

@@ -13,7 +13,8 @@ from batos.image import examples
 from batos.image.examples import Example
 from batos.kernel import Kernel
 from batos.mind import prompting, second_look, side_by_side
-from batos.objects import Intent, Method
+from batos.mind.amending import wanted
+from batos.objects import Intent, Method, UvmObject
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference
 from tests.unit.test_forge import give, method_of, sent
@@ -165,14 +166,29 @@ async def test_after_a_refused_draft_a_method_is_put_together(tmp_path: Path) ->
         assert (method_of(kernel, "thing", "bill_")["model"], end["result"]["wrote"][0]["tries"]) == ("parts", 1)
 
 
+def test_how_likely_it_is_follows_from_share_cost_and_words() -> None:
+    few = wanted(UvmObject(), "total_", ([3, 541],), {}, intent="the total price", examples=[Example(([3, 541],), (), 544)])
+    more = few._replace(known=few.known._replace(told=f"{few.known.told} of what is on the table and was not paid for yesterday morning"))
+    endless = few._replace(known=few.known._replace(told=" ".join(f"word{n}" for n in range(9999))))
+    assert 0 < second_look.chance(0.9, 1.0, endless) < 0.5
+    little = few._replace(examples=[(few.examples[0][0], Example(([3, 5],), (), 8))])
+    assert second_look.chance(0.9, 1.0, few) > 0.9 > second_look.chance(0.3, 4.0, few)
+    for other in (
+        second_look.chance(0.8, 1.0, few),
+        second_look.chance(0.9, 2.0, few),
+        *(second_look.chance(0.9, 1.0, what) for what in (more, little)),
+    ):
+        assert 0 < other < second_look.chance(0.9, 1.0, few)
+
+
 @pytest.mark.parametrize("likely", [True, False])
 async def test_once_every_draft_was_refused_what_is_likeliest_is_taken(tmp_path: Path, monkeypatch: Any, likely: bool) -> None:
     inference = FakeInference()
     asked = writing(inference, "def total_(self, items):\n    return 0\n")
     for name in ("_AT_ONCE", "_AFTER"):
-        monkeypatch.setattr(second_look, name, (0.5, -99, -99))
+        monkeypatch.setattr(second_look, name, 1.1)
     if not likely:
-        monkeypatch.setattr(second_look, "_LAST", (0.5, -99, -99))
+        monkeypatch.setattr(second_look, "_LAST", 1.1)
     rows = [{"price": 3, "name": "pen"}, {"price": 541, "name": "pad"}]
     async with mind(tmp_path, inference, synthesis_expert_tries=1, synthesis_edits=1) as kernel:
         await taught(kernel, "total_", "the total price", Example((rows,), (), 544))
