@@ -27,7 +27,7 @@ from batos.errors import ProvisioningFailed
 from tests.registry import Gate, Registry, registry
 
 MODELS = {"smollm2:embedded": "batos/smollm2:test", "minilm:embedded": "batos/minilm:test"}
-SLACK = 12 * MIB  # what is on its way, in the buffers of two sockets, when a pull is broken off
+SLACK = 12 * MIB  # what is on its way to the disk when a pull is broken off
 
 
 class Pushed(NamedTuple):
@@ -96,6 +96,18 @@ def provisioner(bare: Bare, tmp_path: Path, *models: str, room: Room | None = No
     return Provisioner(bare.client, profile, tmp_path, room=room, note_s=note_s)
 
 
+def arrival(made: Provisioner, count: int) -> asyncio.Event:
+    """Set once Ollama says that it has so many bytes of a layer: what has passed the gate may wait in sockets, 32 MiB in each."""
+    arrived = asyncio.Event()
+
+    def hear(event: dict[str, Any]) -> None:
+        if (event.get("completed") or 0) >= count:
+            arrived.set()
+
+    made.watch(hear)
+    return arrived
+
+
 async def test_a_pull_reports_each_layer(pushed: Pushed, gate: Gate, bare: Bare, tmp_path: Path) -> None:
     [name] = names(gate, "batos/smollm2:test")
     made = provisioner(bare, tmp_path, name)
@@ -119,9 +131,10 @@ async def test_a_pull_reports_each_layer(pushed: Pushed, gate: Gate, bare: Bare,
 async def test_a_broken_pull_goes_on_where_it_broke(pushed: Pushed, gate: Gate, bare: Bare, tmp_path: Path) -> None:
     [name] = names(gate, "batos/smollm2:test")
     made = provisioner(bare, tmp_path, name)
+    arrived = arrival(made, 56 * MIB)
     gate.hold_after(60 * MIB)
     pulling = asyncio.create_task(made.ensure())
-    await asyncio.wait_for(gate.reached.wait(), 60)
+    await asyncio.wait_for(arrived.wait(), 60)
     await made.close()
     assert [s.state for s in await pulling] == ["failed"]
     gate.open()
@@ -135,9 +148,10 @@ async def test_a_cancelled_start_keeps_what_was_pulled(pushed: Pushed, gate: Gat
     [name] = names(gate, "batos/smollm2:test")
     async with own_ollama(tmp_path) as bare:
         made = provisioner(bare, tmp_path, name, room=Room(bare.service.models_folder))
+        arrived = arrival(made, 56 * MIB)
         gate.hold_after(60 * MIB)
         pulling = asyncio.create_task(made.ensure())
-        await asyncio.wait_for(gate.reached.wait(), 60)
+        await asyncio.wait_for(arrived.wait(), 60)
         pulling.cancel()
         await made.close()
     gate.open()
@@ -174,9 +188,10 @@ async def test_a_killed_ollama_goes_on_where_it_had_noted(
 async def test_a_registry_that_dies_and_comes_back(pushed: Pushed, gate: Gate, bare: Bare, tmp_path: Path) -> None:
     [name] = names(gate, "batos/smollm2:test")
     made = provisioner(bare, tmp_path, name)
+    arrived = arrival(made, 56 * MIB)
     gate.hold_after(60 * MIB)
     pulling = asyncio.create_task(made.ensure())
-    await asyncio.wait_for(gate.reached.wait(), 60)
+    await asyncio.wait_for(arrived.wait(), 60)
     pushed.server.kill()
     gate.open()
     await asyncio.to_thread(pushed.server.start)
