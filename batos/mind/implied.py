@@ -23,8 +23,8 @@ _VALUE = (
     rf"(?<![\w.,-])(?P<value>-?\d+(?:\.\d+)?(?![\w.])|{_QUOTED}|{_WORDED}|zero|true|false"
     rf"|(?:the (?:text|word)|say|answer) (?:\w+|{_QUOTED})|not found|not there|unknown|missing|absent)"
 )
-_NONE = (
-    r"(?P<none>(?:[^,;.\n]*?\bempty\b|(?:there (?:is|are|was|were)|it has|I have) (?:no\b|none\b|nothing\b|not any\b)"
+_NONE = (  # bounded, since a request may say `if` a thousand times
+    r"(?P<none>(?:[^,;.\n]{0,80}?\bempty\b|(?:there (?:is|are|was|were)|it has|I have) (?:no\b|none\b|nothing\b|not any\b)"
     r"|none\b|nothing\b|no \w+ (?:is|are)\b)[^,;.\n]*?)"
 )
 _GONE = (
