@@ -142,12 +142,17 @@ async def likely(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[
 
 
 async def likeliest(passed: Passed, what: Wanted, run: Run, *, limit: int) -> tuple[float, Sequence[str]]:
-    """Of what passes the examples that which does the same and has the most weight, the cheapest first; and its share of the weight of all
-    that passes, does not fail on the call that asked for it, and does not do the same whatever it is given."""
+    """Of what passes the examples that which does the same and has the most weight, the cheapest first; and its share of the weight."""
+    found = await able(passed, what, run, limit=limit)
+    return (found[0].weight / sum(one.weight for one in found), found[0].sources) if found else (0.0, ())
+
+
+async def able(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[Group]:
+    """What passes the examples, by what it does elsewhere, the likeliest first: what does not fail on the call that asked for it, and does
+    not do the same whatever it is given, where there is such."""
     found = await groups(passed, elsewhere(what), run, limit=limit)
-    able = [one for one in found if all(one.did[: len(what.calls)])] or found
-    able = [one for one in able if len(set(one.did)) > 1] or able
-    return (able[0].weight / sum(one.weight for one in able), able[0].sources) if able else (0.0, ())
+    found = [one for one in found if all(one.did[: len(what.calls)])] or found
+    return [one for one in found if len(set(one.did)) > 1] or found
 
 
 def elsewhere(what: Wanted) -> list[Call]:

@@ -25,7 +25,7 @@ from batos.mind.tidy import ITEM
 _WRITTEN, _PASSED = 1000, 100  # that are written, the cheapest, and run whole
 _KINDS, _CHARS = 6, 8000  # things that are given, and characters of them in an example
 _OVERS, _GOALS = 7, 6  # kinds of items, and what may be wanted of them
-_LOOKS, _FITS = 900_000, 20_000  # at what a frame comes to, in all; what comes to what is wanted, of one kind of items
+_LOOKS, _FITS = 3, 20_000  # at what frames come to, for each value that is computed; what comes to what is wanted, of one kind of items
 _EACH, _WITHIN = 6, 5.0  # of each of several things that are wanted the cheapest, and what one costs at most without what it does not tell
 _BASE = 0.3
 _UNTOLD = 2.0  # what costs what tells nothing of what is asked
@@ -70,7 +70,7 @@ async def passing(
     more: list[Computed] = []
 
     def look(over: Over, parts: Sequence[Computed]) -> None:
-        looks = _LOOKS // ((len(given) + 1) * len(ends))
+        looks = _LOOKS * most // ((len(given) + 1) * len(ends))
         for end in ends:
             fits = itertools.islice(fitting(over, parts, end.values, frozenset(weights), looks), _FITS)
             found.extend(Found(_cost([(one, over, end)], weights), one, over, end) for one in fits)

@@ -312,7 +312,7 @@ def _costs(said: frozenset[str]) -> Mapping[str, _Priced]:
     words = learned.rarest(said, _MEANT)
     found: dict[str, list[tuple[float, _Idiom]]] = {}
     for kind, known in _idioms().items():
-        held = [one for one in known if not one.spoken.seldom or one.spoken.words & said]
+        held = [one for one in known if one.spoken.meant(said)]
         likely = [
             _TELLS * learned.explains(words, one.pieces) - _SELDOM * learned.seldom(one.pieces) + _ours(one.spoken, said) for one in held
         ]

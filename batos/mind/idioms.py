@@ -2,8 +2,8 @@
 
 They stand in `idioms.txt` and `phrases.txt`: expressions in which `{it}` stands for the value, and `{number}`, `{text}`, `{items}`,
 `{record}`, `{flag}`, `{date}` and `{moment}` for another of that kind. Where `?` stands in the place of the words, the handbook tells them
-(`batos.mind.channel`). Those of `phrases.txt` are many, and looked at only where some of their words are said. They are constants: nothing
-that a client says is among them.
+(`batos.mind.channel`). Those of `phrases.txt` are many, and looked at only where some of their words are said, one at least of each group
+that begins with `!`. They are constants: nothing that a client says is among them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from batos.mind.handbook.entries import words_in
 
 LEARNED = "?"
 """What stands in the place of words that the handbook tells."""
+_NEEDED = "!"  # what words begin with of which one has to be said, with commas between them
 FILE, PHRASES = (Path(__file__).parent / name for name in ("idioms.txt", "phrases.txt"))
 
 
@@ -26,12 +27,18 @@ class Spoken(NamedTuple):
     :ivar words: that speak of it, as `words_in` has them; none where it needs no words.
     :ivar learned: whether the handbook alone tells which words speak of it (`batos.mind.channel`).
     :ivar seldom: whether it is looked at only where some of its words are said.
+    :ivar needs: words of which one each has to be said.
     """
 
     template: str
     words: frozenset[str]
     learned: bool = False
     seldom: bool = False
+    needs: tuple[frozenset[str], ...] = ()
+
+    def meant(self, said: frozenset[str]) -> bool:
+        """Whether it is looked at, where such words are said."""
+        return not self.seldom or (not self.words.isdisjoint(said) and not any(map(said.isdisjoint, self.needs)))
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
@@ -50,13 +57,18 @@ def _sections() -> dict[str, tuple[Spoken, ...]]:
             if title == "words":
                 groups = {f"+{name}": words for name, words in told}
             elif title != "pairs":
-                held = tuple(Spoken(one, _spoken(words, groups), words == LEARNED, file == PHRASES) for one, words in told)
+                held = tuple(_entry(one, words, groups, seldom=file == PHRASES) for one, words in told)
                 found[title] = (*found.get(title, ()), *held)
     return found
 
 
+def _entry(template: str, words: str, groups: Mapping[str, str], *, seldom: bool) -> Spoken:
+    needs = tuple(words_in(one.replace(",", " ")) for one in words.split() if one.startswith(_NEEDED))
+    return Spoken(template, _spoken(words, groups), words == LEARNED, seldom, needs)
+
+
 def _spoken(words: str, groups: Mapping[str, str]) -> frozenset[str]:
-    return words_in(" ".join(groups.get(word, word) for word in words.split()))
+    return words_in(" ".join(groups.get(word, word.replace(",", " ")) for word in words.split()))
 
 
 def _titled(beginning: str) -> dict[str, tuple[Spoken, ...]]:

@@ -19,15 +19,17 @@ from batos.objects import Method, UvmObject
 
 Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 """Why a source cannot be kept, nothing if it can; and what it did on the call that asked for it."""
-_KNOWN = 4.2  # what a known method costs at most
+KNOWN = 4.2
+"""What a known method costs at most."""
 _LIKE = 2.5  # what a method that is known or put together costs at most, if it is to cast doubt on another
 _CHANCE = (0.97, 4.5, -0.58, -0.27, 0.3)
 """How likely what is known or put together is right, in log odds: of any, by its share of the weight, by what it costs, by how many words
 are said, and where the examples tell much. Logistic regression on 392 searches (docs/training.md)."""
 _WORDS = 40  # that make it less likely, at most: no request that was fitted had more
-_AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5
+AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5
 """How likely it must be: if no model is asked, after a refused draft, and where every draft was refused."""
-_ELSEWHERE = 0.8  # what it costs that a method was written for something else
+ELSEWHERE = 0.8
+"""What it costs that a method was written for something else."""
 _AMENDED = 3  # edits that do the same, of which the first that passes everything is taken
 
 
@@ -54,7 +56,7 @@ async def put_together(cycle: UvmObject) -> str | None:
     what, run, _ = _aside(cycle)
     if not _legible(cycle, what):
         return None
-    return next(iter(await _likely(await _priced(await _found(cycle), what), what, run, _AT_ONCE)), None)
+    return next(iter(await _likely(await _priced(await _found(cycle), what), what, run, AT_ONCE)), None)
 
 
 async def last(cycle: UvmObject) -> str | None:
@@ -112,7 +114,7 @@ async def completed(cycle: UvmObject, source: str, faults: Faults) -> tuple[str,
 
 async def _found(cycle: UvmObject) -> amending.Passed:
     """Methods that are known, or put together of parts, and pass the examples."""
-    return (*((cost + _ELSEWHERE, text) for cost, text in await _reused(cycle)), *await _made(cycle))
+    return (*((cost + ELSEWHERE, text) for cost, text in await _reused(cycle)), *await _made(cycle))
 
 
 async def _reused(cycle: UvmObject) -> amending.Passed:
@@ -175,7 +177,7 @@ async def _priced(passed: amending.Passed, what: amending.Wanted) -> amending.Pa
 async def _tried(cycle: UvmObject, known: Sequence[tuple[float, Entry]], *, exactly: bool = False) -> amending.Passed:
     most, limit = current().settings.synthesis_reuse, current().settings.method_bytes
     what, run, audit = _aside(cycle)
-    return await reuse.passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly, within=_KNOWN)
+    return await reuse.passing(what, cycle.selector, known, audit, run, most=most, limit=limit, exactly=exactly, within=KNOWN)
 
 
 async def _known(cycle: UvmObject, what: amending.Wanted) -> Sequence[tuple[float, Entry]]:

@@ -19,6 +19,7 @@ from batos.mind.amending import Wanted, tells, wanted
 from batos.mind.channel import channel
 from batos.mind.growing import Part, Valued, grown, modules_in, valued
 from batos.mind.handbook.entries import entries, words_in
+from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, _entry
 from batos.mind.side_by_side import Aside
 from batos.objects import Method, UvmObject
 from tests.unit.test_frames import first, made
@@ -326,3 +327,18 @@ async def test_messages_that_the_words_name_are_sent(intent: str, example: Examp
 async def test_a_message_that_is_more_than_a_function_is_sent_by_nothing_put_together(source: str) -> None:
     what = sending("what fee_ answers", Example((31,), (), 968), fee_=Method("fee_", source))
     assert (what.helpers, what.known.sends) == ({}, ())
+
+
+def test_a_phrase_is_looked_at_where_a_word_of_each_group_that_it_demands_is_said() -> None:
+    one = _entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half,halve !even number", {}, seldom=True)
+    assert one.meant(words_in("halve it if it is even"))
+    assert one.meant(words_in("half of an even one"))
+    assert not one.meant(words_in("halve the number"))
+    assert not one.meant(words_in("yes if the number is even"))
+    assert {"half", "halv", "even", "number"} <= one.words
+
+
+def test_what_a_phrase_demands_can_be_said() -> None:
+    held = [one for known in (*MADE_OF.values(), *LONG.values(), *NUMERIC.values(), *COUNTED.values(), OF_ANY, OF_TWO) for one in known]
+    assert all(one.seldom and all(one.needs) for one in held if one.needs)
+    assert sum(bool(one.needs) for one in held) > 3000

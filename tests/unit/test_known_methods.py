@@ -185,7 +185,7 @@ def test_how_likely_it_is_follows_from_share_cost_and_words() -> None:
 async def test_once_every_draft_was_refused_what_is_likeliest_is_taken(tmp_path: Path, monkeypatch: Any, likely: bool) -> None:
     inference = FakeInference()
     asked = writing(inference, "def total_(self, items):\n    return 0\n")
-    for name in ("_AT_ONCE", "_AFTER"):
+    for name in ("AT_ONCE", "_AFTER"):
         monkeypatch.setattr(second_look, name, 1.1)
     if not likely:
         monkeypatch.setattr(second_look, "_LAST", 1.1)
