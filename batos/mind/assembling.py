@@ -54,7 +54,8 @@ async def passing(
     """
     if not most:
         return ()
-    if names := aliased.clashing(what, _ours()):
+    ours = await in_helper(_ours)  # two seconds the first time
+    if names := aliased.clashing(what, ours):
         held = await passing(aliased.renamed(what, names), selector, known, audit, run, most=most, limit=limit)
         return await in_helper(lambda: tuple(one for one in aliased.named_back(held, names) if audit(one[1])))
     if (request := asked(what, selector)) is None or not _small(request, what):

@@ -48,7 +48,7 @@ _HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
 MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
 """Modules that idioms use."""
 _NAMED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.")
-_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, StopIteration, TypeError, ValueError, MemoryError, re.error)
+_FAILS = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError, MemoryError, re.error)
 _KINDS = tuple(MADE_OF)
 _ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
 
@@ -211,7 +211,8 @@ def _kind_of(value: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _idioms() -> dict[str, tuple[_Idiom, ...]]:
-    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two"."""
+    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two". A second the
+    first time: call it in a thread then."""
 
     bounds = ((LONG, _small), (NUMERIC, _numeric), (COUNTED, _counts))
     found = {

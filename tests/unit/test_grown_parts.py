@@ -342,3 +342,10 @@ def test_what_a_phrase_demands_can_be_said() -> None:
     held = [one for known in (*MADE_OF.values(), *LONG.values(), *NUMERIC.values(), *COUNTED.values(), OF_ANY, OF_TWO) for one in known]
     assert all(one.seldom and all(one.needs) for one in held if one.needs)
     assert sum(bool(one.needs) for one in held) > 3000
+
+
+def test_a_phrase_that_finds_nothing_where_it_looks_comes_to_nothing() -> None:
+    """Python makes a `RuntimeError` of what ends a generator from within."""
+    (idiom,) = growing._of([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {}, seldom=True)])
+    operands = [Valued(Part(0.1, "items", kind="items"), ([4],)), Valued(Part(0.1, "items2", kind="items"), ([5],))]
+    assert growing._made(idiom, operands, 1.0, "")[0] is None
