@@ -70,12 +70,8 @@ class Searcher:
     """Searches for tasks that are in no image. An async context manager."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings, self._guardian, self._sandbox, self._prover = (
-            settings,
-            PersistenceGuardian(settings),
-            Sandbox(settings),
-            Prover(settings),
-        )
+        self._settings, self._guardian = settings, PersistenceGuardian(settings)
+        self._sandbox, self._prover = Sandbox(settings), Prover(settings)
 
     async def __aenter__(self) -> Searcher:
         await self._sandbox.start()
@@ -90,7 +86,7 @@ class Searcher:
         """What is found; None where nothing may be searched for."""
         if examples.constant([task.shown]):
             return None
-        target, told, limit = task.target(), {"intent": task.intent, "examples": [task.shown]}, self.settings.method_bytes
+        target, told, limit = task.target(), {"intent": task.intent, "examples": [task.shown]}, self._settings.method_bytes
         what = amending.wanted(target, task.selector, task.args, dict(task.kwargs), **told)
         named = [one for one in prompting.sends_spoken_of(target, task.selector, task.intent) if one != "think_"]
         if set(named) - {*what.helpers}:
@@ -98,8 +94,8 @@ class Searcher:
         run, begun = side_by_side.Aside(self._run, what.helpers), time.monotonic()
         known = [] if named else tuple(handbook().alike(what.known.told, without=what.known.slots))
         given = task.selector, known, lambda text: self._guardian.audit(text, task.selector).accepted, run
-        near = await reuse.passing(what, *given, most=self.settings.synthesis_reuse, limit=limit, within=second_look.KNOWN)
-        made = await assembling.passing(what, *given, most=self.settings.synthesis_parts, limit=limit)
+        near = await reuse.passing(what, *given, most=self._settings.synthesis_reuse, limit=limit, within=second_look.KNOWN)
+        made = await assembling.passing(what, *given, most=self._settings.synthesis_parts, limit=limit)
         passed = (*((cost + second_look.ELSEWHERE, text) for cost, text in near), *made)
         passed = channel.priced(passed, what.known.told, without=what.known.slots)
         groups = await amending.able(passed, what, run, limit=limit)
@@ -129,7 +125,7 @@ def tasks_of(args: argparse.Namespace) -> list[Task]:
 
 
 def leave_out(shapes: set[str]) -> None:
-    """Have a handbook without methods of these shapes."""
+    """Have a handbook without methods of these shapes. Before it is read: what is made of it is cached."""
     held = tuple(one for one in entries() if one.shape not in shapes)
     nearest.entries = channel.entries = lambda: held
 

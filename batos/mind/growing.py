@@ -211,9 +211,10 @@ def _kind_of(value: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _idioms() -> dict[str, tuple[_Idiom, ...]]:
-    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two". A second the
-    first time: call it in a thread then."""
+    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two".
 
+    A second the first time: call it in a thread then.
+    """
     bounds = ((LONG, _small), (NUMERIC, _numeric), (COUNTED, _counts))
     found = {
         kind: (*_of(held), *(one for titled, able in bounds for one in _of(titled.get(kind, ()), able))) for kind, held in MADE_OF.items()
