@@ -14,7 +14,7 @@ from typing import Any
 from batos.image.examples import Example
 from batos.mind import edits
 from batos.mind.amending import Passed, Wanted
-from batos.mind.growing import MODULES
+from batos.mind.pricing import MODULES
 from batos.mind.side_by_side import Call
 
 

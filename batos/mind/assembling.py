@@ -15,9 +15,10 @@ from batos.mind import aliased, edits, reuse, side_by_side
 from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.frames import FILTERED, FOUND, Made, fitting, lists
 from batos.mind.goals import ANSWER, Goal, goals, targets, written_together
-from batos.mind.growing import names_in, reserved
+from batos.mind.growing import names_in
 from batos.mind.handbook import Entry, handbook
 from batos.mind.parts import UNSAID, Computed, Over, computed, grown_of, overs
+from batos.mind.pricing import reserved
 from batos.mind.reuse import Asked, asked
 from batos.mind.side_by_side import Run
 from batos.mind.tidy import ITEM

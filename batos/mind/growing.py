@@ -1,7 +1,8 @@
 """Expressions grown from parts, the cheapest first, by what they come to.
 
-What is made of a value is one of the idioms of `batos.mind.idioms`, which are computed here: they are constants of that module, and what
-they are given are plain values of bounded size. So hundreds of thousands are looked at in the time in which the sandbox runs a thousand.
+What is made of a value is one of the idioms of `batos.mind.idioms`, which are computed here (`batos.mind.pricing`): they are constants of
+that module, and what they are given are plain values of bounded size. So hundreds of thousands are looked at in the time in which the
+sandbox runs a thousand.
 Of those that come to the same on all examples the cheapest is grown further (bottom-up enumeration with observational equivalence: Udupa
 et al. 2013, doi:10.1145/2462156.2462174; in the order of what they cost: Barke, Peleg and Polikarpova 2020, doi:10.1145/3428295).
 """
@@ -9,34 +10,24 @@ et al. 2013, doi:10.1145/2462156.2462174; in the order of what they cost: Barke,
 from __future__ import annotations
 
 import ast
-import collections
 import datetime
 import hashlib
 import heapq
 import itertools
 import math
 import re
-import statistics
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.mind import prompting
-from batos.mind.channel import channel, pieces_of
-from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
+from batos.mind.idioms import MADE_OF, Spoken
+from batos.mind.pricing import CHARS, FAILS, KINDS, MODULES, Idiom, Priced, computed, priced
 
-_TELLS, _SELDOM, _SAID = 0.4, 0.5, 1.0  # what the handbook tells of an idiom, that methods have it seldom, and its own words
-_MEANT = 60  # words by which idioms are weighed, at most
-_TWO = 2  # words of what is seldom asked for that are said, if it is likely to be meant
 _SPELLED = 0.1  # what costs what the request spells out
-_WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
-_ANY, _NATS = 0.2, 3.5  # what any idiom is likely, of all of them; and a cost of 1, in nats
 DEAREST = 4.0
 """What an expression costs at most."""
-_LARGE = 100  # a number with which what is `LONG` is too long, and items with which it takes too long, as with a text of so many `_CHARS`
-_COUNT = 500  # a number that says how often something is there, at most
-_CHARS, _GIVEN = 500, 8000  # of what is computed, and of what is given
+_GIVEN = 8000  # characters of what is given, at most
 _UNIT = 20  # characters that count as one value more
 _DIGITS = 10**15
 _LONGEST = 120  # characters of an expression
@@ -44,12 +35,7 @@ _ALIKE = 30  # expressions that come to the same, and are held
 _FEW = 6  # that stand beside one where there are several
 _OTHERS = 10  # cheapest of a kind that stand beside another
 _CONVERTS = frozenset(f"{kind}({{it}})" for kind in ("int", "float", "str", "list", "bool"))
-_HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
-MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
-"""Modules that idioms use."""
 _NAMED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.")
-_FAILS = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError, MemoryError, re.error)
-_KINDS = tuple(MADE_OF)
 _ATOM = re.compile(r"[\w.]+|'[^'\\]*'")
 
 
@@ -74,18 +60,6 @@ class Valued(NamedTuple):
     values: tuple[Any, ...]
 
 
-class _Idiom(NamedTuple):
-    spoken: Spoken
-    holes: tuple[str, ...]
-    compute: Callable[..., Any]
-    able: Callable[[Any], bool] | None
-    pieces: frozenset[str]
-
-
-_Priced = Sequence[tuple[float, _Idiom]]
-"""Idioms with what each costs."""
-
-
 class _Uses(NamedTuple):
     """Idioms of one kind, the cheapest first.
 
@@ -95,10 +69,10 @@ class _Uses(NamedTuple):
     :ivar second: those of one other thing, by its kind.
     """
 
-    alone: _Priced
-    beside: _Priced
-    among: _Priced
-    second: Mapping[str, _Priced]
+    alone: Priced
+    beside: Priced
+    among: Priced
+    second: Mapping[str, Priced]
 
 
 def grown(
@@ -123,8 +97,8 @@ def grown(
         beside.setdefault(one.part.kind, []).append(one)
     before: dict[str, list[Valued]] = {}
     size = len(atoms[0].values) if atoms else 0
-    costs, spelled = _costs(said), [(_SPELLED, one) for one in _of(more)]
-    idioms = {kind: _arranged([*(spelled if kind == "number" else ()), *costs[kind], *costs["any"]]) for kind in _KINDS}
+    costs, spelled = priced(said), [(_SPELLED, one) for one in computed(more)]
+    idioms = {kind: _arranged([*(spelled if kind == "number" else ()), *costs[kind], *costs["any"]]) for kind in KINDS}
     idioms["two"] = _arranged(costs["two"])
     while queue and most > 0:
         cost, _, text, one = heapq.heappop(queue)
@@ -184,18 +158,6 @@ def names_in(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w.])(?:self\.)?\w+", text))
 
 
-@lru_cache(maxsize=1)
-def reserved() -> frozenset[str]:
-    """Names that idioms use: what is given by such a name could not be read in them."""
-    nodes = [node for held in _idioms().values() for one in held for node in ast.walk(ast.parse(_text_of(one), mode="eval"))]
-    used = {node.id for node in nodes if isinstance(node, ast.Name)} | {node.arg for node in nodes if isinstance(node, ast.arg)}
-    return frozenset(used - set(_KINDS) - {"it", "number2", "text2"})
-
-
-def _text_of(idiom: _Idiom) -> str:
-    return idiom.spoken.template.format(**{name: name for name in idiom.holes})
-
-
 def _kind(values: Sequence[Any]) -> str:
     """The kind that all of these are of; "" where they are of several, or where nothing is made of it."""
     kinds = {_kind_of(value) for value in values}
@@ -209,45 +171,10 @@ def _kind_of(value: Any) -> str:
     return kind if kind in MADE_OF else ""
 
 
-@lru_cache(maxsize=1)
-def _idioms() -> dict[str, tuple[_Idiom, ...]]:
-    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two".
-
-    A second the first time: call it in a thread then.
-    """
-    bounds = ((LONG, _small), (NUMERIC, _numeric), (COUNTED, _counts))
-    found = {
-        kind: (*_of(held), *(one for titled, able in bounds for one in _of(titled.get(kind, ()), able))) for kind, held in MADE_OF.items()
-    }
-    return found | {"any": _of(OF_ANY), "two": _of(OF_TWO)}
-
-
-def _of(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[_Idiom, ...]:
-    def bound(value: Any) -> bool:
-        return _short(value) and (able is None or able(value))
-
-    made = [(one, _holes(one.template), bound if one.seldom else able) for one in held]
-    return tuple(_Idiom(one, holes, _computing(one.template, holes), can, _pieces(one.template, holes)) for one, holes, can in made)
-
-
-def _holes(template: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(("it", *_HOLES.findall(template))))
-
-
-def _pieces(template: str, holes: Sequence[str]) -> frozenset[str]:
-    return pieces_of(template.format(**{name: f"{name}_" for name in holes}), frozenset())
-
-
-def _computing(template: str, holes: Sequence[str]) -> Callable[..., Any]:
-    text = template.format(**{name: name for name in holes})
-    made: Callable[..., Any] = eval(f"lambda {', '.join(holes)}: {text}", dict(MODULES))  # noqa: S307 - idioms are constants
-    return made
-
-
-def _arranged(held: _Priced) -> _Uses:
+def _arranged(held: Priced) -> _Uses:
     held = sorted(held, key=lambda one: one[0])
     beside = [one for one in held if len(one[1].holes) == 2]
-    second: dict[str, list[tuple[float, _Idiom]]] = {}
+    second: dict[str, list[tuple[float, Idiom]]] = {}
     for one in beside:
         second.setdefault(one[1].holes[1].rstrip("2"), []).append(one)
     return _Uses([one for one in held if len(one[1].holes) == 1], beside, [one for one in held if len(one[1].holes) > 2], second)
@@ -255,7 +182,7 @@ def _arranged(held: _Priced) -> _Uses:
 
 def _uses(
     one: Valued, idioms: Mapping[str, _Uses], beside: Mapping[str, Sequence[Valued]], before: Mapping[str, Sequence[Valued]]
-) -> Iterator[tuple[float, _Idiom, tuple[Valued, ...]]]:
+) -> Iterator[tuple[float, Idiom, tuple[Valued, ...]]]:
     """What a part may be used for: as what something is made of, with others beside it; and beside others. With what that costs.
 
     What would cost too much is not gone through: it is nineteen of twenty.
@@ -265,7 +192,7 @@ def _uses(
     """
     mine, kind = one.part.cost, one.part.kind
     room, known = DEAREST - mine, idioms[kind]
-    others = {name: [*beside.get(name, ()), *before.get(name, ())[:_OTHERS]] for name in _KINDS}
+    others = {name: [*beside.get(name, ()), *before.get(name, ())[:_OTHERS]] for name in KINDS}
     few = {name: sorted(held[:_FEW], key=_cost_of) for name, held in others.items()}
     others = {name: sorted(held, key=_cost_of) for name, held in others.items()}
     for cost, idiom in _within(room, known.alone):
@@ -296,7 +223,7 @@ def _cost_of(one: Valued) -> float:
     return one.part.cost
 
 
-def _within(room: float, held: _Priced) -> Iterator[tuple[float, _Idiom]]:
+def _within(room: float, held: Priced) -> Iterator[tuple[float, Idiom]]:
     """Of idioms in the order of what they cost those that cost so much at most."""
     return itertools.takewhile(lambda one: one[0] <= room, held)
 
@@ -306,42 +233,7 @@ def _cheap(room: float, held: Sequence[Valued]) -> Iterator[Valued]:
     return itertools.takewhile(lambda one: one.part.cost <= room, held)
 
 
-@lru_cache(maxsize=64)
-def _costs(said: frozenset[str]) -> Mapping[str, _Priced]:
-    """All idioms with what each costs, where such words are said: how unlikely it is among those of its kind. Likelier is what the
-    handbook says that the words come of, what they speak of, and what many methods have."""
-    learned = channel()
-    words = learned.rarest(said, _MEANT)
-    found: dict[str, list[tuple[float, _Idiom]]] = {}
-    for kind, known in _idioms().items():
-        held = [one for one in known if one.spoken.meant(said)]
-        likely = [
-            _TELLS * learned.explains(words, one.pieces) - _SELDOM * learned.seldom(one.pieces) + _ours(one.spoken, said) for one in held
-        ]
-        most = max(likely)
-        weights = [math.exp(one - most) for one in likely]
-        whole = sum(weights)
-        shares = [(1 - _ANY) * weight / whole + _ANY / len(held) for weight in weights]
-        found[kind] = [(_cost(share, one.spoken), one) for share, one in zip(shares, held, strict=True)]
-    return found
-
-
-def _cost(share: float, spoken: Spoken) -> float:
-    """What an idiom costs that is so likely among those of its kind; `_WORDLESS` at most where it needs no words."""
-    cost = -math.log(share) / _NATS
-    return cost if spoken.words or spoken.learned else min(cost, _WORDLESS)
-
-
-def _ours(spoken: Spoken, said: frozenset[str]) -> float:
-    """How much likelier an idiom is by the words that stand beside it, as a logarithm."""
-    if spoken.learned:
-        return 0.0
-    if spoken.seldom:  # of what may be meant by a word of its own there is very much
-        return _SAID * (min(len(spoken.words & said), _TWO) - 1)
-    return _SAID if not spoken.words or spoken.words & said else -_SAID
-
-
-def _text(idiom: _Idiom, operands: Sequence[Valued]) -> str:
+def _text(idiom: Idiom, operands: Sequence[Valued]) -> str:
     names = {}
     for hole, one in zip(idiom.holes, operands, strict=True):
         text = one.part.text
@@ -349,7 +241,7 @@ def _text(idiom: _Idiom, operands: Sequence[Valued]) -> str:
     return idiom.spoken.template.format(**names)
 
 
-def _made(idiom: _Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
+def _made(idiom: Idiom, operands: Sequence[Valued], cost: float, text: str) -> tuple[Valued | None, int]:
     """What an idiom comes to, and how many characters that has; None where it fails, or is too long."""
     values, length, as_list = [], 0, False
     compute, able = idiom.compute, idiom.able
@@ -358,39 +250,18 @@ def _made(idiom: _Idiom, operands: Sequence[Valued], cost: float, text: str) -> 
             if able is not None and not all(map(able, row)):
                 return None, length
             value = compute(*row)
-            if (left := _room(value, _CHARS)) < 0:
-                return None, length + _CHARS
-            length += _CHARS - left
+            if (left := _room(value, CHARS)) < 0:
+                return None, length + CHARS
+            length += CHARS - left
             if isinstance(value, tuple):  # the parts of an item, or what a slot becomes: a list, as all others
                 value, as_list = list(value), True
             values.append(value)
-    except _FAILS:
+    except FAILS:
         return None, length
     if idiom.spoken.template in _CONVERTS and repr(values) == repr([*operands[0].values]):  # `int` of a whole number, `str` of a text
         return None, length
     words = frozenset[str]().union(idiom.spoken.words, *(one.part.words for one in operands))
     return Valued(Part(cost, f"list({text})" if as_list else text, words, _kind(values)), tuple(values)), length
-
-
-def _small(value: Any) -> bool:
-    return _short(value) and (not isinstance(value, int | float) or -_LARGE <= value <= _LARGE)
-
-
-def _short(value: Any) -> bool:
-    return not isinstance(value, list | dict | str) or len(value) <= (_CHARS if isinstance(value, str) else _LARGE)
-
-
-def _counts(value: Any) -> bool:
-    """Whether it holds small numbers alone, as a list does of how often each of something is, or holds texts."""
-    if isinstance(value, list):
-        return all(map(_counts, value))
-    return isinstance(value, str) or (isinstance(value, int) and -_COUNT <= value <= _COUNT)
-
-
-def _numeric(value: Any) -> bool:
-    """Whether it holds nothing but numbers, or is a text: the key of an entry."""
-    held = value if isinstance(value, list) else value.values() if isinstance(value, dict) else ()
-    return all(isinstance(one, int | float) for one in held)
 
 
 def _room(value: Any, room: int) -> int:

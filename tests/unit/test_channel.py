@@ -83,11 +83,11 @@ def test_slots_names_say_nothing() -> None:
 def test_it_is_the_same_in_each_process() -> None:
     code = (
         "from batos.mind.channel import channel, pieces_of\n"
-        "from batos.mind.growing import _costs\n"
+        "from batos.mind.pricing import priced\n"
         "from batos.mind.handbook.entries import words_in\n"
         "words = sorted(words_in('the longest word of each line, sorted'))\n"
         "print(channel().explains(words, pieces_of('max(it_, key=len)', ())))\n"
-        "print([cost for held in _costs(frozenset(words)).values() for cost, _ in held])\n"
+        "print([cost for held in priced(frozenset(words)).values() for cost, _ in held])\n"
     )
     ran = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": seed}).stdout

@@ -15,10 +15,10 @@ import pytest
 from batos.image.examples import Example
 from batos.mind import assembling, growing, parts, reuse
 from batos.mind.amending import Wanted, likely
-from batos.mind.growing import MODULES
 from batos.mind.handbook import Entry
 from batos.mind.handbook.entries import words_in
 from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO
+from batos.mind.pricing import MODULES
 from batos.mind.tidy import tidied
 from tests.unit.test_reuse import LARGEST, asked, entry, here
 

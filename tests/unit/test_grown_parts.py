@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind import assembling, growing
+from batos.mind import assembling, growing, pricing
 from batos.mind.amending import Wanted, tells, wanted
 from batos.mind.channel import channel
 from batos.mind.growing import Part, Valued, grown, modules_in, valued
@@ -57,15 +57,15 @@ def test_all_uses_that_cost_little_enough_are_gone_through_and_no_others() -> No
     def held(kind: str, *costs: float) -> list[Valued]:
         return [Valued(Part(cost, f"{kind}{n}", kind=kind), (n,)) for n, cost in enumerate(costs)]
 
-    costs = growing._costs(words_in("the sum of two numbers, and the times that so many days have"))
-    idioms = {kind: growing._arranged([*costs[kind], *costs["any"]]) for kind in growing._KINDS} | {"two": growing._arranged(costs["two"])}
+    costs = pricing.priced(words_in("the sum of two numbers, and the times that so many days have"))
+    idioms = {kind: growing._arranged([*costs[kind], *costs["any"]]) for kind in pricing.KINDS} | {"two": growing._arranged(costs["two"])}
     (one,) = held("number", 1.1)
     beside = {"number": held("other", 3.4, 0.2), "text": held("text", 0.9)}
     before = {"number": held("before", 0.4, 1.2, 2.5), "items": held("items", 0.3, 1.9)}
     came = [(round(cost, 9), idiom.spoken.template, operands) for cost, idiom, operands in growing._uses(one, idioms, beside, before)]
 
-    def expected() -> Iterator[tuple[float, growing._Idiom, tuple[Valued, ...]]]:
-        others = {kind: [*beside.get(kind, ()), *before.get(kind, ())] for kind in growing._KINDS}
+    def expected() -> Iterator[tuple[float, pricing.Idiom, tuple[Valued, ...]]]:
+        others = {kind: [*beside.get(kind, ()), *before.get(kind, ())] for kind in pricing.KINDS}
         for cost, idiom in (*costs["number"], *costs["any"]):
             for more in itertools.product(*(others[hole.rstrip("2")] for hole in idiom.holes[1:])):
                 yield cost, idiom, (one, *more)
@@ -89,7 +89,7 @@ def test_all_uses_that_cost_little_enough_are_gone_through_and_no_others() -> No
 
 def test_what_is_seldom_asked_for_is_looked_at_only_where_its_words_are_said() -> None:
     def looked_at(said: str) -> set[str]:
-        return {one.spoken.template for _, one in growing._costs(words_in(said))["number"]}
+        return {one.spoken.template for _, one in pricing.priced(words_in(said))["number"]}
 
     feet = "{it} / 0.3048"
     assert feet in looked_at("how many feet so many metres are")
@@ -99,7 +99,7 @@ def test_what_is_seldom_asked_for_is_looked_at_only_where_its_words_are_said() -
 
 @pytest.mark.parametrize("value", ["x" * 501, list(range(101)), {str(n): n for n in range(101)}])
 def test_what_is_seldom_asked_for_is_not_done_with_what_is_long(value: Any) -> None:
-    seldom = [one for kind in ("items", "text", "record") for one in growing._idioms()[kind] if one.spoken.seldom]
+    seldom = [one for kind in ("items", "text", "record") for one in pricing.all_idioms()[kind] if one.spoken.seldom]
     assert len(seldom) > 1000
     assert not any(one.able is None or one.able(value) for one in seldom)
 
@@ -117,14 +117,14 @@ def test_no_phrase_makes_very_much_of_a_large_number() -> None:
     }  # fmt: skip
     tracemalloc.start()
     try:
-        for kind, held in growing._idioms().items():
+        for kind, held in pricing.all_idioms().items():
             for one in held if kind not in ("any", "two") else ():
                 for row in itertools.product(*(given[hole.rstrip("2")] for hole in (kind, *one.holes[1:]))):
                     if one.able is not None and not all(map(one.able, row)):
                         continue
                     tracemalloc.reset_peak()
                     before = tracemalloc.get_traced_memory()[0]
-                    with contextlib.suppress(*growing._FAILS):
+                    with contextlib.suppress(*pricing.FAILS):
                         one.compute(*row)
                     assert tracemalloc.get_traced_memory()[1] - before < ROOM, (one.spoken.template, row)
     finally:
@@ -140,7 +140,7 @@ def test_long_wishes_are_weighed_by_the_words_that_tell_most() -> None:
 
 
 def test_what_counts_is_not_done_with_large_numbers() -> None:
-    counted = [one for one in growing._idioms()["items"] if "factorial(x)" in one.spoken.template or "'#' * x" in one.spoken.template]
+    counted = [one for one in pricing.all_idioms()["items"] if "factorial(x)" in one.spoken.template or "'#' * x" in one.spoken.template]
     assert len(counted) > 2
     for one in counted:
         assert one.able is not None
@@ -151,7 +151,7 @@ def test_what_counts_is_not_done_with_large_numbers() -> None:
 def test_however_many_words_are_said_the_costs_are_numbers() -> None:
     said = words_in(" ".join(one.purpose for one in entries()[::9]))
     assert len(said) > 300
-    assert all(0 <= cost < 4 for held in growing._costs(said).values() for cost, _ in held)
+    assert all(0 <= cost < 4 for held in pricing.priced(said).values() for cost, _ in held)
 
 
 def test_of_what_comes_to_the_same_a_few_are_held() -> None:
@@ -346,6 +346,6 @@ def test_what_a_phrase_demands_can_be_said() -> None:
 
 def test_a_phrase_that_finds_nothing_where_it_looks_comes_to_nothing() -> None:
     """Python makes a `RuntimeError` of what ends a generator from within."""
-    (idiom,) = growing._of([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {}, seldom=True)])
+    (idiom,) = pricing.computed([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {}, seldom=True)])
     operands = [Valued(Part(0.1, "items", kind="items"), ([4],)), Valued(Part(0.1, "items2", kind="items"), ([5],))]
     assert growing._made(idiom, operands, 1.0, "")[0] is None
