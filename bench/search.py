@@ -100,12 +100,11 @@ class Searcher:
         passed = channel.priced(passed, what.known.told, without=what.known.slots)
         groups = await amending.able(passed, what, run, limit=limit)
         seconds, costs = time.monotonic() - begun, {text: cost for cost, text in sorted(passed, reverse=True)}
-        whole = sum(one.weight for one in groups)
         pool = []
-        for group in groups[:JUDGED]:
+        for share, group in amending.by_best(groups)[:JUDGED]:
             source = group.sources[0]
             right = (await self._prover.judge(task, source)).right
-            pool.append((group.weight / whole, costs[source], source, right))
+            pool.append((share, costs[source], source, right))
         chance = second_look.chance(pool[0][0], pool[0][1], what) if pool else 0.0
         return Searched(task, chance, seconds, pool)
 

@@ -53,11 +53,15 @@ class Wanted(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Methods that do the same on all calls, the cheapest first, with their weight, and what they do."""
+    """Methods that do the same on all calls, the cheapest first, with their weight, and what they do.
+
+    :ivar best: the weight of the cheapest alone.
+    """
 
     weight: float
     sources: list[str]
     did: tuple[str, ...]
+    best: float
 
 
 def wanted(
@@ -147,6 +151,13 @@ async def likeliest(passed: Passed, what: Wanted, run: Run, *, limit: int) -> tu
     return (found[0].weight / sum(one.weight for one in found), found[0].sources) if found else (0.0, ())
 
 
+def by_best(found: Sequence[Group]) -> list[tuple[float, Group]]:
+    """Groups by the cheapest of each, with its share of the weight of all of these: how many ways there are to write the same says nothing
+    of methods that are put together."""
+    whole = sum(one.best for one in found)
+    return sorted(((one.best / whole, one) for one in found), key=lambda one: -one[0])
+
+
 async def able(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[Group]:
     """What passes the examples, by what it does elsewhere, the likeliest first: what does not fail on the call that asked for it, and does
     not do the same whatever it is given, where there is such."""
@@ -170,7 +181,10 @@ async def groups(passed: Passed, calls: Sequence[Call], run: Run, *, limit: int)
     alike: dict[tuple[str, ...], list[tuple[str, float]]] = {}
     for one, texts in zip(compared, came, strict=True):
         alike.setdefault(texts, []).append(one)
-    found = [Group(sum(math.exp(-_BY_COST * cost) for _, cost in held), [text for text, _ in held], texts) for texts, held in alike.items()]
+    found = []
+    for texts, held in alike.items():
+        weights = [math.exp(-_BY_COST * cost) for _, cost in held]
+        found.append(Group(sum(weights), [text for text, _ in held], texts, max(weights)))
     return sorted(found, key=lambda one: -one.weight)
 
 

@@ -14,13 +14,15 @@ from batos.image.turns import in_helper
 from batos.mind import aliased, edits, reuse, side_by_side
 from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.frames import FILTERED, FOUND, Made, fitting, lists
-from batos.mind.goals import ANSWER, Goal, goals, targets, written_together
+from batos.mind.goals import ANSWER, WHETHER, Goal, goals, targets, written_together
 from batos.mind.growing import names_in
 from batos.mind.handbook import Entry, handbook
+from batos.mind.handbook.entries import words_in
 from batos.mind.parts import UNSAID, Computed, Over, computed, grown_of, overs
 from batos.mind.pricing import reserved
 from batos.mind.reuse import Asked, asked
 from batos.mind.side_by_side import Run
+from batos.mind.spelled import spelled
 from batos.mind.tidy import ITEM
 
 _WRITTEN, _PASSED = 1000, 100  # that are written, the cheapest, and run whole
@@ -55,7 +57,7 @@ async def passing(
     """
     if not most:
         return ()
-    ours = await in_helper(_ours)  # two seconds the first time
+    ours = await in_helper(_ours)  # reads all idioms the first time
     if names := aliased.clashing(what, ours):
         held = await passing(aliased.renamed(what, names), selector, known, audit, run, most=most, limit=limit)
         return await in_helper(lambda: tuple(one for one in aliased.named_back(held, names) if audit(one[1])))
@@ -64,6 +66,8 @@ async def passing(
     wanted = list(itertools.islice(goals(what, request), _GOALS))
     several = [] if wanted else targets(what, request)
     ends = [*wanted, *several]
+    bands = [one.words | WHETHER for one in spelled(what.known.told)]
+    said = words_in(what.known.told) - frozenset[str]().union(*bands, *(end.spoken for end in ends))  # what they are around is asked for
     weights = await in_helper(lambda: handbook().weights(what.known.told, without=what.known.slots))
     given = await in_helper(lambda: list(itertools.islice(overs(request, what), _OVERS if ends else 0)))
     soon = await in_helper(lambda: list(reuse.soon(known, what)))
@@ -79,12 +83,12 @@ async def passing(
 
     share = most // (len(given) + 2)
     for over in given:  # most is made of what is given as a whole
-        parts = await computed(over, request, what, soon, run, whole=whole, most=share if over.text else 2 * share, limit=limit)
+        parts = await computed(over, request, what, soon, run, said=said, whole=whole, most=share if over.text else 2 * share, limit=limit)
         whole = whole if over.text else parts
-        more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts)))
+        more += await in_helper(lambda over=over, parts=parts: list(lists(over, parts, weights.keys())))
         await in_helper(lambda over=over, parts=parts: look(over, parts))
     if more and ends:
-        parts = await in_helper(lambda: grown_of(given[0], request, what, more, most=share))
+        parts = await in_helper(lambda: grown_of(given[0], request, what, more, said=said, most=share))
         await in_helper(lambda: look(given[0], parts))
 
     def able() -> list[tuple[float, str]]:

@@ -2,7 +2,8 @@
 
 A noisy channel: which words come of which pieces of code is learned from the handbook's methods and what is said of them, as words of one
 language come of those of another (IBM model 1: Brown et al. 1993, https://aclanthology.org/J93-2003/; for code and words Yin and Neubig
-2019, doi:10.18653/v1/P19-1447). Nothing is learned of what users say: it is the same in each process.
+2019, doi:10.18653/v1/P19-1447). The idioms and the words by which people ask for them tell it, too (`batos.mind.idioms`): a method for
+each thing that the handbook has none of. Nothing is learned of what users say: it is the same in each process.
 """
 
 from __future__ import annotations
@@ -19,46 +20,53 @@ from typing import Any
 import numpy as np
 
 from batos.mind.handbook.entries import Entry, entries, words_in
+from batos.mind.idioms import Spoken, holes, tables
 
-_PER_NAT, _PER_CHAR, _SCALE = 0.3, 0.015, 0.6
+_PER_NAT, _PER_CHAR, _SCALE = 0.45, 0.015, 0.6
 """What costs that words are likelier elsewhere, by the logarithm of how much, and a character; and what a cost of 1 then counts. Fitted to
 what passed the examples of families of the handbook and for validation, and was right, or not: docs/training.md."""
 _TURNS, _SMOOTH, _LEAST = 6, 3.0, 0.1
+_WORDS = 2  # of an idiom, if anything is learned of it
 _BUILT_IN = frozenset(dir(builtins))
 _SMALL = (0, 1, -1)
 _NAMELESS = frozenset({"", "Return", "Expr", "comprehension", "self", "name", "keyword"})
 _WITHIN = frozenset({"value", "args", "elt", "left", "right", "operand", "iter", "ifs"})
 """Places of what is told together with what it stands in."""
 
+Told = tuple[Collection[str], Collection[str]]
+"""Pieces, and the words that come of them."""
+
 
 class Channel:
     """Which words pieces of code speak of."""
 
-    def __init__(self, held: Iterable[tuple[Collection[str], Collection[str]]]) -> None:
+    def __init__(self, held: Iterable[Told], also: Iterable[Told] = ()) -> None:
         """
         :param held: of each method its pieces, and the words of what it is for.
+        :param also: the same of what is no method: it does not say how often methods have a piece.
         """
         pairs = [(sorted(pieces), sorted(words)) for pieces, words in held]
         self._often = Counter(one for pieces, _ in pairs for one in pieces)
         self._methods = len(pairs)
+        pairs += [(sorted(pieces), sorted(words)) for pieces, words in also]
         self._pieces = {one: n for n, one in enumerate(dict.fromkeys(["", *(one for pieces, _ in pairs for one in pieces)]))}
         self._words = {one: n for n, one in enumerate(dict.fromkeys(one for _, words in pairs for one in words))}
-        links = [self._links(n, pieces, words) for n, (pieces, words) in enumerate(pairs) if words]
-        owner, piece, word = np.concatenate(links, axis=1) if links else np.zeros((3, 0), np.int64)
         size = len(self._words) or 1
-        cells, cell = np.unique(piece * size + word, return_inverse=True)
-        places, place = np.unique(owner * size + word, return_inverse=True)
-        of = cells // size
+        said, owned = self._links(pairs, size)
+        self._cells, cell = np.unique(said, return_inverse=True)
+        places, place = np.unique(owned, return_inverse=True)
+        self._cells = self._cells.astype(np.int64)  # as what is looked for in them
+        of = self._cells // size
         often = np.bincount(places % size, minlength=size).astype(float)
         self._usual = often / (often.sum() or 1.0)
-        usual, share = self._usual[cells % size], self._usual[cells % size]
+        usual, share = self._usual[self._cells % size], self._usual[self._cells % size]
         for _ in range(_TURNS):
             each = share[cell]
-            counts = np.bincount(cell, each / np.bincount(place, each)[place], minlength=len(cells))
+            counts = np.bincount(cell, each / np.bincount(place, each)[place], minlength=len(self._cells))
             whole = np.bincount(of, counts, minlength=len(self._pieces))
             share = (counts + _SMOOTH * usual) / (whole[of] + _SMOOTH)
-        self._left = _SMOOTH / (np.bincount(of, counts, minlength=len(self._pieces)) + _SMOOTH) if links else np.ones(1)
-        self._shares: dict[int, float] = dict(zip(cells.tolist(), share.tolist(), strict=True))
+        self._left = _SMOOTH / (np.bincount(of, counts, minlength=len(self._pieces)) + _SMOOTH) if len(of) else np.ones(1)
+        self._shares = share
 
     def seldom(self, pieces: Collection[str]) -> float:
         """How seldom methods have the rarest of these pieces: the logarithm of one in how many has it."""
@@ -69,11 +77,20 @@ class Channel:
         known = sorted((float(self._usual[number]), one) for one in words if (number := self._words.get(one)) is not None)
         return sorted(one for _, one in known[:most])
 
-    def _links(self, owner: int, pieces: Sequence[str], words: Sequence[str]) -> Any:
-        """All pieces with all words, and whose they are; the piece without a name speaks of what none speaks of."""
-        of = np.array([0, *(self._pieces[one] for one in pieces)])
-        said = np.array([self._words[one] for one in words])
-        return np.stack((np.full(len(of) * len(said), owner), np.repeat(of, len(said)), np.tile(said, len(of))))
+    def _links(self, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], size: int) -> tuple[Any, Any]:
+        """All pieces with all words of each: the piece with the word, and whose it is with the word; the piece without a name speaks of
+        what none speaks of. Millions, so no list of arrays, which would leave the memory in pieces."""
+        whole = sum((1 + len(pieces)) * len(words) for pieces, words in pairs)
+        kind = np.int32 if max(len(pairs), len(self._pieces)) * size < 2**31 else np.int64
+        found, owned, at = np.empty(whole, kind), np.empty(whole, kind), 0
+        for owner, (pieces, words) in enumerate(pairs):
+            of = np.array([0, *(self._pieces[one] for one in pieces)])
+            said = np.array([self._words[one] for one in words], np.int64)
+            end = at + len(of) * len(said)
+            found[at:end] = (of[:, None] * size + said).ravel()
+            owned[at:end] = np.tile(owner * size + said, len(of))
+            at = end
+        return found, owned
 
     def explains(self, words: Sequence[str], pieces: Collection[str]) -> float:
         """How much likelier words are where such pieces stand than anywhere: the sum of the logarithms.
@@ -81,17 +98,14 @@ class Channel:
         :param words: stems, as `words_in` has them.
         :param pieces: as `pieces_of` has them.
         """
-        size = len(self._words)
-        of = sorted(self._pieces[one] for one in pieces if one in self._pieces) or [0]
-        found = 0.0
-        for one in words:
-            word = self._words.get(one)
-            if word is None:
-                continue
-            usual = float(self._usual[word])
-            each = (self._shares.get(piece * size + word, float(self._left[piece]) * usual) for piece in of)
-            found += math.log(_LEAST + (1 - _LEAST) * sum(each) / len(of) / usual)
-        return found
+        said = np.array([number for one in words if (number := self._words.get(one)) is not None], np.int64)
+        if not len(said) or not len(self._cells):
+            return 0.0
+        of = np.array(sorted(self._pieces[one] for one in pieces if one in self._pieces) or [0])[:, None]
+        cells = of * len(self._words) + said
+        at = np.searchsorted(self._cells, cells).clip(max=len(self._cells) - 1)
+        each = np.where(self._cells[at] == cells, self._shares[at], self._left[of] * self._usual[said])
+        return float(np.log(_LEAST + (1 - _LEAST) * each.mean(0) / self._usual[said]).sum())
 
 
 def pieces_of(source: str, said: Collection[str]) -> frozenset[str]:
@@ -104,6 +118,12 @@ def pieces_of(source: str, said: Collection[str]) -> frozenset[str]:
     body = tree.body if isinstance(tree, ast.FunctionDef) else [tree]
     given = {one.arg: _kind(one.arg) for one in tree.args.args[1:]} if isinstance(tree, ast.FunctionDef) else {}
     return frozenset(piece for one in body if not _housekeeping(one) for piece in _pieces(one, "", "", said, given))
+
+
+@cache
+def pieces_of_idiom(template: str) -> frozenset[str]:
+    """What an idiom is made of, but for what stands in its holes."""
+    return pieces_of(template.format(**{name: f"{name}_" for name in holes(template)}), frozenset())
 
 
 def _housekeeping(node: ast.stmt) -> bool:
@@ -212,12 +232,16 @@ def priced(passed: Iterable[tuple[float, str]], told: str, *, without: Collectio
     return tuple((price(cost, text), text) for cost, text in passed)
 
 
-def learned(held: Iterable[Entry]) -> Channel:
-    """What methods tell."""
-    return Channel((pieces_of(one.source, said_of(one.purpose)), one.words) for one in held)
+def learned(held: Iterable[Entry], also: Iterable[Spoken] = ()) -> Channel:
+    """What methods tell, and idioms that have words of their own."""
+    spoken = [one for one in also if len(one.words) >= _WORDS]
+    return Channel(
+        ((pieces_of(one.source, said_of(one.purpose)), one.words) for one in held),
+        ((pieces_of_idiom(one.template), one.words) for one in spoken),
+    )
 
 
 @cache
 def channel() -> Channel:
-    """What the handbook tells. Some seconds the first time: call it in a thread then."""
-    return learned(entries())
+    """What the handbook and the idioms tell. Some seconds the first time: call it in a thread then."""
+    return learned(entries(), tables().everything())

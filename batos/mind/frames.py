@@ -17,7 +17,7 @@ from batos.mind.built import built
 from batos.mind.growing import Part, names_in
 from batos.mind.handbook.entries import words_in
 from batos.mind.joined import joined
-from batos.mind.parts import Computed, Over
+from batos.mind.parts import UNSAID, Computed, Over
 from batos.mind.tidy import ITEM
 from batos.mind.trial import same
 
@@ -75,36 +75,45 @@ def _apart(separator: str) -> Callable[[Any], list[str] | None]:
     return lambda whole: whole.split(separator) if isinstance(whole, str) and separator in whole else None
 
 
-_SORTED = "sort sorted order alphabet alphabetical alphabetically"
-_SUM, _MEAN = "sum total altogether add much many overall together whole", "average mean"
-_DISTINCT = "differ different distinct unique once twice duplicates several"
-_MOST = "dearest max largest highest biggest longest most latest greatest best maximum newest oldest"
-_LEAST = "min smallest lowest shortest least earliest cheapest minimum oldest youngest"
+_SORTED = "sort sorted order alphabet alphabetical alphabetically rank arrange rising ascending increasing"
+_SUM, _MEAN = "sum total altogether add much many overall together whole combined plus worth", "average mean typical"
+_DISTINCT = "differ different distinct unique once twice duplicates several double repeat repeated kinds"
+_MOST = (
+    "dearest max largest highest biggest longest most latest greatest best maximum newest oldest top tallest heaviest widest farthest "
+    "furthest recent winner peak"
+)
+_FALLING = "reverse descending falling largest highest longest newest biggest most best decreasing"
+_LEAST = (
+    "min smallest lowest shortest least earliest cheapest minimum oldest youngest fewest nearest closest lightest soonest fastest worst"
+)
 _ONE = (
     _frame("[{of} {each}]"), _frame("sorted({of} {each})", f"{_SORTED} smallest first"),
-    _frame("sorted(({of} {each}), reverse=True)", "reverse descending falling last largest highest newest"),
+    _frame("sorted(({of} {each}), reverse=True)", f"{_FALLING} last"),
     _frame("sorted({{{of} {each}}})", _DISTINCT), _frame("list(dict.fromkeys({of} {each}))", _DISTINCT),
     _frame("sum({of} {each})", _SUM),
     _frame("round(sum({of} {each}), 2)", "round rounded cents", also=_SUM),
     _frame("max({of} {each})", _MOST), _frame("min({of} {each})", _LEAST), _frame("len({{{of} {each}}})", _DISTINCT),
-    _frame("any({of} {each})", "any some whether one is"), _frame("all({of} {each})", "all every each whether"),
-    _frame("not any({of} {each})", "no none not never"), _frame("' '.join({of} {each})", "word words text sentence space spaces"),
+    _frame("any({of} {each})", "any some whether one is contain has there somewhere"),
+    _frame("all({of} {each})", "all every each whether only both everything"),
+    _frame("not any({of} {each})", "no none not never without nothing"),
+    _frame("' '.join({of} {each})", "word words text sentence space spaces"),
     _frame("''.join({of} {each})", "text letter letters character characters initials together"),
     _frame("', '.join({of} {each})", "comma commas"), _frame("sum({of} {each}) / sum(1 {each})", _MEAN),
     _frame("round(sum({of} {each}) / sum(1 {each}), 2)", "round rounded", also=_MEAN),
     _frame("round(sum({of} {each}) / sum(1 {each}), 1)", "round rounded", also=_MEAN),
-    _frame("next(({of} {each}), None)", "first"), _frame("[{of} {each}][-1]", "last"),
+    _frame("next(({of} {each}), None)", "first earliest find"), _frame("[{of} {each}][-1]", "last latest final recent"),
 )  # fmt: skip
 """Of what is computed of each."""
 _WHOLE = (
-    _frame("{of}"), _frame("sorted({of})", _SORTED), _frame("sorted({of}, reverse=True)", "reverse descending falling largest highest"),
+    _frame("{of}"), _frame("sorted({of})", _SORTED), _frame("sorted({of}, reverse=True)", _FALLING),
     _frame("' '.join({of})", "word words text sentence space spaces"), _frame("''.join({of})", "text letter letters together"),
     _frame("', '.join({of})", "comma commas"), _frame("len({of})", "many length long count number"),
     _frame("sum({of})", "sum total altogether"),
     _frame("max({of})", _MOST), _frame("min({of})", _LEAST), _frame("round({of}, 2)", "round rounded cents"),
     _frame("round({of}, 1)", "round rounded"), _frame("round({of})", "round rounded whole"), _frame("str({of})", "text"),
-    _frame("int({of})", "number whole"), _frame("{of}[::-1]", "reverse reversed backwards"), _frame("{of}[0]", "first"),
-    _frame("{of}[-1]", "last"), _frame("list(dict.fromkeys({of}))", _DISTINCT), _frame("not {of}", "no not none"),
+    _frame("int({of})", "number whole"), _frame("{of}[::-1]", "reverse reversed backwards backward mirror turned"),
+    _frame("{of}[0]", "first begin start"),
+    _frame("{of}[-1]", "last end final"), _frame("list(dict.fromkeys({of}))", _DISTINCT), _frame("not {of}", "no not none"),
 )  # fmt: skip
 """Of what is computed of what is given."""
 _NOT = _WHOLE[-1]
@@ -115,17 +124,17 @@ _APART: dict[Frame, Callable[[Any], list[Any] | None]] = {
     **{_frame(f"{one!r}.join({{of}} {{each}})", words): _apart(one) for one, words in _SEPARATED.items()},
 }
 """What items are put together by that each become a text or a record, and what takes it apart."""
-_COUNTED = (_frame("sum(1 {each})", "many count number often"),)
+_COUNTED = (_frame("sum(1 {each})", "many count number often times amount"),)
 _ORDERED = (
     _frame("[{of} for {row} in sorted({some}, key={key})]", _SORTED), _frame("[{of} for {row} in sorted({some}, key={key})][0]", _LEAST),
-    _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)]", "newest highest largest most best falling descending reverse"),
+    _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)]", _FALLING),
     _frame("[{of} for {row} in sorted({some}, key={key}, reverse=True)][0]", _MOST), _frame("{{{by}: {of} {each}}}", "each by per map"),
 )  # fmt: skip
 """And by something else that is computed of each."""
 _GROUPED = (
-    _frame("found.get({by}, 0) + {of}", "each by per every", "{}"),
-    _frame("[*found.get({by}, []), {of}]", "each by per group grouped", "{}"),
-    _frame("found.get({by}, 0) + 1", "each many count often", "{}"),
+    _frame("found.get({by}, 0) + {of}", "each by per every for", "{}"),
+    _frame("[*found.get({by}, []), {of}]", "each by per group grouped every under", "{}"),
+    _frame("found.get({by}, 0) + 1", "each many count often every per times", "{}"),
 )  # fmt: skip
 FOUND = "found"
 """What a record is called that is filled."""
@@ -280,33 +289,37 @@ def _orders(one: Computed) -> bool:
     return all(isinstance(value, int | float | str) for values in one.values for value in values)
 
 
-def lists(over: Over, parts: Sequence[Computed]) -> Iterator[Computed]:
-    """What is computed of each item, as lists and records; of these more is made as of what is given."""
+def lists(over: Over, parts: Sequence[Computed], said: Collection[str]) -> Iterator[Computed]:
+    """What is computed of each item, as lists and records; of these more is made as of what is given.
+
+    :param said: the words of what is asked; none where they tell nothing.
+    """
     if not over.text:
         return
+    cost = FILTERED + over.cost + (UNSAID if said and over.words and over.words.isdisjoint(said) else 0.0)
+
+    def all_of(part: Part, text: str, kind: str) -> Part:
+        return Part(part.cost + cost, text, part.words | over.words, kind)
+
     of = [one for one in parts if one.part.cost <= _MAPPED and one.part.kind not in ("", "flag") and one.part.text != ITEM][:_MAPS]
     for one in of:
-        yield Computed(_all_of(one.part, over, f"[{one.part.text} for {ITEM} in {over.text}]", "items"), _each(map(list, one.values)))
+        yield Computed(all_of(one.part, f"[{one.part.text} for {ITEM} in {over.text}]", "items"), _each(map(list, one.values)))
     for only in _filters(parts)[:_KEPT]:
         part = only[0].part
         each = f"for {ITEM} in {over.text} if ({part.text})"
         kept = [[item for item, keep in zip(*both, strict=True) if keep] for both in zip(over.of, only[0].values, strict=True)]
         if over.entries:
-            yield Computed(_all_of(part, over, f"{{{ITEM}[0]: {ITEM}[1] {each}}}", "record"), _each(map(dict, kept)))
+            yield Computed(all_of(part, f"{{{ITEM}[0]: {ITEM}[1] {each}}}", "record"), _each(map(dict, kept)))
         elif not over.pairs:
-            yield Computed(_all_of(part, over, f"[{ITEM} {each}]", "items"), _each(kept))
+            yield Computed(all_of(part, f"[{ITEM} {each}]", "items"), _each(kept))
             for one in of[:_BOTH]:
                 both = Part(part.cost + one.part.cost, "", part.words | one.part.words)
                 some = [[value for value, keep in zip(*held, strict=True) if keep] for held in zip(one.values, only[0].values, strict=True)]
-                yield Computed(_all_of(both, over, f"[{one.part.text} {each}]", "items"), _each(some))
+                yield Computed(all_of(both, f"[{one.part.text} {each}]", "items"), _each(some))
     if over.entries:
         for one in of:
             rows = [{item[0]: value for item, value in zip(*both, strict=True)} for both in zip(over.of, one.values, strict=True)]
-            yield Computed(_all_of(one.part, over, f"{{{ITEM}[0]: {one.part.text} for {ITEM} in {over.text}}}", "record"), _each(rows))
-
-
-def _all_of(part: Part, over: Over, text: str, kind: str) -> Part:
-    return Part(part.cost + FILTERED, text, part.words, kind)
+            yield Computed(all_of(one.part, f"{{{ITEM}[0]: {one.part.text} for {ITEM} in {over.text}}}", "record"), _each(rows))
 
 
 def _each(values: Iterable[Any]) -> tuple[tuple[Any, ...], ...]:

@@ -12,7 +12,7 @@ from batos.mind import answers, edits, growing, prompting
 from batos.mind.amending import Wanted
 from batos.mind.guards import guards
 from batos.mind.handbook.entries import words_in
-from batos.mind.idioms import PAIRS
+from batos.mind.idioms import pairs
 from batos.mind.reuse import Asked
 from batos.mind.side_by_side import Call
 from batos.mind.tidy import tidied
@@ -30,6 +30,8 @@ _SAYS = {
     "min": words_in("smallest lowest"),
 }  # fmt: skip
 """Words that speak of an answer by the function that gives it."""
+WHETHER = words_in("if when else otherwise whether answer say")
+"""Words that speak of one of two answers, whatever they are."""
 _PART = 0.5
 _SEVERAL = 3  # slots that change
 ANSWER = "answer"
@@ -58,6 +60,11 @@ class Goal(NamedTuple):
     words: frozenset[str] = frozenset()
     cost: float = 0.0
     also: frozenset[str] = frozenset()
+
+    @property
+    def spoken(self) -> frozenset[str]:
+        """Words that speak of what is made around what is computed, and not of that."""
+        return self.words | self.also if " if {} else " in self.around else frozenset()
 
     def sources(self, request: Asked, text: str, before: Sequence[str] = ()) -> Iterator[tuple[float, str]]:
         """Methods that compute it by an expression, and what their end costs.
@@ -151,7 +158,7 @@ def _worded(whole: Goal, told: str) -> Iterator[Goal]:
         return
     said = [pair for pair in _OR.findall(told) if pair[0] != pair[1]]
     given = {one.lower() for one in whole.values}
-    for one, other in dict.fromkeys((*said, *PAIRS)):
+    for one, other in dict.fromkeys((*said, *pairs())):
         if given <= {one, other}:
             capital = all(value[:1].isupper() for value in whole.values)
             texts = [text.capitalize() if capital else text for text in (one, other)]
@@ -160,7 +167,7 @@ def _worded(whole: Goal, told: str) -> Iterator[Goal]:
             words = words_in(f"{one} {other}")
             for yes, no in (texts, texts[::-1]):
                 around = f"{yes!r} if {{}} else {no!r}"
-                yield whole._replace(values=[value == yes for value in whole.values], around=around, words=words, cost=_PART)
+                yield whole._replace(values=[value == yes for value in whole.values], around=around, words=words, cost=_PART, also=WHETHER)
 
 
 def read(name: str, call: Call) -> Any:

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.mind import prompting
-from batos.mind.idioms import MADE_OF, Spoken
-from batos.mind.pricing import CHARS, FAILS, KINDS, MODULES, Idiom, Priced, computed, priced
+from batos.mind.idioms import KINDS, Spoken
+from batos.mind.pricing import CHARS, FAILS, MODULES, Idiom, Priced, computed, priced
 
 _SPELLED = 0.1  # what costs what the request spells out
 DEAREST = 4.0
@@ -168,7 +168,7 @@ def _kind_of(value: Any) -> str:
     if isinstance(value, datetime.date):
         return "moment" if isinstance(value, datetime.datetime) else "date"
     kind = prompting.kind_of(value)
-    return kind if kind in MADE_OF else ""
+    return kind if kind in KINDS else ""
 
 
 def _arranged(held: Priced) -> _Uses:

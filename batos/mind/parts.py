@@ -42,6 +42,11 @@ _SELDOM = {
     ),
 }
 """What costs what goes through items with their places, or with others; and words that speak of it."""
+_SPLIT = {
+    ".split()": words_in("word words sentence phrase initials acronym tag tags hashtags mentions"),
+    ".splitlines()": words_in("line lines row rows table"),
+}
+"""Words that speak of going through the words of a text, and its lines: nine of ten requests that want it have one of them."""
 _CALLED = {"text": words_in("text word"), "number": words_in("number"), "items": words_in("list items"), "record": words_in("record")}
 """Words that speak of what is given, by its kind."""
 _LISTS = 60  # of what is computed of items, of which more is made
@@ -97,6 +102,7 @@ def overs(request: Asked, what: Wanted) -> Iterator[Over]:
         if 0 < len(flat) <= _ITEMS and kind_of_it:
             fixed = {other: its for other, its in request.kinds.items() if other != name}
             cost, words = next((held for begin, held in _SELDOM.items() if text.startswith(begin)), (0.0, frozenset()))
+            words = next((said for end, said in _SPLIT.items() if text.endswith(end)), words)
             yield Over(text, kind_of_it, fixed, items, _PAIRED if text.endswith(".items()") else cost, words)
 
 
@@ -140,6 +146,7 @@ async def computed(
     known: Sequence[tuple[float, Entry]],
     run: Run,
     *,
+    said: frozenset[str],
     whole: Sequence[Computed] = (),
     most: int,
     limit: int,
@@ -147,11 +154,11 @@ async def computed(
     """What is computed of each item, the cheapest first.
 
     :param known: methods with the share of the words that they have in common with the request, the most first.
+    :param said: words that speak of it.
     :param whole: what was computed of what is given as a whole, which may stand beside an item.
     :param most: values that are computed.
     :param limit: see `side_by_side.did`.
     """
-    said = words_in(what.known.told)
     rows = [(item, call) for items, (call, _) in zip(over.of, what.examples, strict=True) for item in items]
     if len(rows) > most:
         return []
@@ -190,9 +197,8 @@ async def _with_sent(
     return sorted([*parts, *(_nested(one, over) for one in came)], key=lambda one: one.part.cost)
 
 
-def grown_of(over: Over, request: Asked, what: Wanted, lists: Sequence[Computed], *, most: int) -> list[Computed]:
+def grown_of(over: Over, request: Asked, what: Wanted, lists: Sequence[Computed], *, said: frozenset[str], most: int) -> list[Computed]:
     """What is made of lists of what is computed of items, together with what is given as a whole; the cheapest first."""
-    said = words_in(what.known.told)
     rows = [(None, call) for call, _ in what.examples]
     atoms = [Valued(one.part, tuple(value for (value,) in one.values)) for one in sorted(lists, key=lambda one: one.part.cost)[:_LISTS]]
     terms = _terms(over, rows, said)

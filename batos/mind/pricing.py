@@ -6,69 +6,82 @@ it and by what the handbook says that the words come of.
 
 from __future__ import annotations
 
-import ast
 import collections
 import datetime
 import itertools
+import keyword
 import math
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from typing import Any
 
-from batos.mind.channel import channel, pieces_of
-from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, Spoken
+from batos.mind.channel import channel, pieces_of_idiom
+from batos.mind.idioms import HOLES, KINDS, Spoken, holes, tables
 
-_TELLS, _SELDOM, _SAID = 0.4, 0.5, 1.0  # what the handbook tells of an idiom, that methods have it seldom, and its own words
+_TELLS, _SELDOM = 0.4, 0.5  # what the handbook tells of an idiom, and that methods have it seldom
+_PLAIN, _DEMANDING = (-3.3, -1.8, -0.9, 0.0), (-2.4, -2.4, -2.4, -2.0, -0.9)
+"""How much likelier an idiom is, as a logarithm, where none of its own words is said, where one is, two, and so on: of those always looked
+at, and of those that demand words. Fitted to what the methods of the handbook and for validation have (docs/training.md)."""
 _MEANT = 60  # words by which idioms are weighed, at most
-_TWO = 2  # words of what is seldom asked for that are said, if it is likely to be meant
 _WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
 _ANY, _NATS = 0.2, 3.5  # what any idiom is likely, of all of them; and a cost of 1, in nats
 _LARGE = 100  # a number with which what is `LONG` is too long, and items with which it takes too long, as with a text of so many `CHARS`
 _COUNT = 500  # a number that says how often something is there, at most
 CHARS = 500
 """Characters of a value that is computed, at most."""
-_HOLES = re.compile(r"\{(it|number2?|text2?|items|record|flag|date|moment)\}")
+_STRING = re.compile(r"""(?<!\w)([bfr]{0,2})((['"])(?:(?!\3)[^\\]|\\.)*\3)""")
+_COMPUTED = re.compile(r"\{([^{}]+)")
+_NAME = re.compile(r"(?<![\w.%])(?![a-z_]+=(?!=))[a-z_]\w*")
 MODULES = {module.__name__: module for module in (collections, datetime, itertools, math, re, statistics)}
 """Modules that idioms use."""
 FAILS = (ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError, MemoryError, re.error)
 """What an idiom may raise for what it is given."""
-KINDS = tuple(MADE_OF)
-"""What `{it}` may be."""
 
 
-class Idiom(NamedTuple):
-    """An idiom that can be computed.
+@dataclass(frozen=True, eq=False)
+class Idiom:
+    """An idiom that can be computed. What that takes is made when it is first asked for: of most it never is.
 
     :ivar holes: what `compute` takes, `it` first.
     :ivar able: whether it may be given a value; any, where this is None.
-    :ivar pieces: by which the handbook's channel knows it.
     """
 
     spoken: Spoken
-    holes: tuple[str, ...]
-    compute: Callable[..., Any]
     able: Callable[[Any], bool] | None
-    pieces: frozenset[str]
+
+    @cached_property
+    def holes(self) -> tuple[str, ...]:
+        return holes(self.spoken.template)
+
+    @cached_property
+    def compute(self) -> Callable[..., Any]:
+        text = self.spoken.template.format(**{name: name for name in self.holes})
+        made: Callable[..., Any] = eval(f"lambda {', '.join(self.holes)}: {text}", dict(MODULES))  # noqa: S307 - idioms are constants
+        return made
+
+    @cached_property
+    def pieces(self) -> frozenset[str]:
+        """By which the handbook's channel knows it."""
+        return pieces_of_idiom(self.spoken.template)
 
 
 Priced = Sequence[tuple[float, Idiom]]
 """Idioms with what each costs."""
 
 
-@lru_cache(maxsize=1)
-def all_idioms() -> dict[str, tuple[Idiom, ...]]:
-    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two".
-
-    A second the first time: call it in a thread then.
-    """
-    bounds = ((LONG, _small), (NUMERIC, _numeric), (COUNTED, _counts))
+@cache
+def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
+    """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two"."""
+    held = tables()
+    bounds = ((held.long, _small), (held.numeric, _numeric), (held.counted, _counts))
     found = {
-        kind: (*computed(held), *(one for titled, able in bounds for one in computed(titled.get(kind, ()), able)))
-        for kind, held in MADE_OF.items()
+        kind: (*computed(plain), *(one for titled, able in bounds for one in computed(titled.get(kind, ()), able)))
+        for kind, plain in held.made_of.items()
     }
-    return found | {"any": computed(OF_ANY), "two": computed(OF_TWO)}
+    return found | {"any": computed(held.of_any), "two": computed(held.of_two)}
 
 
 def computed(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[Idiom, ...]:
@@ -80,22 +93,7 @@ def computed(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) 
     def bound(value: Any) -> bool:
         return _short(value) and (able is None or able(value))
 
-    made = [(one, _holes(one.template), bound if one.seldom else able) for one in held]
-    return tuple(Idiom(one, holes, _computing(one.template, holes), can, _pieces(one.template, holes)) for one, holes, can in made)
-
-
-def _holes(template: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(("it", *_HOLES.findall(template))))
-
-
-def _pieces(template: str, holes: Sequence[str]) -> frozenset[str]:
-    return pieces_of(template.format(**{name: f"{name}_" for name in holes}), frozenset())
-
-
-def _computing(template: str, holes: Sequence[str]) -> Callable[..., Any]:
-    text = template.format(**{name: name for name in holes})
-    made: Callable[..., Any] = eval(f"lambda {', '.join(holes)}: {text}", dict(MODULES))  # noqa: S307 - idioms are constants
-    return made
+    return tuple(Idiom(one, bound if one.needs else able) for one in held)
 
 
 @lru_cache(maxsize=64)
@@ -121,28 +119,28 @@ def priced(said: frozenset[str]) -> Mapping[str, Priced]:
 def _cost(share: float, spoken: Spoken) -> float:
     """What an idiom costs that is so likely among those of its kind; `_WORDLESS` at most where it needs no words."""
     cost = -math.log(share) / _NATS
-    return cost if spoken.words or spoken.learned else min(cost, _WORDLESS)
+    return cost if spoken.words else min(cost, _WORDLESS)
 
 
 def _ours(spoken: Spoken, said: frozenset[str]) -> float:
     """How much likelier an idiom is by the words that stand beside it, as a logarithm."""
-    if spoken.learned:
-        return 0.0
-    if spoken.seldom:  # of what may be meant by a word of its own there is very much
-        return _SAID * (min(len(spoken.words & said), _TWO) - 1)
-    return _SAID if not spoken.words or spoken.words & said else -_SAID
+    known = _DEMANDING if spoken.needs else _PLAIN
+    return known[min(len(spoken.words & said), len(known) - 1)] if spoken.words else known[1]
 
 
-@lru_cache(maxsize=1)
+@cache
 def reserved() -> frozenset[str]:
     """Names that idioms use: what is given by such a name could not be read in them."""
-    nodes = [node for held in all_idioms().values() for one in held for node in ast.walk(ast.parse(_text_of(one), mode="eval"))]
-    used = {node.id for node in nodes if isinstance(node, ast.Name)} | {node.arg for node in nodes if isinstance(node, ast.arg)}
-    return frozenset(used - set(KINDS) - {"it", "number2", "text2"})
+    used: set[str] = set()
+    for one in tables().everything():
+        text = HOLES.sub(r"\1", one.template).replace("{{", "{").replace("}}", "}")
+        used.update(_NAME.findall(_STRING.sub(_read_in, text)))  # to parse ten thousand takes a second
+    return frozenset(used - {*KINDS, *keyword.kwlist, "it", "number2", "text2"})
 
 
-def _text_of(idiom: Idiom) -> str:
-    return idiom.spoken.template.format(**{name: name for name in idiom.holes})
+def _read_in(string: re.Match[str]) -> str:
+    """What is computed in a string."""
+    return _STRING.sub("", " ".join(_COMPUTED.findall(string[2]))) if "f" in string[1] else ""
 
 
 def _small(value: Any) -> bool:

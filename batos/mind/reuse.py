@@ -88,7 +88,7 @@ def asked(what: Wanted, selector: str) -> Asked | None:
     kinds |= {f"self.{slot}": prompting.kind_of(call.slots.get(slot)) for slot in spoken}
     words = frozenset(re.split(r"[\W_]+", known.told.lower()))
     fields = [field for field in known.fields if field.lower() in words]
-    letters = sorted({letter.lower() for letter in _LETTER.findall(_ARTICLE.sub("", known.told))})
+    letters = sorted({letter.lower() for letter in _LETTER.findall(_ARTICLE.sub("", known.told))} - {selector.strip("_").lower()})
     texts = dict.fromkeys((*fields, *_QUOTED.findall(known.told), *letters))
     marks = dict.fromkeys(_SIGN.findall(known.told))
     numbers = edits.numbers_in(known.told)[:_MEANT]

@@ -22,9 +22,9 @@ Faults = Callable[[UvmObject, str], Awaitable[tuple[list[str], str]]]
 KNOWN = 4.2
 """What a known method costs at most."""
 _LIKE = 2.5  # what a method that is known or put together costs at most, if it is to cast doubt on another
-_CHANCE = (0.97, 4.5, -0.58, -0.27, 0.3)
+_CHANCE = (2.64, 3.24, -0.81, -0.27, 0.14)
 """How likely what is known or put together is right, in log odds: of any, by its share of the weight, by what it costs, by how many words
-are said, and where the examples tell much. Logistic regression on 392 searches (docs/training.md)."""
+are said, and where the examples tell much. Logistic regression on 176 searches of tasks for validation (docs/training.md)."""
 _WORDS = 40  # that make it less likely, at most: no request that was fitted had more
 AT_ONCE, _AFTER, _LAST = 0.8, 0.5, 0.5
 """How likely it must be: if no model is asked, after a refused draft, and where every draft was refused."""
@@ -143,16 +143,18 @@ def _legible(cycle: UvmObject, what: amending.Wanted) -> bool:
 
 async def _likely(passed: amending.Passed, what: amending.Wanted, run: side_by_side.Run, sure: float) -> Sequence[str]:
     """What most likely is right, the cheapest first; none where that is not likely enough."""
-    share, sources = await amending.likeliest(passed, what, run, limit=current().settings.method_bytes)
-    if not sources:
+    found = amending.by_best(await amending.able(passed, what, run, limit=current().settings.method_bytes))
+    if not found:
         return ()
-    return sources if chance(share, min(cost for cost, text in passed if text == sources[0]), what) >= sure else ()
+    share, group = found[0]
+    cost = min(cost for cost, text in passed if text == group.sources[0])
+    return group.sources if chance(share, cost, what) >= sure else ()
 
 
 def chance(share: float, cost: float, what: amending.Wanted) -> float:
     """How likely a method that is known or put together is right, 0 to 1.
 
-    :param share: of the weight of all that passes, of what does the same.
+    :param share: of the weight of the cheapest of each that does something else (`amending.by_best`).
     :param cost: of the cheapest that does the same (`channel.priced`).
     """
     words = words_in(what.known.told) - words_in(" ".join(what.known.slots).replace("_", " "))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from batos.mind.channel import Channel, channel, pieces_of, priced, said_of
+from batos.mind.channel import Channel, channel, pieces_of, pieces_of_idiom, priced, said_of
 from batos.mind.handbook.entries import entries, words_in
 
 HELD = [
@@ -39,6 +39,18 @@ def test_what_few_methods_have_is_seldom() -> None:
     found = Channel(HELD)
     assert found.seldom({"max()"}) == found.seldom({"max()", "sum()"}) > found.seldom({"sum()"}) > found.seldom(())
     assert found.seldom({"unheard()"}) > found.seldom({"max()"})
+
+
+def test_what_is_no_method_tells_its_words_and_does_not_say_what_methods_have() -> None:
+    found = Channel(HELD, [({"max()", ".strip()"}, {"trim"})])
+    assert found.explains(["trim"], {".strip()"}) > 0 > found.explains(["trim"], {"sum()"})
+    assert Channel(HELD).explains(["trim"], {".strip()"}) == 0
+    assert found.seldom({"max()"}) == Channel(HELD).seldom({"max()"})
+
+
+def test_idioms_tell_what_the_handbook_has_no_method_for() -> None:
+    said = ["begin", "blank"]
+    assert channel().explains(said, pieces_of_idiom("{it}.lstrip()")) > channel().explains(said, pieces_of_idiom("{it}.rstrip()")) + 1
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import contextlib
 import datetime
 import itertools
 import math
+import re
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +15,12 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind import assembling, growing, pricing
+from batos.mind import assembling, frames, goals, growing, parts, pricing, reuse
 from batos.mind.amending import Wanted, tells, wanted
 from batos.mind.channel import channel
 from batos.mind.growing import Part, Valued, grown, modules_in, valued
 from batos.mind.handbook.entries import entries, words_in
-from batos.mind.idioms import COUNTED, LONG, MADE_OF, NUMERIC, OF_ANY, OF_TWO, _entry
+from batos.mind.idioms import PHRASES, _entry, tables
 from batos.mind.side_by_side import Aside
 from batos.objects import Method, UvmObject
 from tests.unit.test_frames import first, made
@@ -99,7 +100,7 @@ def test_what_is_seldom_asked_for_is_looked_at_only_where_its_words_are_said() -
 
 @pytest.mark.parametrize("value", ["x" * 501, list(range(101)), {str(n): n for n in range(101)}])
 def test_what_is_seldom_asked_for_is_not_done_with_what_is_long(value: Any) -> None:
-    seldom = [one for kind in ("items", "text", "record") for one in pricing.all_idioms()[kind] if one.spoken.seldom]
+    seldom = [one for kind in ("items", "text", "record") for one in pricing.all_idioms()[kind] if one.spoken.needs]
     assert len(seldom) > 1000
     assert not any(one.able is None or one.able(value) for one in seldom)
 
@@ -330,7 +331,7 @@ async def test_a_message_that_is_more_than_a_function_is_sent_by_nothing_put_tog
 
 
 def test_a_phrase_is_looked_at_where_a_word_of_each_group_that_it_demands_is_said() -> None:
-    one = _entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half,halve !even number", {}, seldom=True)
+    one = _entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half,halve !even number", {})
     assert one.meant(words_in("halve it if it is even"))
     assert one.meant(words_in("half of an even one"))
     assert not one.meant(words_in("halve the number"))
@@ -339,13 +340,68 @@ def test_a_phrase_is_looked_at_where_a_word_of_each_group_that_it_demands_is_sai
 
 
 def test_what_a_phrase_demands_can_be_said() -> None:
-    held = [one for known in (*MADE_OF.values(), *LONG.values(), *NUMERIC.values(), *COUNTED.values(), OF_ANY, OF_TWO) for one in known]
-    assert all(one.seldom and all(one.needs) for one in held if one.needs)
-    assert sum(bool(one.needs) for one in held) > 3000
+    held = list(tables().everything())
+    assert all(all(one.needs) for one in held)
+    lines = [line for line in PHRASES.read_text("utf-8").splitlines() if " | " in line]
+    assert sum(bool(one.needs) for one in held) == len(lines) > 20_000
 
 
 def test_a_phrase_that_finds_nothing_where_it_looks_comes_to_nothing() -> None:
     """Python makes a `RuntimeError` of what ends a generator from within."""
-    (idiom,) = pricing.computed([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {}, seldom=True)])
+    (idiom,) = pricing.computed([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {})])
     operands = [Valued(Part(0.1, "items", kind="items"), ([4],)), Valued(Part(0.1, "items2", kind="items"), ([5],))]
     assert growing._made(idiom, operands, 1.0, "")[0] is None
+
+
+def test_names_that_idioms_use_are_reserved() -> None:
+    """They are read without a parser, which takes a second for all of them."""
+    texts = [one.spoken.template.format(**{name: name for name in one.holes}) for held in pricing.all_idioms().values() for one in held]
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text, mode="eval"))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)} | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    assert pricing.reserved() == used - {*pricing.KINDS, "it", "number2", "text2"}
+
+
+def test_no_idiom_takes_what_is_given_for_a_pattern() -> None:
+    """Of a pattern like `(a+)+$` a search does not end, and it is the daemon that computes idioms."""
+
+    def open_names(node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.Call) and "re.escape" in (ast.unparse(node.func), *map(ast.unparse, node.args)):
+            return
+        if isinstance(node, ast.Name):
+            yield node.id
+        for one in ast.iter_child_nodes(node):
+            yield from open_names(one)
+
+    for held in pricing.all_idioms().values():
+        for one in held:
+            text = one.spoken.template.format(**{name: name for name in one.holes})
+            for node in ast.walk(ast.parse(text, mode="eval")):
+                if isinstance(node, ast.Call) and re.fullmatch(r"re\.(?!escape)\w+", ast.unparse(node.func)):
+                    assert not {*one.holes} & {*open_names(node.args[0])}, text
+
+
+def test_what_an_idiom_computes_is_read_when_it_is_first_asked_for() -> None:
+    (one,) = pricing.computed([_entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half !even", {})])
+    assert not {"compute", "pieces", "holes"} & vars(one).keys()
+    assert [one.compute(8), one.compute(7), one.holes] == [4, 7, ("it",)]
+
+
+async def test_the_condition_for_one_of_two_words_is_searched_for_without_them() -> None:
+    what = asked("yes if it is even, no otherwise", Example((12,), (), "yes"))
+    request = reuse.asked(what, "m_")
+    assert request is not None
+    found = [goal for goal in goals.goals(what, request) if goal.spoken]
+    assert {goal.around for goal in found} == {"'yes' if {} else 'no'", "'no' if {} else 'yes'"}
+    assert all(words_in("yes no if otherwise") <= goal.spoken and "even" not in goal.spoken for goal in found)
+
+
+def test_words_that_nobody_speaks_of_cost_more_to_go_through() -> None:
+    """Most requests that want the words of a text say so."""
+    for text, said in (("the longest word", 0.0), ("who comes first", 1.0)):
+        what = asked(text, Example(("ann bob",), (), "ann"))
+        request = reuse.asked(what, "m_")
+        assert request is not None
+        (over,) = [one for one in parts.overs(request, what) if one.text == "text.split()"]
+        shout = parts.Computed(Part(0.2, "item + '!'", kind="text"), (("ann!", "bob!"),))
+        (made_of,) = frames.lists(over, [shout], words_in(text))
+        assert made_of.part.cost == pytest.approx(0.2 + frames.FILTERED + said)

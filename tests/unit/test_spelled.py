@@ -57,5 +57,7 @@ async def test_bands_of_a_number_and_of_what_is_computed() -> None:
     assert await first(asked("cold below 10 degrees, warm below 25, else hot", Example((14,), (), "warm"))) == (
         "return 'cold' if number < 10 else 'warm' if number < 25 else 'hot'"
     )
-    of_each = asked("each short for up to 2 words, medium for up to 4, else long", Example((["a b", "a b c"],), (), ["short", "medium"]))
+    of_each = asked(
+        "by how many words each has, short up to 2, medium up to 4, else long", Example((["a b", "a b c"],), (), ["short", "medium"])
+    )
     assert any("'short' if len(item.split()) <= 2" in text for _, text in await made(of_each, most=300_000))
