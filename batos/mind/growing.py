@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from batos.mind import prompting
 from batos.mind.idioms import KINDS, Spoken
-from batos.mind.pricing import CHARS, FAILS, MODULES, Idiom, Priced, computed, priced
+from batos.mind.pricing import CHARS, FAILS, MODULES, Idiom, Priced, callables, priced
 
 _SPELLED = 0.1  # what costs what the request spells out
 DEAREST = 4.0
@@ -97,7 +97,7 @@ def grown(
         beside.setdefault(one.part.kind, []).append(one)
     before: dict[str, list[Valued]] = {}
     size = len(atoms[0].values) if atoms else 0
-    costs, spelled = priced(said), [(_SPELLED, one) for one in computed(more)]
+    costs, spelled = priced(said), [(_SPELLED, one) for one in callables(more)]
     idioms = {kind: _arranged([*(spelled if kind == "number" else ()), *costs[kind], *costs["any"]]) for kind in KINDS}
     idioms["two"] = _arranged(costs["two"])
     while queue and most > 0:

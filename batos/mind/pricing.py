@@ -28,7 +28,7 @@ at, and of those that demand words. Fitted to what the methods of the handbook a
 _MEANT = 60  # words by which idioms are weighed, at most
 _WORDLESS = 0.8  # what costs at most what needs no words: that something is the same, or stands under a name
 _ANY, _NATS = 0.2, 3.5  # what any idiom is likely, of all of them; and a cost of 1, in nats
-_LARGE = 100  # a number with which what is `LONG` is too long, and items with which it takes too long, as with a text of so many `CHARS`
+_LARGE = 100  # a number with which what is `long` is too long, and items with which it takes too long, as with a text of so many `CHARS`
 _COUNT = 500  # a number that says how often something is there, at most
 CHARS = 500
 """Characters of a value that is computed, at most."""
@@ -78,13 +78,13 @@ def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
     held = tables()
     bounds = ((held.long, _small), (held.numeric, _numeric), (held.counted, _counts))
     found = {
-        kind: (*computed(plain), *(one for titled, able in bounds for one in computed(titled.get(kind, ()), able)))
+        kind: (*callables(plain), *(one for titled, able in bounds for one in callables(titled.get(kind, ()), able)))
         for kind, plain in held.made_of.items()
     }
-    return found | {"any": computed(held.of_any), "two": computed(held.of_two)}
+    return found | {"any": callables(held.of_any), "two": callables(held.of_two)}
 
 
-def computed(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[Idiom, ...]:
+def callables(held: Sequence[Spoken], able: Callable[[Any], bool] | None = None) -> tuple[Idiom, ...]:
     """Idioms that can be computed, of what the tables say.
 
     :param able: what all of them are bounded by.

@@ -348,7 +348,7 @@ def test_what_a_phrase_demands_can_be_said() -> None:
 
 def test_a_phrase_that_finds_nothing_where_it_looks_comes_to_nothing() -> None:
     """Python makes a `RuntimeError` of what ends a generator from within."""
-    (idiom,) = pricing.computed([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {})])
+    (idiom,) = pricing.callables([_entry("sum(next(y for y in {items} if y == x) for x in {it})", "!sum", {})])
     operands = [Valued(Part(0.1, "items", kind="items"), ([4],)), Valued(Part(0.1, "items2", kind="items"), ([5],))]
     assert growing._made(idiom, operands, 1.0, "")[0] is None
 
@@ -381,7 +381,7 @@ def test_no_idiom_takes_what_is_given_for_a_pattern() -> None:
 
 
 def test_what_an_idiom_computes_is_read_when_it_is_first_asked_for() -> None:
-    (one,) = pricing.computed([_entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half !even", {})])
+    (one,) = pricing.callables([_entry("{it} // 2 if {it} % 2 == 0 else {it}", "!half !even", {})])
     assert not {"compute", "pieces", "holes"} & vars(one).keys()
     assert [one.compute(8), one.compute(7), one.holes] == [4, 7, ("it",)]
 
