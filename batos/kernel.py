@@ -34,7 +34,7 @@ from batos.image.upkeep import Upkeep
 from batos.improving import Improving
 from batos.loop import Loop, each, measured
 from batos.memory import objects as memory
-from batos.mind import forge, gists, incarnation, learning, memories, personas, psm, summarising, versions
+from batos.mind import ahead, forge, gists, incarnation, learning, memories, personas, psm, summarising, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.fractal import shares
@@ -187,6 +187,7 @@ class Kernel:
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
+        self._background(ahead.read(settings, self.scheduler.quiet), "handbook")
 
     async def _take_console_address(self) -> None:
         from batos.console.server import Console  # late: only who asks for it pays for a web server

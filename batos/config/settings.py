@@ -224,6 +224,9 @@ class Settings(BaseModel):
         le=10_000_000,
         description="values computed of what is given, of which a method may be put together, three seconds' worth; 0: none",
     )
+    synthesis_ahead_s: float = Field(
+        10, ge=0, le=86400, description="time from start after which what the first lesson would wait for is read in a pause; 0: never"
+    )
     synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
     synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")
     synthesis_reasons: int = Field(4, ge=1, le=32, description="reasons of a refusal that go back to the model")

@@ -21,6 +21,7 @@ import numpy as np
 
 from batos.mind.handbook.entries import Entry, entries, words_in
 from batos.mind.idioms import Spoken, holes, tables
+from batos.mind.once import once
 
 _PER_NAT, _PER_CHAR, _SCALE = 0.45, 0.015, 0.6
 """What costs that words are likelier elsewhere, by the logarithm of how much, and a character; and what a cost of 1 then counts. Fitted to
@@ -241,7 +242,7 @@ def learned(held: Iterable[Entry], also: Iterable[Spoken] = ()) -> Channel:
     )
 
 
-@cache
+@once
 def channel() -> Channel:
     """What the handbook and the idioms tell. Some seconds the first time: call it in a thread then."""
     return learned(entries(), tables().everything())

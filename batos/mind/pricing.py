@@ -20,6 +20,7 @@ from typing import Any
 
 from batos.mind.channel import channel, pieces_of_idiom
 from batos.mind.idioms import HOLES, KINDS, Spoken, holes, tables
+from batos.mind.once import once
 
 _TELLS, _SELDOM = 0.4, 0.5  # what the handbook tells of an idiom, and that methods have it seldom
 _PLAIN, _DEMANDING = (-3.3, -1.8, -0.9, 0.0), (-2.4, -2.4, -2.4, -2.0, -0.9)
@@ -72,7 +73,7 @@ Priced = Sequence[tuple[float, Idiom]]
 """Idioms with what each costs."""
 
 
-@cache
+@once
 def all_idioms() -> Mapping[str, tuple[Idiom, ...]]:
     """All idioms by the kind of `{it}`; those of any kind under "any", those of two numbers under "two"."""
     held = tables()

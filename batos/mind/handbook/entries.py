@@ -12,6 +12,7 @@ from typing import Any
 
 from batos.mind.handbook.families import HOLE, Family, families, fill
 from batos.mind.handbook.holes import draw, words_of
+from batos.mind.once import once
 
 _NUMBER = (
     "armstrong_or_not big composite day fraction fraction_or_whole height high huge huge_seconds item_of low low_number member_of month "
@@ -62,7 +63,7 @@ class Entry:
     shape: str
 
 
-@cache
+@once
 def entries() -> tuple[Entry, ...]:
     """The methods of all families that are trained on, but for those that do nothing but ask a persona."""
     found = (entry_of(family) for family in families() if family.part == "train" and family.group != "thinking")

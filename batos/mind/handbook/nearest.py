@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
 
 from batos.mind.handbook.entries import Entry, entries, words_in
+from batos.mind.once import once
 
 NEAR = 3
 """Methods that an expert is shown."""
@@ -127,7 +127,7 @@ def _asked(text: str, without: Collection[str]) -> list[str]:
     return sorted(words_in(text) - words_in(" ".join(without).replace("_", " ")))
 
 
-@cache
+@once
 def handbook() -> Handbook:
     """The handbook of the families that experts are trained on. Half a second the first time: call it in a thread then."""
     return Handbook(entries())
