@@ -32,21 +32,16 @@ _COMPUTED = 0.5  # what costs what is made of a value
 _TERM, _NAMED = 0.2, 0.1  # what an expression costs: what is given, or a part of an item; and a constant that is spoken of
 _SENDS = 0.3  # what costs that a message is sent which the words name
 _SENT, _SENT_WITH = 1.3, 30  # what costs at most what it is sent with, and how many of these
-_PAIRED = 0.3  # what costs that one goes through keys and values, and not through one of them
-_SELDOM = {
-    "range(": (0.4, words_in("up until limit first each every numbers count down through sum product all")),
-    "enumerate(": (0.5, words_in("place places position positions index where nth number numbered")),
-    "zip(": (
-        0.5,
-        words_in("next neighbour neighbours follow following pair pairs before previous between step steps gap both two same other"),
-    ),
-}
-"""What costs what goes through items with their places, or with others; and words that speak of it."""
-_SPLIT = {
-    ".split()": words_in("word words sentence phrase initials acronym tag tags hashtags mentions"),
-    ".splitlines()": words_in("line lines row rows table"),
-}
-"""Words that speak of going through the words of a text, and its lines: nine of ten requests that want it have one of them."""
+_SELDOM = (
+    ("range(", "", 0.4, words_in("up until limit first each every numbers count down through sum product all")),
+    ("enumerate(", "", 0.5, words_in("place places position positions index where nth number numbered")),
+    ("zip(", "", 0.5, words_in("next neighbour follow pair before previous between step steps gap both two same other")),
+    ("", ".items()", 0.3, frozenset[str]()),
+    ("", ".split()", 0.0, words_in("word words sentence phrase initials acronym tag tags hashtags mentions")),
+    ("", ".splitlines()", 0.0, words_in("line lines row rows table")),
+)
+"""How what one goes through begins and ends, if it is no list as it stands; what it costs; and words by which nine of ten requests that
+want it speak of it."""
 _CALLED = {"text": words_in("text word"), "number": words_in("number"), "items": words_in("list items"), "record": words_in("record")}
 """Words that speak of what is given, by its kind."""
 _LISTS = 60  # of what is computed of items, of which more is made
@@ -101,9 +96,8 @@ def overs(request: Asked, what: Wanted) -> Iterator[Over]:
         kind_of_it = _kind(flat)
         if 0 < len(flat) <= _ITEMS and kind_of_it:
             fixed = {other: its for other, its in request.kinds.items() if other != name}
-            cost, words = next((held for begin, held in _SELDOM.items() if text.startswith(begin)), (0.0, frozenset()))
-            words = next((said for end, said in _SPLIT.items() if text.endswith(end)), words)
-            yield Over(text, kind_of_it, fixed, items, _PAIRED if text.endswith(".items()") else cost, words)
+            known = (held for begin, end, *held in _SELDOM if text.startswith(begin) and text.endswith(end))
+            yield Over(text, kind_of_it, fixed, items, *next(known, ()))
 
 
 def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequence[list[Any]]]) -> Iterator[tuple[str, list[list[Any]]]]:
@@ -240,6 +234,7 @@ def _given(over: Over, request: Asked, rows: Sequence[tuple[Any, Call]], whole: 
             found.append(Valued(one.part, tuple(values)))
     constants = dict.fromkeys((*request.numbers, *request.texts, *request.marks))
     found += [valued(_NAMED, repr(value), [value] * len(rows), words_in(str(value))) for value in constants]
+    found += [valued(_NAMED, repr(sign), [sign] * len(rows), words) for sign, words in request.signs.items() if sign not in constants]
     return [one for one in found if one is not None]
 
 

@@ -14,15 +14,18 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from batos.image.examples import Example
 from batos.image.turns import in_helper
-from batos.mind import edits, prompting, side_by_side
+from batos.mind import edits, prompting, side_by_side, signs
 from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.answers import others
 from batos.mind.handbook import Entry
+from batos.mind.handbook.entries import words_in
 from batos.mind.implied import unsaid
-from batos.mind.side_by_side import Run
+from batos.mind.side_by_side import Call, Run
 
 _INPUTS, _FIXED, _MEANT = 5, 3, 6  # of a known method, those of them that its purpose speaks of, and those that a request's words do
 _BINDINGS = 12  # ways of one method to be called with what there is
@@ -50,6 +53,7 @@ class Asked(NamedTuple):
     :ivar numbers: those that the words speak of.
     :ivar texts: fields of records that the words speak of, and what they quote.
     :ivar marks: signs that stand alone in the words, or before one: `@`, `#`.
+    :ivar signs: those that the words name and the examples have, with the words that name them: `,` and `comma`.
     """
 
     selector: str
@@ -58,6 +62,7 @@ class Asked(NamedTuple):
     numbers: tuple[int, ...]
     texts: tuple[str, ...]
     marks: tuple[str, ...] = ()
+    signs: Mapping[str, frozenset[str]] = MappingProxyType({})
 
 
 class Anatomy(NamedTuple):
@@ -92,7 +97,13 @@ def asked(what: Wanted, selector: str) -> Asked | None:
     texts = dict.fromkeys((*fields, *_QUOTED.findall(known.told), *letters))
     marks = dict.fromkeys(_SIGN.findall(known.told))
     numbers = edits.numbers_in(known.told)[:_MEANT]
-    return Asked(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED])
+    named = signs.named(words_in(known.told), (value for call, one in what.examples for value in _values(call, one)))
+    return Asked(selector, tuple(given), kinds, numbers, tuple(texts)[:_MEANT], tuple(marks)[:_FIXED], named)
+
+
+def _values(call: Call, example: Example) -> Iterator[Any]:
+    """What an example gives, and what comes of it."""
+    yield from (*call.args, *call.kwargs.values(), *call.slots.values(), example.result, *dict(example.after).values())
 
 
 async def passing(

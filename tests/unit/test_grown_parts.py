@@ -253,6 +253,7 @@ def test_modules_are_those_that_an_expression_uses() -> None:
          "{text2 if k == text else k: v for k, v in record.items()}"),
         ("the spread of the ages: largest minus smallest", Example(([{"age": 31}, {"age": 7}, {"age": 12}],), (), 24),
          "max([item['age'] for item in items]) - min([item['age'] for item in items])"),
+        ("replace every tilde by an ampersand", Example(("a~ b~c",), (), "a& b&c"), "text.replace('~', '&')"),
         ("the places of the numbers greater than 100", Example(([7, 130, 5, 101],), (), [1, 3]),
          "[i for i, x in enumerate(items) if x > 100]"),
     ],
