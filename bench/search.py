@@ -49,7 +49,7 @@ JUDGED = 12  # of the groups that do the same elsewhere, the likeliest
 class Searched(NamedTuple):
     """What a search found.
 
-    :ivar pool: of what does the same elsewhere: its share of the weight, its cheapest source and what that costs, and whether it is right.
+    :ivar pool: of what does the same elsewhere its share of the weight, what the cheapest costs, the first source, and if it is right.
     """
 
     task: Task
@@ -99,12 +99,12 @@ class Searcher:
         passed = (*((cost + second_look.ELSEWHERE, text) for cost, text in near), *made)
         passed = channel.priced(passed, what.known.told, without=what.known.slots)
         groups = await amending.able(passed, what, run, limit=limit)
-        seconds, costs = time.monotonic() - begun, {text: cost for cost, text in sorted(passed, reverse=True)}
+        seconds = time.monotonic() - begun
         pool = []
         for share, group in amending.by_best(groups)[:JUDGED]:
             source = group.sources[0]
             right = (await self._prover.judge(task, source)).right
-            pool.append((share, costs[source], source, right))
+            pool.append((share, group.cost, source, right))
         chance = second_look.chance(pool[0][0], pool[0][1], what) if pool else 0.0
         return Searched(task, chance, seconds, pool)
 

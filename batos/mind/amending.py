@@ -27,6 +27,7 @@ SURE = 0.8
 _HUGE = 10**15  # a number that is larger than any float has no form of so many digits
 _DIGITS = 3  # of a number that is not soon hit by chance
 _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
+_ABOUT = 0.3  # costs that differ by so much are about the same
 _VARIATIONS = 14
 _TITLES = ("name", "comment")  # of the object: where the words say "name", they mean another
 _LARGE = 4000  # characters of a slot's value
@@ -53,15 +54,22 @@ class Wanted(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Methods that do the same on all calls, the cheapest first, with their weight, and what they do.
+    """Methods that do the same on all calls, the best first, with their weight, and what they do.
 
-    :ivar best: the weight of the cheapest alone.
+    :ivar sources: the cheapest first, but the shortest before others that cost about as much: that others explain the words a little better
+        (`min(map(int, str(count)))` for `count` of the digits) says nothing, where they do the same.
+    :ivar cost: of the cheapest.
     """
 
     weight: float
     sources: list[str]
     did: tuple[str, ...]
-    best: float
+    cost: float
+
+    @property
+    def best(self) -> float:
+        """The weight of the cheapest alone."""
+        return math.exp(-_BY_COST * self.cost)
 
 
 def wanted(
@@ -183,8 +191,9 @@ async def groups(passed: Passed, calls: Sequence[Call], run: Run, *, limit: int)
         alike.setdefault(texts, []).append(one)
     found = []
     for texts, held in alike.items():
-        weights = [math.exp(-_BY_COST * cost) for _, cost in held]
-        found.append(Group(sum(weights), [text for text, _ in held], texts, max(weights)))
+        least = held[0][1]
+        held.sort(key=lambda one: (False, len(one[0])) if one[1] <= least + _ABOUT else (True, one[1]))
+        found.append(Group(sum(math.exp(-_BY_COST * cost) for _, cost in held), [text for text, _ in held], texts, least))
     return sorted(found, key=lambda one: -one.weight)
 
 

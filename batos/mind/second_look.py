@@ -147,8 +147,7 @@ async def _likely(passed: amending.Passed, what: amending.Wanted, run: side_by_s
     if not found:
         return ()
     share, group = found[0]
-    cost = min(cost for cost, text in passed if text == group.sources[0])
-    return group.sources if chance(share, cost, what) >= sure else ()
+    return group.sources if chance(share, group.cost, what) >= sure else ()
 
 
 def chance(share: float, cost: float, what: amending.Wanted) -> float:

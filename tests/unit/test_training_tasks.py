@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import random
+import symtable
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -13,11 +15,11 @@ from batos.errors import SandboxFailed
 from batos.image.examples import Example
 from batos.mind.handbook import handbook
 from batos.mind.handbook.families import BLIND, EVERYDAY, HOLE, Family, families, fill
-from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES
+from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES, draw
 from batos.training import kinds
 from batos.training.dataset import answered, as_read, generate, pairs, tasks_of
 from batos.training.proof import Prover, proved
-from batos.training.tasks import make
+from batos.training.tasks import _canonical, _case, make
 
 
 def test_there_are_several_hundred_families_with_names_of_their_own() -> None:
@@ -81,6 +83,21 @@ def test_tasks_that_measure_have_slots_of_other_names() -> None:
     fresh = {name for names in NEW_SLOT_NAMES.values() for name in names}
     for task in generate("test", 1, each=1)[:60]:
         assert not set(task.slots) & (trained - fresh), task.family
+
+
+def test_a_method_uses_no_name_that_nothing_gives_it() -> None:
+    assert not [(family.name, names) for family in families() if (names := _unbound(family))]
+
+
+def _unbound(family: Family) -> set[str]:
+    holes, slots, _ = draw(family, random.Random(family.name))
+    _, args = _case(family, slots, holes, random.Random(1))
+    source = f"def m({', '.join(('self', *_canonical(args, family.kinds)))}):\n{fill(family.body, holes)}"
+    tables = [symtable.symtable(source, "", "exec")]
+    for table in tables:
+        tables += table.get_children()
+    found = {one.get_name() for table in tables[1:] for one in table.get_symbols() if one.is_global() and one.is_referenced()}
+    return {name for name in found if not hasattr(builtins, name)}
 
 
 def test_an_example_that_is_shown_is_no_trial() -> None:
