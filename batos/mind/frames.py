@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.mind.built import built
@@ -31,6 +31,13 @@ _PLAIN = 10  # of those that are answered, beside what orders or groups
 _ROWS = 400  # parts of items, the cheapest, of which texts and records are made
 _CONSTANT = 0.8  # what costs what some items become that is fixed
 _SAME = 3  # of what comes to the same values
+
+
+_GIVE: Mapping[tuple[str, ...], tuple[type, ...]] = {
+    ("sorted(", "list("): (list,), ("len(", "sum(", "round(", "int("): (int, float), ("any(", "all(", "not "): (bool,),
+    ("'", "str("): (str,),
+}  # fmt: skip
+"""The kinds of what frames give that begin so."""
 
 
 class Frame(NamedTuple):
@@ -65,6 +72,14 @@ class Frame(NamedTuple):
 
     def has(self, name: str) -> bool:
         return f"{{{name}}}" in self.template
+
+    def may_give(self, value: Any) -> bool:
+        """Whether it may give a value of this kind, by how it is written."""
+        if self.begin is not None or self.template.startswith("{{"):
+            return isinstance(value, dict)
+        if self.template.startswith("[") and self.template.endswith(("}]", ")]")):
+            return isinstance(value, list)
+        return isinstance(value, next((kinds for begins, kinds in _GIVE.items() if self.template.startswith(begins)), object))
 
 
 def _frame(template: str, words: str = "", begin: str | None = None, also: str = "") -> Frame:
@@ -166,6 +181,8 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
             if all(_is(value, end) for (value,), end in zip(held[0].values, expected, strict=True)):
                 yield from (Made(_WHOLE[0], one.part, None, None) for one in held)
     yield from _of_each(over, parts, expected, said)
+    if not expected:
+        return
     classes = _alike(parts)
     of, by = classes[:_OF], [one for one in classes if _orders(one[0])][:_BY]
     asked = frozenset(over.fixed) | frozenset(word for word in said if word.isdigit())
@@ -174,14 +191,15 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
         several = (_ONE, of, [None]), (_COUNTED, of[:1], [None]), ((*_ORDERED, *_GROUPED), of[:_PLAIN], by)
         ways = several if over.text else ((_WHOLE[1:], of, [None]),)
         for frames, ofs, bys in ways:
-            for one, other in itertools.product(ofs, bys):
+            able = [frame for frame in frames if frame.may_give(expected[0])]
+            for one, other in itertools.product(ofs, bys) if able else ():
                 if (most := most - len(frames)) < 0:
                     return
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
                 plain = _PLAINLY.fullmatch(one[0].part.text) is not None
-                for frame in frames:
-                    if not _hardly_meant(frame, rows, expected, (other or one) is one, plain) and all(
-                        _comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)
+                for frame in able:
+                    if all(_comes_to(frame, row, end) for row, end in zip(rows, expected, strict=True)) and not _hardly_meant(
+                        frame, rows, expected, (other or one) is one, plain
                     ):
                         for of_, by_, if_ in itertools.product(one[:_SAME], (other or [None])[:_SAME], (only or [None])[:_SAME]):
                             yield Made(frame, of_.part, by_.part if by_ else None, if_.part if if_ else None)
