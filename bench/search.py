@@ -98,7 +98,7 @@ class Searcher:
         made = await assembling.passing(what, *given, most=self._settings.synthesis_parts, limit=limit)
         passed = (*((cost + second_look.ELSEWHERE, text) for cost, text in near), *made)
         passed = channel.priced(passed, what.known.told, without=what.known.slots)
-        groups = await amending.able(passed, what, run, limit=limit)
+        groups = await amending.able(passed, what, run, limit=limit, about=amending.ABOUT)
         seconds = time.monotonic() - begun
         pool = []
         for share, group in amending.by_best(groups)[:JUDGED]:

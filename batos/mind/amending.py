@@ -27,7 +27,9 @@ SURE = 0.8
 _HUGE = 10**15  # a number that is larger than any float has no form of so many digits
 _DIGITS = 3  # of a number that is not soon hit by chance
 _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
-_ABOUT = 0.3  # costs that differ by so much are about the same
+ABOUT = 0.3
+"""Methods that are put together cost about the same where they differ by so much: the shorter one is meant then. That a longer one explains
+the words a little better (`min(map(int, str(count)))` for `count` of the digits) says nothing where both do the same."""
 _VARIATIONS = 14
 _TITLES = ("name", "comment")  # of the object: where the words say "name", they mean another
 _LARGE = 4000  # characters of a slot's value
@@ -54,10 +56,8 @@ class Wanted(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Methods that do the same on all calls, the best first, with their weight, and what they do.
+    """Methods that do the same on all calls, the first in the order of `groups` first, with their weight, and what they do.
 
-    :ivar sources: the cheapest first, but the shortest before others that cost about as much: that others explain the words a little better
-        (`min(map(int, str(count)))` for `count` of the digits) says nothing, where they do the same.
     :ivar cost: of the cheapest.
     """
 
@@ -166,10 +166,13 @@ def by_best(found: Sequence[Group]) -> list[tuple[float, Group]]:
     return sorted(((one.best / whole, one) for one in found), key=lambda one: -one[0])
 
 
-async def able(passed: Passed, what: Wanted, run: Run, *, limit: int) -> list[Group]:
+async def able(passed: Passed, what: Wanted, run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
     """What passes the examples, by what it does elsewhere, the likeliest first: what does not fail on the call that asked for it, and does
-    not do the same whatever it is given, where there is such."""
-    found = await groups(passed, elsewhere(what), run, limit=limit)
+    not do the same whatever it is given, where there is such.
+
+    :param about: see `groups`.
+    """
+    found = await groups(passed, elsewhere(what), run, limit=limit, about=about)
     found = [one for one in found if all(one.did[: len(what.calls)])] or found
     return [one for one in found if len(set(one.did)) > 1] or found
 
@@ -179,8 +182,11 @@ def elsewhere(what: Wanted) -> list[Call]:
     return [*what.calls, *variations(what.calls, _VARIATIONS)]
 
 
-async def groups(passed: Passed, calls: Sequence[Call], run: Run, *, limit: int) -> list[Group]:
-    """Methods by what they do on calls, the group of the most weight first."""
+async def groups(passed: Passed, calls: Sequence[Call], run: Run, *, limit: int, about: float = 0.0) -> list[Group]:
+    """Methods by what they do on calls, the group of the most weight first; in each the cheapest first.
+
+    :param about: but the shortest before those that cost so much less.
+    """
     cheapest: dict[str, float] = {}
     for cost, text in sorted(passed):
         cheapest.setdefault(text, cost)
@@ -192,7 +198,8 @@ async def groups(passed: Passed, calls: Sequence[Call], run: Run, *, limit: int)
     found = []
     for texts, held in alike.items():
         least = held[0][1]
-        held.sort(key=lambda one: (False, len(one[0])) if one[1] <= least + _ABOUT else (True, one[1]))
+        near = sorted((one for one in held if one[1] <= least + about), key=lambda one: len(one[0]) if about else one[1])
+        held = [*near, *held[len(near) :]]
         found.append(Group(sum(math.exp(-_BY_COST * cost) for _, cost in held), [text for text, _ in held], texts, least))
     return sorted(found, key=lambda one: -one.weight)
 

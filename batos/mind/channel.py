@@ -224,6 +224,9 @@ def priced(passed: Iterable[tuple[float, str]], told: str, *, without: Collectio
     :param told: what is asked, in words.
     :param without: names whose words say nothing: those of slots.
     """
+    passed = tuple(passed)
+    if not passed:
+        return ()
     said, known = said_of(told), channel()
     words = sorted(words_in(told) - words_in(" ".join(without).replace("_", " ")))
 

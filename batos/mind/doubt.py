@@ -20,7 +20,6 @@ from batos.mind.edits import SMALLEST
 from batos.mind.side_by_side import Call, Run
 from batos.mind.trial import same
 
-_FIRST = -1.0  # what the method costs that it is about: less than any other
 _CHARS = 400  # of an example that a user is asked to look at
 
 
@@ -57,11 +56,12 @@ async def of_kept(
     if not near:
         return None
     calls = amending.elsewhere(what)
-    found = await amending.groups(((_FIRST, source), *near), calls, run, limit=limit)
+    first = min(cost for cost, _ in near) - 1  # no others may crowd it out
+    found = await amending.groups(((first, source), *near), calls, run, limit=limit)
     own = next(one for one in found if source in one.sources)
     if not _as_tried(own, did, what):
         return None
-    return _question(own, [one for one in found if one is not own], what, calls)
+    return _question(source, own, [one for one in found if one is not own], what, calls)
 
 
 async def of_refused(passed: amending.Passed, what: Wanted, run: Run, *, limit: int) -> Question | None:
@@ -70,12 +70,12 @@ async def of_refused(passed: amending.Passed, what: Wanted, run: Run, *, limit: 
         return None
     calls = amending.elsewhere(what)
     best, *others = await amending.groups(passed, calls, run, limit=limit)
-    return _question(best, others, what, calls)
+    return _question(best.sources[0], best, others, what, calls)
 
 
-def _question(own: Group, others: Sequence[Group], what: Wanted, calls: Sequence[Call]) -> Question | None:
-    """The call that parts a group from most of the others; of several the one that asked for the method, or a short one."""
-    slots = _slots_in([*own.sources[:1], *(source for one in others for source in one.sources)])
+def _question(source: str, own: Group, others: Sequence[Group], what: Wanted, calls: Sequence[Call]) -> Question | None:
+    """The call that parts a method and its group from most of the others; of several the one that asked for the method, or a short one."""
+    slots = _slots_in([source, *(text for one in others for text in one.sources)])
     found: list[tuple[tuple[float, bool, int], Question]] = []
     for at in range(len(what.examples), len(calls)):
         weights: dict[str, float] = {}

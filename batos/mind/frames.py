@@ -193,7 +193,7 @@ def fitting(over: Over, parts: Sequence[Computed], expected: Sequence[Any], said
         for frames, ofs, bys in ways:
             able = [frame for frame in frames if frame.may_give(expected[0])]
             for one, other in itertools.product(ofs, bys) if able else ():
-                if (most := most - len(frames)) < 0:
+                if (most := most - len(frames)) < 0:  # all of them: so the same is found whatever is wanted
                     return
                 rows = [_rows(*given) for given in zip(over.of, one[0].values, (other or one)[0].values, kept, strict=True)]
                 plain = _PLAINLY.fullmatch(one[0].part.text) is not None

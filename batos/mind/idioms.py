@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batos.mind.handbook.entries import words_in
+from batos.mind.once import once
 
 _NEEDED = "!"  # what words begin with of which one has to be said, with commas between them
 FILE, PHRASES = (Path(__file__).parent / name for name in ("idioms.txt", "phrases.txt"))
@@ -76,7 +77,7 @@ def pairs() -> tuple[tuple[str, str], ...]:
     return tuple((one, other) for one, _, other in (line.partition(" | ") for line in lines))
 
 
-@cache
+@once
 def tables() -> Tables:
     """All idioms. Some tenths of a second the first time."""
     found = _sections()

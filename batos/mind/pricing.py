@@ -15,7 +15,7 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from batos.mind.channel import channel, pieces_of_idiom
@@ -129,7 +129,7 @@ def _ours(spoken: Spoken, said: frozenset[str]) -> float:
     return known[min(len(spoken.words & said), len(known) - 1)] if spoken.words else known[1]
 
 
-@cache
+@once
 def reserved() -> frozenset[str]:
     """Names that idioms use: what is given by such a name could not be read in them."""
     used: set[str] = set()

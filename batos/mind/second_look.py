@@ -143,7 +143,7 @@ def _legible(cycle: UvmObject, what: amending.Wanted) -> bool:
 
 async def _likely(passed: amending.Passed, what: amending.Wanted, run: side_by_side.Run, sure: float) -> Sequence[str]:
     """What most likely is right, the cheapest first; none where that is not likely enough."""
-    found = amending.by_best(await amending.able(passed, what, run, limit=current().settings.method_bytes))
+    found = amending.by_best(await amending.able(passed, what, run, limit=current().settings.method_bytes, about=amending.ABOUT))
     if not found:
         return ()
     share, group = found[0]

@@ -11,8 +11,9 @@ from batos.mind.handbook.entries import words_in
 _NAMES = {
     ",": "comma", ".": "dot point period stop", ":": "colon", ";": "semicolon", "-": "dash hyphen minus", "_": "underscore", "/": "slash",
     "\\": "backslash", "*": "star asterisk", "#": "hash", "+": "plus", "=": "equals equal", "|": "bar pipe", " ": "space blank",
-    "?": "question", "!": "exclamation", "%": "percent", "&": "ampersand", "'": "apostrophe", '"': "quote", "\t": "tab", "~": "tilde",
-    "$": "dollar", "€": "euro", "(": "bracket parenthesis", ")": "bracket parenthesis", "[": "bracket", "]": "bracket",
+    "?": "question", "!": "exclamation", "%": "percent", "&": "ampersand", "'": "apostrophe", '"': "quote quotation", "\t": "tab",
+    "\n": "newline", "~": "tilde", "$": "dollar", "€": "euro", "[": "bracket", "]": "bracket",
+    "(": "bracket parenthesis parentheses", ")": "bracket parenthesis parentheses",
 }  # fmt: skip
 _LONGEST = 4000  # characters of the values that are looked at
 

@@ -81,9 +81,14 @@ def answer(request: ChatRequest) -> str:
 
 def settings(folder: Path, **more: Any) -> Settings:
     """Settings of a quick, quiet daemon."""
-    return Settings(
-        data=folder, **{"autotelic": "off", "lora_staging": str(folder / "lora_staging"), "retry_backoff_s": 0, "shutdown_s": 5, **more}
-    )
+    given = {
+        "autotelic": "off",
+        "lora_staging": str(folder / "lora_staging"),
+        "retry_backoff_s": 0,
+        "shutdown_s": 5,
+        "synthesis_ahead_s": 0,
+    }
+    return Settings(data=folder, **{**given, **more})
 
 
 @contextlib.asynccontextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +14,11 @@ import pytest
 from batos.config import Settings
 from batos.mind import ahead
 from batos.mind.once import once
+from tests.unit.mind_support import FakeInference, mind
 
 
 def test_a_thread_that_asks_meanwhile_waits_for_what_another_comes_to() -> None:
-    begun, go, runs = threading.Event(), threading.Event(), []
+    begun, asks, go, runs = threading.Event(), threading.Event(), threading.Event(), []
 
     @once
     def read() -> object:
@@ -24,10 +27,15 @@ def test_a_thread_that_asks_meanwhile_waits_for_what_another_comes_to() -> None:
         assert go.wait(30)
         return object()
 
+    def ask() -> object:
+        asks.set()
+        return read()
+
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(read)
         assert begun.wait(30)
-        second = pool.submit(read)
+        second = pool.submit(ask)
+        assert asks.wait(30)
         go.set()
         assert first.result(30) is second.result(30) is read()
     assert len(runs) == 1
@@ -45,21 +53,55 @@ def test_what_fails_is_tried_again() -> None:
     assert read() == 3
 
 
-async def test_it_reads_all_and_looks_before_each_step_whether_anything_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    came: list[str] = []
+@pytest.fixture
+def came(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is read, in place of the real things."""
+    found: list[str] = []
+    monkeypatch.setattr("gc.freeze", lambda: None)  # other tests count what is collected
+    monkeypatch.setattr(ahead, "KNOWN", [lambda: found.append("known")])
+    monkeypatch.setattr(ahead, "PARTS", [lambda: found.append("parts")])
+    return found
 
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({}, ["quiet", "known", "quiet", "parts"]),
+        ({"synthesis_parts": 0}, ["quiet", "known"]),
+        ({"synthesis_reuse": 0}, ["quiet", "known", "quiet", "parts"]),
+        ({"synthesis_reuse": 0, "synthesis_parts": 0}, []),
+        ({"synthesis_ahead_s": 0}, []),
+    ],
+)
+async def test_it_reads_what_is_used_and_looks_before_each_step_whether_anything_is_under_way(
+    given: dict[str, Any], read: list[str], came: list[str]
+) -> None:
     async def quiet() -> None:
         came.append("quiet")
 
-    monkeypatch.setattr(ahead, "STEPS", [lambda: came.append("one"), lambda: came.append("two")])
-    await ahead.read(Settings(synthesis_ahead_s=0.001), quiet)
-    assert came == ["quiet", "one", "quiet", "two"]
+    await ahead.read(Settings(**{"synthesis_ahead_s": 0.001, **given}), quiet)
+    assert came == read
 
 
-@pytest.mark.parametrize("given", [{"synthesis_ahead_s": 0}, {"synthesis_ahead_s": 0.001, "synthesis_parts": 0}])
-async def test_nothing_is_read_that_is_not_wanted(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_reads_nothing_while_a_mission_is_under_way(came: list[str]) -> None:
+    over = asyncio.Event()
+
     async def quiet() -> None:
-        raise AssertionError("it waits for a pause")
+        came.append("quiet")
+        await over.wait()
 
-    monkeypatch.setattr(ahead, "STEPS", [lambda: pytest.fail("it reads")])
-    await ahead.read(Settings(**given), quiet)
+    reading = asyncio.create_task(ahead.read(Settings(synthesis_ahead_s=0.001), quiet))
+    while not came:
+        await asyncio.sleep(0)
+    assert came == ["quiet"]
+    over.set()
+    await reading
+    assert came == ["quiet", "known", "quiet", "parts"]
+
+
+async def test_a_daemon_reads_it_ahead(tmp_path: Path, came: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, done = asyncio.get_running_loop(), asyncio.Event()
+    monkeypatch.setattr(ahead, "give_back", lambda: loop.call_soon_threadsafe(done.set))
+    async with mind(tmp_path, FakeInference(), synthesis_ahead_s=0.01):
+        await asyncio.wait_for(done.wait(), 30)
+    assert came == ["known", "parts"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind.amending import SURE, Wanted, groups, likeliest, likely, passing, tells, wanted
+from batos.mind.amending import ABOUT, SURE, Wanted, groups, likeliest, likely, passing, tells, wanted
 from batos.mind.side_by_side import Call, Run
 from batos.mind.variations import variations
 from batos.objects import Intent, Method, SlotDict, SlotList, SlotSet, UvmObject
@@ -138,12 +138,14 @@ async def test_of_what_does_the_same_the_shortest_stands_first_unless_another_co
         f"def count_(self, text):\n    return {one}" for one in ("len(text)", "min([len(text)])", "len(text) * 1", "0")
     )
     passed = ((-1.2, least), (-1.0, plain), (0.3, twice), (-0.5, other))
-    first, second = await groups(passed, [Call(("ab",), {}, {}), Call(("",), {}, {})], here(), limit=LIMIT)
+    first, second = await groups(passed, [Call(("ab",), {}, {}), Call(("",), {}, {})], here(), limit=LIMIT, about=ABOUT)
     assert (first.sources, first.cost) == ([plain, least, twice], -1.2)
     assert first.best == math.exp(2.4)
     assert second.sources == [other]
-    (first, *_) = await groups(((-1.2, least), (-0.8, plain)), [Call(("ab",), {}, {})], here(), limit=LIMIT)
+    (first,) = await groups(((-1.2, least), (-0.8, plain)), [Call(("ab",), {}, {})], here(), limit=LIMIT, about=ABOUT)
     assert first.sources == [least, plain]
+    (first,) = await groups(((-1.2, least), (-1.0, plain)), [Call(("ab",), {}, {})], here(), limit=LIMIT)
+    assert first.sources == [least, plain], "edits of drafts: what they cost tells them apart"
 
 
 async def test_what_is_refused_by_the_guardian_is_not_tried() -> None:

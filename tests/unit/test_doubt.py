@@ -9,7 +9,7 @@ import pytest
 
 from batos.image.examples import Example
 from batos.mind import doubt, side_by_side
-from batos.mind.amending import Wanted, passing, wanted
+from batos.mind.amending import Passed, Wanted, passing, wanted
 from batos.mind.doubt import Question
 from batos.mind.side_by_side import Run
 from batos.objects import UvmObject
@@ -32,11 +32,11 @@ def asked(call: tuple[Any, ...], intent: str, *examples: Example, **slots: Any) 
     return wanted(UvmObject(**slots), "m_", call, {}, intent=intent, examples=examples)
 
 
-async def of_kept(source: str, what: Wanted, did: str | None = None) -> Question | None:
+async def of_kept(source: str, what: Wanted, did: str | None = None, other: Passed = ()) -> Question | None:
     """:param did: in its trial; as it does here, if it is not said."""
     if did is None:
         did = (await side_by_side.did([source], what.calls, here(), limit=LIMIT))[0][-1]
-    return await doubt.of_kept(source, did, what, lambda text: True, here(), most=600, limit=LIMIT)
+    return await doubt.of_kept(source, did, what, lambda text: True, here(), most=600, limit=LIMIT, other=other)
 
 
 async def test_what_another_method_that_passes_answers_is_asked() -> None:
@@ -49,6 +49,23 @@ async def test_nothing_is_asked_where_the_examples_say_it() -> None:
     over = "def m_(self, items):\n    return [one for one in items if one > 5]"
     told = [Example(([3, 9],), (), [9]), Example(([4, 5, 6, 7],), (), [6, 7]), Example(([6, 5],), (), [6])]
     assert await of_kept(over, asked(([5, 6],), "those over 5", *told)) is None
+
+
+async def test_the_method_that_is_kept_is_compared_however_many_cost_less() -> None:
+    over, what = (
+        "def m_(self, items):\n    return [one for one in items if one > 5]",
+        asked(([5, 6],), "those over 5", Example(([3, 9],), (), [9])),
+    )
+    others = tuple((-1.5, f"def m_(self, items):\n    return [one for one in items if one > 4][-{n}:]") for n in range(2, 80))
+    assert await of_kept(over, what, other=others) == Question(Example(([5, 6],), (), [6]), Example(([5, 6],), (), [5, 6]))
+
+
+async def test_an_example_tells_of_the_slots_that_the_kept_method_reads() -> None:
+    kept = "def m_(self, number):\n    return number + self.total - self.total"
+    others: Passed = ((-1.0, "def m_(self, number):\n    return number"), (-0.9, "def m_(self, number):\n    return max(number, 9)"))
+    question = await of_kept(kept, asked((5,), "the total of it", Example((9,), (), 9), total=2), other=others)
+    assert question is not None
+    assert [name for name, _ in question.answer.slots] == ["total"]
 
 
 async def test_nothing_is_asked_of_a_method_that_sends() -> None:

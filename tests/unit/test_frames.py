@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind import assembling, growing, parts, reuse
+from batos.mind import assembling, frames, growing, parts, reuse
 from batos.mind.amending import Wanted, likely
 from batos.mind.handbook import Entry
 from batos.mind.handbook.entries import words_in
@@ -256,6 +258,23 @@ async def test_what_has_no_items_of_one_kind_or_too_many_is_taken_as_a_whole(giv
     assert first == ""
     assert ("items" in texts) is (given == ["x" * 500] * 3)
     assert isinstance(await made(what), list)
+
+
+VALUES = (3, 2.5, True, "b", "a", None, [1, 2], ["x"], {"a": 1}, 0, "", [], float("nan"))
+
+
+@pytest.mark.parametrize(
+    "frame", [*frames._ONE, *frames._COUNTED, *frames._ORDERED, *frames._GROUPED, *frames._WHOLE], ids=lambda one: one.template
+)
+def test_a_frame_gives_nothing_but_what_it_may_give(frame: frames.Frame) -> None:
+    came = 0
+    for one, other in itertools.product(VALUES, repeat=2):
+        for rows in ([(one, one, other), (other, other, one)], [(one, other, one)], [(one, one, one)] * 3):
+            with contextlib.suppress(*frames._FAILS):
+                value = frames._computing(frame)(rows)
+                assert frame.may_give(value), value
+                came += 1
+    assert came
 
 
 def test_every_idiom_is_an_expression_that_stands_once_and_uses_nothing_but_its_holes_and_what_it_binds() -> None:

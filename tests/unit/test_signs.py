@@ -15,6 +15,8 @@ from batos.mind.signs import named
         ("how many commas and dots there are", ["a,b", "c."], {",", "."}),
         ("what is behind the colon of each key", {"a:b": 1}, {":"}),
         ("the part between the brackets", ("x (y)",), {"(", ")"}),
+        ("the part between the parentheses", "x (y)", {"(", ")"}),
+        ("without the quotation marks", 'say "so"', {'"'}),
         ("the number of commas in a text", "no such sign", set()),
         ("the number of letters in a text", "a,b,c", set()),
         ("the commas", [1, None, 2.5, {"n": [3]}], set()),
