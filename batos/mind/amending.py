@@ -30,7 +30,7 @@ _BY_COST = 2.0  # an edit weighs exp(-_BY_COST * its cost)
 ABOUT = 0.3
 """Methods that are put together cost about the same where they differ by so much: the shorter one is meant then. That a longer one explains
 the words a little better (`min(map(int, str(count)))` for `count` of the digits) says nothing where both do the same."""
-_VARIATIONS = 14
+_VARIATIONS = 24
 _TITLES = ("name", "comment")  # of the object: where the words say "name", they mean another
 _LARGE = 4000  # characters of a slot's value
 _COMPARED = 60  # methods that pass and are compared: the cheapest

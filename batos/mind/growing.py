@@ -90,6 +90,7 @@ def grown(
     heapq.heapify(queue)
     held: dict[bytes, list[Valued]] = {}
     least: dict[str, float] = {}
+    plain = {id(one) for one in atoms}
     for one in atoms:
         least[one.part.text] = min(one.part.cost, least.get(one.part.text, one.part.cost))
     beside: dict[str, list[Valued]] = {}
@@ -108,7 +109,7 @@ def grown(
         if len(alike) == _ALIKE:
             continue
         alike.append(one)
-        if len(alike) > 1 or not one.part.kind:
+        if (len(alike) > 1 and id(one) not in plain) or not one.part.kind:  # two arguments may come to the same in an example
             continue
         for cost, idiom, operands in _uses(one, idioms, beside, before):
             if (most := most - size) < 0:
