@@ -215,7 +215,7 @@ class Recollection:
     async def search(self, request: Search) -> Reply:
         """The passages that answer a question.
 
-        :raises InvalidInput: for one without words.
+        :raises InvalidInput: for one without words, or a kind that no document can have.
         """
         from batos.memory.retrieval import Wanted
 

@@ -30,6 +30,8 @@ def keys(
     """Make keys for the daemon and its clients, in the data folder, or list the clients. Needs no daemon; overwrites nothing."""
     if action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
+    if action == "list" and name is not None:
+        raise typer.BadParameter(f"list takes no NAME, got {name!r}: it lists all whom the daemon lets in")
     settings, _ = settings_from(data, None, None, None, config_file, assignments)
     output = Output(as_json)
     if action == "list":

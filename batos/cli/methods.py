@@ -219,11 +219,20 @@ def _as_example(one: dict[str, Any]) -> str:
     return json_text(one)
 
 
+def _instead(reply: dict[str, Any]) -> str:
+    """What there is where there is no method, and how one comes back that was reverted."""
+    kind = str(reply["kind"])
+    held = {"intent": "an intent", "primitive": "a primitive"}.get(kind, kind)
+    back = "; if a mission reverted it, `batos undo` with that mission's id brings its versions back"
+    return held + (back if kind in ("intent", "missing") else "")
+
+
 def _diff(reply: dict[str, Any], numbers: tuple[int, int], output: Output) -> None:
     sources = {version["version"]: version["source"].splitlines() for version in reply["versions"]}
     for number in numbers:
         if number not in sources:
-            raise typer.BadParameter(f"there is no version {number}; there are {', '.join(map(str, sorted(sources)))}")
+            there = f"there are {', '.join(map(str, sorted(sources)))}" if sources else f"there are none: it is {_instead(reply)}"
+            raise typer.BadParameter(f"there is no version {number}; {there}")
     one, other = numbers
     for line in difflib.unified_diff(sources[one], sources[other], f"version {one}", f"version {other}", lineterm=""):
         output.say(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -81,7 +81,7 @@ def send_to(
 ) -> None:
     """Send a message to an object of the image; that is a mission too."""
     values = [value_of(arg) for arg in args or ()]
-    named = dict(_named(keyword) for keyword in keywords or ())
+    named = _by_name(keywords or ())
 
     async def submit(client: Client) -> Accepted:
         try:
@@ -239,8 +239,10 @@ def read_schema(file: str) -> dict[str, Any]:
     """
     try:
         found = json.loads(Path(file).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as e:
-        raise typer.BadParameter(f"--schema {file}: {e}") from None
+    except OSError as e:
+        raise typer.BadParameter(f"--schema {file}: {e.strerror or e}") from None
+    except (ValueError, RecursionError) as e:
+        raise typer.BadParameter(f"--schema {file}: the file is no JSON: {e}") from None
     if not isinstance(found, dict):
         raise typer.BadParameter(f"--schema {file}: a JSON schema is an object")
     return found
@@ -252,6 +254,19 @@ def value_of(word: str) -> Any:
         return json.loads(word)
     except (ValueError, RecursionError):  # a number of too many digits, or nested too deep, too
         return word
+
+
+def _by_name(keywords: Iterable[str]) -> dict[str, Any]:
+    """The arguments that are given by name.
+
+    :raises typer.BadParameter: for one that is no NAME=VALUE, or is given twice.
+    """
+    given: dict[str, Any] = {}
+    for name, value in map(_named, keywords):
+        if name in given:
+            raise typer.BadParameter(f"--arg {name} is given twice: {json.dumps(given[name])} and {json.dumps(value)}; give it once")
+        given[name] = value
+    return given
 
 
 def _named(keyword: str) -> tuple[str, Any]:

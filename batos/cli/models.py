@@ -11,6 +11,8 @@ import typer
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, clean, one_line, size
+from batos.config import nearest
+from batos.errors import InvalidInput
 from batos.wire.client import Client
 
 if TYPE_CHECKING:
@@ -33,9 +35,10 @@ def models(
     chosen = names or []
 
     async def follow(client: Client) -> dict[str, Any]:
-        if not (ensure or watch):
+        if not ensure:
             reply = await client.models(chosen)
-            if as_json or not output.console.is_terminal or not reply.get("under_way"):
+            await _check(client, chosen, reply)
+            if not watch and (as_json or not output.console.is_terminal or not reply.get("under_way")):
                 return reply
         return await _Follower(output).follow(client.watch_models(chosen, ensure=ensure))
 
@@ -47,6 +50,18 @@ def models(
         output.document(reply)
     if ensure and any(model["state"] == "failed" or model.get("cause") for model in listed):
         raise typer.Exit(1)
+
+
+async def _check(client: Client, chosen: list[str], reply: dict[str, Any]) -> None:
+    """
+    :raises InvalidInput: for a name that no model of the daemon has.
+    """
+    there = {model["name"] for model in reply.get("models", ())}
+    unknown = [name for name in chosen if there.isdisjoint((name, f"{name}:latest"))]
+    if unknown:
+        names = sorted({model["name"] for model in (await client.models()).get("models", ())})
+        there_are = f"there are: {', '.join(names)}" if names else "there are none"
+        raise InvalidInput(f"no such model {unknown[0]!r}{nearest(unknown[0], names)}; {there_are}; --ensure pulls another one")
 
 
 def _print(listed: list[dict[str, Any]], output: Output) -> None:

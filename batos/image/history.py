@@ -50,10 +50,18 @@ def resolve(root: Any, target: str) -> UvmObject:
             mission = ledger_of(root).missions.get(target)
             if mission is not None:
                 return mission  # type: ignore[no-any-return]
-            names = sorted(name for name, value in current._slots.items() if isinstance(value, UvmObject) and name[-1] != "*")
-            raise UnknownTarget(f"no object {part!r} on the path {target!r}{nearest(part, names)}; there are: {', '.join(names)}")
+            raise _no_object(part, target, current)
         current = found
     return current
+
+
+def _no_object(part: str, target: str, holder: UvmObject) -> UnknownTarget:
+    """What a path leads to instead of an object, and which objects there are."""
+    names = sorted(name for name, value in holder._slots.items() if isinstance(value, UvmObject) and name[-1] != "*")
+    kinds = {Intent: "an intent", Method: "a method", Primitive: "a primitive"}
+    instead = f": it is {kinds.get(type(holder._slots[part]), 'data')}" if part in holder._slots else nearest(part, names)
+    there = f"there are: {', '.join(names)}" if names else "there are none"
+    return UnknownTarget(f"no object {part!r} on the path {target!r}{instead}; {there}")
 
 
 def show(obj: UvmObject) -> dict[str, Any]:

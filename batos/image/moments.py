@@ -63,9 +63,20 @@ def looking_at(db: ZODB.DB, snapshot: Snapshot, moment: Moment | None) -> Iterat
                 raise HistoryGone(f"there was no image yet at {when(tid)}")
             yield root
     except POSKeyError:
-        raise HistoryGone(
-            f"the image as of {when(tid)} is not kept any more: history goes back to the last pack (`history_days`)"
-        ) from None
+        raise _gone(db, tid) from None
+
+
+def _gone(db: ZODB.DB, tid: bytes) -> HistoryGone:
+    """Why there is nothing to be seen at a moment: the image is younger, or that was packed."""
+    with contextlib.closing(db.storage.iterator()) as transactions:
+        first = next(iter(transactions), None)
+    if first is None or first.status == "p":
+        return HistoryGone(
+            f"the image as of {when(tid)} is not kept any more, or there was none: history goes back to the last pack (`history_days`)"
+        )
+    if tid < first.tid:
+        return HistoryGone(f"there was no image yet at {when(tid)}; it began at {when(first.tid)}")
+    return HistoryGone(f"the image as of {when(tid)} is not whole: history goes back to the last pack (`history_days`)")
 
 
 def seconds_of(tid: bytes) -> float:

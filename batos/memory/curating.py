@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from batos.errors import UnknownSource
 from batos.image import blobs, journal, ledger
 from batos.image.history import oid_of
 from batos.memory import archives, archiving, clusters, extracting, growing, standing
@@ -166,10 +167,16 @@ Part = tuple[int, int | None]
 
 
 def archives_of(root: Any, what: str) -> list[Part]:
-    """What is archived under a number, or of a source."""
+    """What is archived under a number, or of a source.
+
+    :raises UnknownSource: if there is no such archive, or nothing in the memory is from there.
+    """
     library = library_of(root)
-    if what.isascii() and what.isdigit() and int(what) in library.archives:
-        return [(int(what), None)]
+    if what.isascii() and what.isdigit():
+        if int(what) in library.archives:
+            return [(int(what), None)]
+        if what not in library.by_source:
+            raise UnknownSource(f"there is no archive {what}; `batos memory archives` lists them")
     document = library.document(what)
     if document.archive is not None:
         return [(document.archive.number, None)]

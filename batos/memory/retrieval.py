@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
+from batos.config import nearest
 from batos.errors import BatosError, InvalidInput
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
@@ -84,7 +85,7 @@ class Retrieval:
         """The passages that answer a question best, the best first, as the wire's `search` gives them.
 
         :param explain: tell also what each signal added to a score, and what the question was taken to say.
-        :raises InvalidInput: for a question without any words.
+        :raises InvalidInput: for a question without any words, or a kind that no document can have.
         """
         if not any(char.isalnum() for char in wanted.question):
             raise InvalidInput("the question has no words: say what you look for")
@@ -162,11 +163,18 @@ def _filters(wanted: Wanted, documents: set[int] | None, called: Callable[[str],
 
 
 def _documents(root: Any, wanted: Wanted) -> set[int] | None:
-    """Numbers of the documents that fit; None for all."""
-    from batos.memory.library import library_of
+    """Numbers of the documents that fit; None for all.
+
+    :raises InvalidInput: for a kind that no document can have.
+    """
+    from batos.memory.library import KINDS, library_of
 
     library = library_of(root)
     found = library.catalogue.find(kind=wanted.kind) if wanted.kind is not None else None
+    if found is not None and not found and wanted.kind not in KINDS:
+        raise InvalidInput(
+            f"no document is of the kind {wanted.kind!r}{nearest(str(wanted.kind), KINDS)}; the kinds are {', '.join(KINDS)}"
+        )
     if wanted.source is not None:
         below = wanted.source.rstrip("/") + "/"
         fits = set(library.by_source.values(below, below + chr(sys.maxunicode)))

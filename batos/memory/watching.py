@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, Unreadable
+from batos.errors import BatosError, UnknownSource, Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.files import files_in
@@ -49,7 +49,7 @@ class Watcher:
     async def remove(self, folder: str) -> None:
         """Watch a folder no more; what was read from it stays.
 
-        :raises Unreadable: if it is not watched.
+        :raises UnknownSource: if it is not watched.
         """
         await self._image.system(_watch, folder, None, mission="ingest")
         self.away.pop(folder, None)
@@ -107,8 +107,10 @@ def _stamps(folder: str, most: int) -> Stamps:
 
 def _checked(folder: str, most: int) -> tuple[str, tuple[int, int]]:
     path = os.path.normpath(folder)
-    if not os.path.isabs(path) or not os.path.isdir(path):
-        raise Unreadable(f"{folder} is no folder with an absolute path; only one that is there can be watched")
+    if not os.path.isabs(path):
+        raise Unreadable(f"{folder!r} is no absolute path; the daemon does not know which folder you are in")
+    if not os.path.isdir(path):
+        raise Unreadable(f"{folder} is {'no folder, but a file' if os.path.exists(path) else 'not there'}: only a folder can be watched")
     files_in(path, most)
     return path, _identity(path)
 
@@ -124,4 +126,4 @@ def _watch(root: Any, folder: str, identity: tuple[int, int] | None) -> None:
     if identity is not None:
         watched[folder] = identity
     elif watched.pop(folder, None) is None:
-        raise Unreadable(f"{folder} is not watched; watched are: {', '.join(watched) or 'no folders'}")
+        raise UnknownSource(f"{folder} is not watched; watched are: {', '.join(watched) or 'no folders'}")

@@ -11,6 +11,7 @@ from typing import Any
 
 from BTrees.OOBTree import OOBTree
 
+from batos.config import nearest
 from batos.errors import ConfigError, InvalidInput, UnknownPersona
 from batos.image.genesis import add_missing
 from batos.mind.codex import Codex, PersonaCodex
@@ -133,7 +134,7 @@ def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[
     :param slot: None: whatever `kept` names of the persona; one that was deleted comes back.
     :return: by slot, what it was kept for; the slot "" is the whole persona.
     :raises UnknownPersona: for a persona that is not in the codex.
-    :raises InvalidInput: where the image follows the codex already.
+    :raises InvalidInput: where the image follows the codex already, or there is no such slot.
     """
     if name not in codex.personas:
         raise UnknownPersona(f"the codex has no persona {name!r}; it has: {', '.join(codex.personas)}")
@@ -143,6 +144,7 @@ def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[
     if not wanted:
         others = ", ".join(repr(one) if one else "the whole persona" for one in left)
         instead = f"it differs in: {others}" if left else "so it does everywhere"
+        _check_slot(lobby, codex, name, slot)
         where = "" if slot is None else f" in its slot {slot!r}"
         raise InvalidInput(f"the persona {name!r} follows the codex{where} already; {instead}")
     said = said_of(lobby)
@@ -154,6 +156,16 @@ def accept(root: Any, codex: Codex, name: str, slot: str | None = None) -> dict[
     _set(lobby.incarnation, "said", _told(said))
     Incarnation(codex)(lobby)  # makes the persona that is missing
     return wanted
+
+
+def _check_slot(lobby: UvmObject, codex: Codex, name: str, slot: str | None) -> None:
+    """
+    :raises InvalidInput: for a slot that neither the codex nor the image has.
+    """
+    persona, told = lobby._slots.get(name), slots_of(codex.personas[name])
+    held = persona._slots if isinstance(persona, UvmObject) else {}
+    if slot is not None and slot not in told and slot not in held:
+        raise InvalidInput(f"the persona {name!r} has no slot {slot!r}{nearest(slot, told)}; the codex gives it: {', '.join(told)}")
 
 
 def _take_over(persona: UvmObject, codex: Mapping[str, object], wanted: Mapping[str, str], said: dict[str, str]) -> None:

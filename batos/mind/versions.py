@@ -82,7 +82,7 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
     """
     held = find(obj, selector)
     if held is None or not isinstance(held[1], Method):
-        raise InvalidInput(f"{_called(obj)} has no method {selector!r}; `batos method` shows what it has")
+        raise InvalidInput(_no_method(obj, selector, None if held is None else held[1]))
     holder, newest = held
     wanted = newest.version - 1 if version is None else version
     if wanted == 0:
@@ -101,6 +101,18 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
         selector, found.source, parameters=found.parameters, contract=dict(found.contract), provenance=provenance, previous=newest
     )
     return {"selector": selector, "version": newest.version + 1, "kind": "method", "reverted_to": found.version}
+
+
+def _no_method(obj: UvmObject, selector: str, value: object) -> str:
+    """That there is nothing to revert, where to look, and how a method comes back that was reverted to its intent."""
+    path = next((name for name, one in obj._p_jar.root()["lobby"]._slots.items() if one is obj), oid_of(obj))
+    told = f"{_called(obj)} has no method {selector!r}{', but an intent' if isinstance(value, Intent) else ''}"
+    undo = (
+        ""
+        if value is not None and not isinstance(value, Intent)
+        else "; if a mission reverted it, `batos undo` with that mission's id brings it back"
+    )
+    return f"{told}; `batos methods {path}` lists what it has{undo}"
 
 
 @Primitive.register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -20,12 +21,18 @@ WHY_CHARS = 2000
 
 _INT64 = 2**63
 _SECONDS = 2**33
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 
 
 def _day(text: str) -> str:
-    datetime.date.fromisoformat(text)  # a ValueError says what is wrong with it
-    return text
+    try:
+        if _DAY.fullmatch(text):
+            datetime.date.fromisoformat(text)
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f"{text[:32]!r} is no day: write 2026-05-31")
 
 
 MissionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/-]+$", min_length=1, max_length=128)]
@@ -35,7 +42,7 @@ Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
 ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
-Day = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$"), AfterValidator(_day)]
+Day = Annotated[str, AfterValidator(_day)]
 Moment = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
 """Id of a transaction, or seconds since the epoch."""
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]

@@ -185,6 +185,12 @@ class Search(Request):
     since: Day | None = None
     until: Day | None = None
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Search:
+        if self.since is not None and self.until is not None and self.since > self.until:
+            raise ValueError(f"nothing lies between `since` {self.since} and `until` {self.until}: `until` is the earlier day")
+        return self
+
 
 class Info(Request):
     op: Literal["info"]

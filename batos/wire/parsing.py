@@ -10,11 +10,15 @@ from batos.config import Settings
 from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire import strict_json
 from batos.wire.fields import NAME_CHARS, MissionId, Ref
-from batos.wire.schemas import OPS, Request, Send, Submit
+from batos.wire.schemas import OPS, Accepting, Example, Request, Send, Submit
 
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 _NAMES = {op: frozenset(names) for op, names in _FIELDS.items()}
 _VALIDATE = {op: model.__pydantic_validator__.validate_python for op, model in OPS.items()}  # what `model_validate` calls
+
+_UNIONS = ("ref", "at", "a", "b")
+"""Fields of several types: pydantic tells of each what is wrong, as if they were fields of the field."""
+_NESTED: dict[str, type[BaseModel]] = {"examples": Example, "accept": Accepting}
 
 
 class Limits(NamedTuple):
@@ -76,14 +80,29 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
 
 
 def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    text = str(found["msg"]).removeprefix("Value error, ")
-    if not found["loc"]:  # a rule about several fields, which names them
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    loc, kind, text = found[0]["loc"], found[0]["type"], str(found[0]["msg"])
+    if loc and loc[0] in _UNIONS:
+        loc, text = loc[:1], _of_union([one for one in found if one["loc"][:1] == loc[:1]])
+    text = text.removeprefix("Value error, ")
+    if not loc:  # a rule about several fields, which names them
         return text
-    field = str(found["loc"][0])
-    if found["type"] == "missing":
-        return f"`{field}` is missing"
-    return f"`{field}`: {text[:1].lower()}{text[1:]}"
+    if kind == "missing":
+        return f"`{_path(loc)}` is missing"
+    if kind == "extra_forbidden":
+        return f"`{_path(loc[:-1])}` has no field {str(loc[-1])[:64]!r}; it has {', '.join(_NESTED[str(loc[0])].model_fields)}"
+    return f"`{_path(loc)}`: {text[:1].lower()}{text[1:]}"
+
+
+def _of_union(errors: list[Any]) -> str:
+    """What is wrong with a value that may be of several types: of the one that it is of, else which there are."""
+    limit = next((str(one["msg"]) for one in errors if not one["type"].endswith("_type")), None)
+    return limit or str(errors[0]["msg"]) + "".join(f", or {one['msg'].removeprefix('Input should be ')}" for one in errors[1:])
+
+
+def _path(loc: tuple[str | int, ...]) -> str:
+    """Where in a request something is wrong: `examples[0].args`."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part[:64]}" for part in loc).removeprefix(".")
 
 
 def _check_brief(brief: str, limit: int) -> None:

@@ -115,6 +115,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["config", "profil"], "did you mean 'profile'"),
         (["missions", "--state", "compleet"], "did you mean 'COMPLETE'"),
         (["send-to", "robin", "x", "--arg", "novalue"], "NAME=VALUE"),
+        (["send-to", "robin", "x", "--arg", "a=1", "--arg", "a=2"], "--arg a is given twice: 1 and 2"),
+        (["keys", "list", "anna"], "list takes no NAME, got 'anna'"),
         (["run", "--set", "novalue"], "NAME=VALUE"),
         (["run", "--set", "heartbeat_s=soon"], "heartbeat_s"),
         (["run", "--config", "absent.toml"], "absent.toml"),
@@ -384,9 +386,12 @@ def test_what_a_mission_may_bring_along(tmp_path: Path, capsys: pytest.CaptureFi
     code, [request] = batos({"submit": ACCEPTED}, "send", "And", "then?", "--context", "m0", "--schema", str(schema), "--may-ask")
     assert code == 0
     assert (request.context, request.form, request.may_ask) == ("m0", {"type": "object"}, True)
-    schema.write_text("[]")
-    assert batos({}, "send", "x", "--schema", str(schema))[0] == 2
+    for text in ("[]", "", "{'type': 1}"):
+        schema.write_text(text)
+        assert batos({}, "send", "x", "--schema", str(schema))[0] == 2
+        assert ("a JSON schema is an object" if text == "[]" else "the file is no JSON") in " ".join(capsys.readouterr().err.split())
     assert batos({}, "send", "x", "--schema", str(tmp_path / "absent"))[0] == 2
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_send_to(capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,15 @@ def test_what_is_open_is_asked_with_commands_that_teach_it(
     assert [{"args": [], **read_example(words[5])} for words in told] == [{"args": [], **example}, {"args": [], **example, "result": "x"}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"), [("intent", "there are none: it is an intent; if a mission reverted it, `batos undo`"), ("data", "it is data")]
+)
+def test_where_there_is_no_version_it_is_said_what_there_is(kind: str, told: str) -> None:
+    with pytest.raises(typer.BadParameter) as caught:
+        methods._diff({"kind": kind, "versions": []}, (1, 2), Output(as_json=False))
+    assert told in caught.value.message
+
+
 def test_a_result_says_of_what_was_written_it_is_not_sure() -> None:
     sure = {"selector": "a_", "object": "oid:1", "candidates": 1, "agreed": 1, "open": []}
     wrote = [

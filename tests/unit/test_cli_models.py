@@ -50,6 +50,19 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "robin:x: look at the network" in out
 
 
+@pytest.mark.parametrize("more", [(), ("--watch",)])
+def test_a_model_that_is_not_there_is_answered_with_the_nearest(more: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    tagged = {**THERE, "name": "robin:latest"}
+    both = (THERE, tagged)
+
+    def reply(request: Any) -> dict[str, Any]:
+        return listed(*(one for one in both if not request.names or one["name"] in request.names))
+
+    assert batos(reply, "big:8", *more)[0] == 4
+    assert "no such model 'big:8' (did you mean 'big:8b'?); there are: big:8b, robin:latest" in capsys.readouterr().err
+    assert batos(lambda request: listed(tagged), "robin", *more)[0] == 0
+
+
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     code, [asked] = batos(events(THERE), "--ensure", "big:8b")
     assert code == 0

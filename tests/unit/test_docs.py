@@ -40,6 +40,14 @@ def test_generated_tables_are_current(name: str) -> None:
     assert text == fresh, f"{path.name} is stale: run `make docs`"
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_no_table_has_a_name_twice(path: Path) -> None:
+    """A merge that keeps both sides leaves two rows about one thing, of which one is out of date."""
+    for rows in re.findall(r"(?:^\|.*\n)+", path.read_text("utf-8"), re.MULTILINE):
+        names = re.findall(r"^\| (`[^|`]+`) \|", rows, re.MULTILINE)
+        assert sorted(names) == sorted(set(names)), path.name
+
+
 def test_every_setting_is_documented() -> None:
     text = documents()
     assert [row.name for row in config.table() if f"`{row.name}`" not in text] == []

@@ -426,6 +426,9 @@ async def test_before_the_first_version_there_was_the_intent(tmp_path: Path) -> 
         await sent(kernel, "m1", "robin", "sages_koan_protocol_", "x")
         await sent(kernel, "m2", "robin", "revert_", "sages_koan_protocol_")
         assert kernel.image.read(lambda root: root["lobby"].robin._slots["sages_koan_protocol_"]) == intent
+        again = (await sent(kernel, "m3", "robin", "revert_", "sages_koan_protocol_", 1))["error"]["message"]
+        assert "has no method 'sages_koan_protocol_', but an intent; `batos methods robin` lists" in again
+        assert "`batos undo` with that mission's id brings it back" in again
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,23 @@ async def test_what_is_not_there_is_named(image: LivingImage, target: str) -> No
         assert "there are: genesis, robin, traits" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("robin.tags", ": it is data; there are: hand"),
+        ("robin.wave_", ": it is an intent; there are: hand"),
+        ("robin.hand.x", "; there are none"),
+        ("robin.hand.name", ": it is data; there are none"),
+        ("robin.hnd", " (did you mean 'hand'?); there are: hand"),
+    ],
+)
+async def test_what_is_no_object_is_said_to_be_what_it_is(image: LivingImage, target: str, told: str) -> None:
+    await image.system(lambda root: root["lobby"].robin._slots.__setitem__("wave_", Intent("wave")))
+    with image.snapshot() as root, pytest.raises(UnknownTarget) as caught:
+        history.resolve(root, target)
+    assert caught.value.message == f"no object {target.rpartition('.')[2]!r} on the path {target!r}{told}"
+
+
 @pytest.mark.parametrize("id", ["robin", "lobby", "robin.hand"])
 async def test_no_mission_takes_the_place_of_an_object(image: LivingImage, id: str) -> None:
     await image.system(ledger.accept, id, "b", {}, False)

@@ -177,6 +177,12 @@ async def test_an_operator_takes_what_the_codex_says(tmp_path: Path) -> None:
             ("penguin", "pillars", InvalidInput, "'core_mission', 'waddle_facet_'"),
             ("robin", None, InvalidInput, "everywhere"),
             ("babs", "model", InvalidInput, "the whole persona"),
+            (
+                "robin",
+                "pilars",
+                InvalidInput,
+                r"'robin' has no slot 'pilars' \(did you mean 'pillars'\?\); the codex gives it: core_mission",
+            ),
             ("nobody", None, UnknownPersona, "robin"),
         ):
             with pytest.raises(error, match=words):

@@ -87,7 +87,7 @@ async def test_what_is_no_moment_is_refused(image: LivingImage, at: float | str)
 
 @pytest.mark.parametrize("at", [0.0, 1.0, "0000000000000001"])
 async def test_before_there_was_an_image(image: LivingImage, at: float | str) -> None:
-    with pytest.raises(HistoryGone):
+    with pytest.raises(HistoryGone, match=r"there was no image yet at .*; it began at 20"):
         looks(image).show("robin", at)
 
 

@@ -220,6 +220,12 @@ async def test_a_question_without_words_is_refused(memory: Memory) -> None:
         await memory.ask("?!")
 
 
+async def test_a_kind_that_no_document_can_have_is_refused_with_those_that_there_are(memory: Memory) -> None:
+    assert (await memory.ask("boats", kind="pdf"))["hits"] == []
+    with pytest.raises(InvalidInput, match=r"'markdwn' \(did you mean 'markdown'\?\); the kinds are text, markdown, html, pdf, code, conv"):
+        await memory.ask("boats", kind="markdwn")
+
+
 async def test_a_search_waits_for_no_transaction(memory: Memory) -> None:
     """One that holds the committer for as long as it likes."""
     begun, end = asyncio.Event(), asyncio.Event()

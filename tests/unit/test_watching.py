@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batos.errors import Unreadable
+from batos.errors import UnknownSource, Unreadable
 from tests.unit.memory_support import memory
 
 
@@ -50,7 +50,7 @@ async def test_a_folder_is_watched_after_a_restart_and_what_went_meanwhile_is_fo
         assert held.found("tomatoes")
         await held.recollection.tell(unfollow=str(notes))
         assert (await held.recollection.tell())["followed"] == []
-        with pytest.raises(Unreadable, match="not watched"):
+        with pytest.raises(UnknownSource, match="not watched"):
             await held.recollection.tell(unfollow=str(notes))
 
 
@@ -87,8 +87,12 @@ async def test_a_folder_that_vanishes_takes_nothing_with_it(tmp_path: Path, note
 
 async def test_only_a_folder_can_be_watched(tmp_path: Path, notes: Path) -> None:
     async with memory(tmp_path) as held:
-        for path in (notes / "garden.md", tmp_path / "nothing"):
-            with pytest.raises(Unreadable, match="no folder"):
+        for path, why in (
+            (notes / "garden.md", "no folder, but a file"),
+            (tmp_path / "nothing", "not there"),
+            (Path("notes"), "no absolute"),
+        ):
+            with pytest.raises(Unreadable, match=why):
                 await held.read(follow=[path])
 
 

@@ -195,6 +195,27 @@ def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
     assert refusal({"op": "search", "question": "q", **field}).error.code == "invalid_request"
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"op": "search", "since": "foo"}, "search: `since`: 'foo' is no day: write 2026-05-31"),
+        ({"op": "search", "until": "2026-02-30"}, "search: `until`: '2026-02-30' is no day: write 2026-05-31"),
+        (
+            {"op": "search", "since": "2026-02-01", "until": "2026-01-01"},
+            "search: nothing lies between `since` 2026-02-01 and `until` 2026-01-01: `until` is the earlier day",
+        ),
+        ({"op": "show", "at": 1e300}, "show: `at`: input should be less than or equal to 8589934592"),
+        ({"op": "missions", "at": -5}, "missions: `at`: input should be greater than or equal to 0"),
+        ({"op": "missions", "at": True}, "missions: `at`: input should be a valid string, or a valid number"),
+        ({"op": "teach", "examples": [{"foo": 2}]}, "teach: `examples[0]` has no field 'foo'; it has args, kwargs, slots, after, result"),
+        ({"op": "teach", "examples": [{}, {"args": 5}]}, "teach: `examples[1].args`: input should be a valid list"),
+        ({"op": "personas", "accept": {}}, "personas: `accept.persona` is missing"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place_and_what_may_be_there(message: dict[str, Any], told: str) -> None:
+    assert refusal({**GOOD[message["op"]], **message}).error.message == told
+
+
 def test_only_a_result_with_wait_s_waits() -> None:
     assert Result(op="result", id="m", wait_s=0.1).waits
     assert not Result(op="result", id="m").waits
