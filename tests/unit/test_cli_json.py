@@ -131,6 +131,16 @@ def test_wrong_usage_is_a_document_too(words: tuple[str, ...], said: str, capsys
     assert capsys.readouterr().out == "", "without it, it is said on standard error"
 
 
+def test_metrics_that_are_not_there_are_1_either_way(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"name": "batos_units", "samples": [{"name": "batos_units_total", "labels": {}, "value": 3.0}]}
+    with daemon({"metrics": {"type": "metrics", "metrics": [found]}}) as scripted:
+        for name, code in (("nope", 1), ("batos_u", 0)):
+            assert main(["metrics", name, "--connect", scripted.endpoint]) == code
+            assert ("batos_units_total" in capsys.readouterr().out) is (code == 0)
+            assert main(["metrics", name, "--json", "--connect", scripted.endpoint]) == code
+            assert json.loads(capsys.readouterr().out)["metrics"] == ([] if code else [found])
+
+
 def test_help_is_help_also_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["missions", "--json", "--help"]) == 0
     assert "--state" in capsys.readouterr().out
