@@ -38,6 +38,8 @@ DEPENDENCIES = (
 
 TRAINING = ("torch", "transformers", "accelerate", "safetensors", "gguf")
 """Distributions of the extra `training` without which no training begins."""
+TRAINING_BYTES = 8 * 10**9
+"""Memory that `batos train methods` takes, as it was measured."""
 _BUILT_IN = {"backports.zstd": (3, 14)}
 """What a Python has itself, from which version on."""
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
@@ -370,14 +372,34 @@ def embedder(settings: Settings) -> Check:
 
 
 def training() -> Check:
-    """Whether what `batos train` needs is there, whole: that transformers reads no GGUF without accelerate, it says only at work."""
+    """Whether what `batos train` needs is there, whole: that transformers reads no GGUF without accelerate, it says only at work.
+
+    Of memory that is short it says nothing: the kernel may end it, after minutes.
+    """
     missing = [name for name in TRAINING if _version(name) is None]
     if not missing:
-        return Check("training", "ok", "`batos train` has what it needs")
+        return _room_for_training(_available())
     remedy = "run `make training`, or `pip install 'batos[training]'`"
     if "torch" in missing:
         return Check("training", "ok", f"not installed, and needed by `batos train` only: {remedy}")
     return Check("training", "warn", f"`batos train` lacks {', '.join(missing)}", remedy)
+
+
+def _room_for_training(available: int | None) -> Check:
+    found = f"`batos train` has what it needs; `train methods` takes {_gib(TRAINING_BYTES)} of memory"
+    if available is None or available >= TRAINING_BYTES:
+        return Check("training", "ok", found)
+    remedy = "before `batos train methods` end what takes memory (Ollama's models, say), or train on another machine and copy the expert"
+    return Check("training", "warn", f"{found}, {_gib(available)} are free", remedy)
+
+
+def _available() -> int | None:
+    """Memory that a process may have without swapping; None where the kernel does not say."""
+    try:
+        found = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(found[1]) * 1024 if found else None
 
 
 def models(profile: Profile, served: frozenset[str]) -> Check:

@@ -128,7 +128,7 @@ class Kernel:
         self._look_after_image()
         self._on_paid = each(self.costs.add, *self.loop.hearers("paid"))
         self._route_with(inference)
-        self.memory = Recollection(self.image, settings, each(*self.loop.hearers("retrieved")))
+        self.memory = Recollection(self.image, settings, each(*self._hearers("retrieved")))
         asked_only = self.substrate.asked_only
         await self.memory.open(inference, self.profile.embedder, asked_only=asked_only, stack=self._stack, background=self._background)
         self.undoing = Undoing(self.image, self.memory, settings, self.loop)

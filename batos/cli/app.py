@@ -22,6 +22,7 @@ from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable
 CONNECT_S = 3.0  # to find out whether anything listens
 _DASHBOARD_FLAGS = ("--connect", "--json", "--once")  # of a command line that names no verb
 INTERRUPTED = 130  # as a shell reports SIGINT
+_WRONG_USAGE: Any = typer.BadParameter.__mro__[1]  # UsageError, which typer has under no name of its own
 T = TypeVar("T")
 
 app = typer.Typer(
@@ -126,7 +127,7 @@ def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
     if argv is None:
         _own_process(words[0])
     try:
-        app(words, prog_name="batos")
+        invoke(words)
     except SystemExit as e:  # how typer ends
         return e.code if isinstance(e.code, int) else int(e.code is not None)
     except BatosError as e:
@@ -145,6 +146,21 @@ def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
         Output("--json" in words).error(BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it"))
         return BatosError.exit_code
     return 0
+
+
+def invoke(words: list[str]) -> None:
+    """Run a verb. Ends as typer does, with SystemExit; but wrong usage, where `--json` asks for documents, is an error as any other.
+
+    :raises ConfigError: for wrong usage, with `--json`.
+    """
+    if "--json" not in words:
+        app(words, prog_name="batos")
+    try:
+        code = app(words, prog_name="batos", standalone_mode=False)
+    except _WRONG_USAGE as e:
+        command = e.ctx.command_path if e.ctx is not None else "batos"
+        raise ConfigError(f"{e.format_message().rstrip('.')}; see `{command} --help`") from None
+    raise SystemExit(code)
 
 
 def _own_process(verb: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import Connect, Json, app
+from batos.cli.app import Connect, Json, app, invoke
 from batos.cli.looking import FileFlag, look, moment
 from batos.cli.missions import print_missions
 from batos.cli.objects import print_entries
@@ -34,7 +34,7 @@ def at(
         if verb not in LOOKS:
             raise typer.BadParameter(f"at a time there are {', '.join(LOOKS)}, not {verb!r}{nearest(verb, LOOKS)}")
         flags = [*(["--image", image] if image else []), *(["--connect", connect] if connect else []), *(["--json"] if as_json else [])]
-        app([verb, *context.args, "--at", when, *flags], prog_name="batos")
+        invoke([verb, *context.args, "--at", when, *flags])
     then, output = moment(when), Output(as_json)
     held = look(image, connect, lambda looks: looks.ls(None, then), lambda client: client.ls(None, then))
     listed = look(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
@@ -21,11 +23,16 @@ def metrics(
     output = Output(as_json)
     if as_json:
         output.document({**reply, "metrics": chosen})
-        return
-    if not chosen:
+    elif chosen:
+        _print(chosen, output)
+    else:
         names = ", ".join(metric["name"] for metric in reply["metrics"])
         output.note(f"no metric begins with {name!r}; there are {names}", "dim")
+    if not chosen:
         raise typer.Exit(1)
+
+
+def _print(chosen: list[dict[str, Any]], output: Output) -> None:
     samples = [sample for metric in chosen for sample in metric["samples"] if not sample["name"].endswith("_bucket")]
     labels = (", ".join(f"{key}={value}" for key, value in sample["labels"].items()) for sample in samples)
     output.rows(("metric", "of", "value"), ((s["name"], of, f"{s['value']:g}") for s, of in zip(samples, labels, strict=True)))

@@ -45,11 +45,13 @@ def method(
         target,
     )
     output = Output(as_json)
+    changed = None if diff is None else _diff(reply, diff)
     if as_json:
-        output.document(reply)
+        output.document(reply if changed is None else {**reply, "diff": changed})
         return
-    if diff is not None:
-        _diff(reply, diff, output)
+    if changed is not None:
+        for line in changed:
+            output.say(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "")
         return
     output.say(f"{target} {selector}: {reply['kind']}", "bold")
     if reply["intent"]:
@@ -227,12 +229,15 @@ def _instead(reply: dict[str, Any]) -> str:
     return held + (back if kind in ("intent", "missing") else "")
 
 
-def _diff(reply: dict[str, Any], numbers: tuple[int, int], output: Output) -> None:
+def _diff(reply: dict[str, Any], numbers: tuple[int, int]) -> list[str]:
+    """What changed from one version to another, as lines of a unified diff.
+
+    :raises typer.BadParameter: for a version that is not there.
+    """
     sources = {version["version"]: version["source"].splitlines() for version in reply["versions"]}
     for number in numbers:
         if number not in sources:
             there = f"there are {', '.join(map(str, sorted(sources)))}" if sources else f"there are none: it is {_instead(reply)}"
             raise typer.BadParameter(f"there is no version {number}; {there}")
     one, other = numbers
-    for line in difflib.unified_diff(sources[one], sources[other], f"version {one}", f"version {other}", lineterm=""):
-        output.say(line, "green" if line.startswith("+") else "red" if line.startswith("-") else "")
+    return list(difflib.unified_diff(sources[one], sources[other], f"version {one}", f"version {other}", lineterm=""))

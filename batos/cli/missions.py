@@ -113,7 +113,7 @@ def missions(
 ) -> None:
     """List missions, the newest first."""
     if state is not None and state.upper() not in STATES:
-        raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}")
+        raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
     wanted, then = state and state.upper(), moment(at)
     reply = look(image, connect, lambda looks: looks.missions(wanted, limit, then), lambda client: client.missions(wanted, limit, then))
     output = Output(as_json)

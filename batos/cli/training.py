@@ -33,6 +33,8 @@ def train(
         raise typer.BadParameter("say whose voice: `batos train persona ROBIN`; `batos train methods` takes no name")
     if persona is not None and (from_image or fresh):
         raise typer.BadParameter("--from-image and --fresh are of `train methods`; a voice is always learned from the image, anew")
+    if fresh and resume:
+        raise typer.BadParameter("--fresh begins anew and --resume goes on, from whatever the training began with: give one of them")
     from batos.bridge.experts import staging_folder
     from batos.training.lora import Plan
     from batos.training.methods import train_methods

@@ -18,6 +18,9 @@ RELOADED = (
 )  # fmt: skip
 """Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
 
+POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
+"""Of the setting `guardian_policy`: what the guardian has. It stands above this layer; a test holds both against each other."""
+
 
 class Settings(BaseModel):
     """Every setting and limit of BAT OS. Times in seconds, sizes in bytes, unless the name says otherwise."""
@@ -419,6 +422,16 @@ class Settings(BaseModel):
     def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if "" in value:
             raise ValueError("an empty sequence would end every answer before it begins")
+        return value
+
+    @field_validator("guardian_policy", mode="after")
+    @classmethod
+    def _policy(cls, value: str) -> str:
+        """One that the guardian knows: else the daemon would come as far as its methods before it fails."""
+        policy, *granted = value.split("+")
+        for kind, name, known in (("policy", policy, POLICIES), *(("capability", name, CAPABILITIES) for name in granted)):
+            if name not in known:
+                raise ValueError(f"no {kind} {name!r}; there are {', '.join(known)}")
         return value
 
     @property

@@ -12,13 +12,14 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from batos.errors import InvalidInput
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_STATE = "training.pt"
 _EVERY = 25  # steps between two points of the curve
 _SMOOTH = 0.95
 _REPETITION = 1.1  # Ollama's own default of the penalty
@@ -78,7 +79,7 @@ class Trainer:
 
     @property
     def _state(self) -> Path:
-        return self._work / "training.pt"
+        return self._work / _STATE
 
     def resume(self, digest: str) -> bool:
         """Go on from what the work folder holds; whether it held anything.
@@ -91,7 +92,7 @@ class Trainer:
         held = self._torch.load(self._state, weights_only=True)
         same = _comparable(Plan(**json.loads(held["plan"]))) == _comparable(self.plan)
         if held["digest"] != digest or not same:
-            raise InvalidInput(f"{self._state} is of other data or another plan; remove it, or leave out --resume")
+            raise _of_another(self._state)
         for parameter, value in zip(self._parameters, held["adapter"], strict=True):
             parameter.data.copy_(value)
         self._optimizer.load_state_dict(held["optimizer"])
@@ -258,6 +259,27 @@ class Trainer:
 def _tensor(name: str, half: str) -> str:
     """A tensor's name as PEFT has it."""
     return f"base_model.model.{name}.lora_{half}.weight"
+
+
+def begun(work: Path, plan: Plan) -> Plan:
+    """The plan of the training that a work folder holds, before anything is made ready for going on with it.
+
+    :param plan: what it is to be gone on by; at which rate it was begun may differ.
+    :raises InvalidInput: if it holds none, or one by another plan.
+    """
+    state = work / _STATE
+    if not state.exists():
+        raise InvalidInput(f"{work} holds no training that was interrupted; leave out --resume, and one begins")
+    import torch
+
+    held = Plan(**json.loads(torch.load(state, weights_only=True)["plan"]))
+    if _comparable(replace(held, rate=plan.rate)) != _comparable(plan):
+        raise _of_another(state)
+    return held
+
+
+def _of_another(state: Path) -> InvalidInput:
+    return InvalidInput(f"{state} is of other data or another plan; remove it, or leave out --resume")
 
 
 def _comparable(plan: Plan) -> dict[str, Any]:

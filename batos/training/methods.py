@@ -17,7 +17,7 @@ from batos.training.composed import composed
 from batos.training.dataset import digest_of, generate, pairs, tasks_of
 from batos.training.export import Expert, Lineage, export
 from batos.training.from_image import pairs_of
-from batos.training.lora import Plan, Trainer
+from batos.training.lora import Plan, Trainer, begun
 from batos.training.proof import proved
 from batos.training.tasks import Task
 
@@ -43,14 +43,16 @@ def train_methods(
     """Train the expert for methods on the base of the profile and write it into the staging folder.
 
     :param image: URI of an image whose accepted methods are learned, too.
-    :param resume: go on with a training that was interrupted.
+    :param resume: go on with a training that was interrupted, from whatever it began with.
     :param fresh: begin with an empty adapter, and not with the one that is staged.
     :returns: the expert's folder.
     :raises ConfigError: where the base's weights are not to be had as a file, or the extra is missing.
-    :raises InvalidInput: for a resume with other data.
+    :raises InvalidInput: for a resume of nothing, or with other data.
     """
     source, weights = base_of(settings)
-    work = settings.data.expanduser() / "training" / NAME
+    work, before = settings.data.expanduser() / "training" / NAME, staging / NAME / adapters.WEIGHTS
+    if resume:
+        fresh = begun(work, plan).rate == plan.rate
     tell("proving the answers: minutes, once")
     tasks, refused = proved_tasks(training_tasks(plan.seed), settings, work)
     tell(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families, proved; {refused} refused")
@@ -63,7 +65,6 @@ def train_methods(
     data = random.Random(plan.seed).sample([*data, *own], len(data) + len(own))
     checked = pairs(generate("validation", plan.seed, each=1), plan.seed)[:CHECKED]
     digest = digest_of(data)
-    before = staging / NAME / adapters.WEIGHTS
     going_on = before.exists() and not fresh
     trainer = Trainer(weights, work, dataclasses.replace(plan, rate=plan.rate * _ON) if going_on else plan)
     held = trainer.read(before) if going_on else None

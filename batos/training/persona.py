@@ -17,7 +17,7 @@ from batos.mind import gate
 from batos.training.base import base_of, line, reading
 from batos.training.dataset import answered, as_read, digest_of
 from batos.training.export import Expert, Lineage, export
-from batos.training.lora import Pairs, Plan, Trainer
+from batos.training.lora import Pairs, Plan, Trainer, begun
 from batos.training.missions import Liked, conversations, liked, parted
 
 RATE, BATCH, PASSES = 3e-4, 4, 3
@@ -69,7 +69,8 @@ def train_voice(
     :returns: the expert's folder.
     :raises ConfigError: without consent, or where the base's weights are not to be had as a file, or the extra is missing.
     :raises UnknownPersona: if the image has none of that name.
-    :raises InvalidInput: where too few missions can be learned from, for a resume with other data, or a staged voice of another shape.
+    :raises InvalidInput: where too few missions can be learned from, for a resume of nothing or with other data, or a staged voice of
+        another shape.
     :raises ExpertRefused: if it came out worse; nothing is staged then.
     """
     if settings.training_consent != "on":
@@ -79,6 +80,9 @@ def train_voice(
         )
     persona = persona.lower()
     source, weights = base_of(settings)
+    work = settings.data.expanduser() / "training" / name_of(persona)
+    if resume:
+        begun(work, plan)
     known = _known(settings, image, persona)
     data = list(dict.fromkeys(_pairs(known.learned, settings.training_chars)))
     answers = {answer for _, answer in data}
@@ -86,8 +90,7 @@ def train_voice(
     if not (data and held):
         raise InvalidInput(f"all that {persona} said is the same, or longer than {settings.training_chars} characters (training_chars)")
     tell(f"{len(data)} examples from {len(known.learned)} missions; {len(held)} from {len(known.held)} others measure")
-    work, digest = settings.data.expanduser() / "training" / name_of(persona), digest_of(data)
-    rivals = {}
+    digest, rivals = digest_of(data), {}
     if (file := staging / name_of(persona) / adapters.WEIGHTS).exists():
         earlier = Trainer(weights, work, plan)
         try:

@@ -344,6 +344,14 @@ def test_missions(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no missions" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("state", "said"), [("FOO", "no state 'FOO'; there are ACCEPTED, "), ("fialed", "did you mean 'FAILED'?); there are")]
+)
+def test_a_state_that_is_none_is_answered_with_those_there_are(state: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos({}, "missions", "--state", state) == (2, [])
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
 def test_status_and_cancel(capsys: pytest.CaptureFixture[str]) -> None:
     reply = {
         "type": "status", "state": "ACCEPTED", "brief": "x", "persona": None, "origin": "client", "attempts": 1, "accepted": 1.0,

@@ -108,6 +108,44 @@ def test_without_a_daemon_every_verb_says_so_as_a_document(verb: str, capsys: py
     assert json.loads(capsys.readouterr().out)["code"] == DaemonUnavailable.code
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("missions", "--state", "foo"), "no state 'foo'"),
+        (("train", "foo"), "'methods', 'persona'"),
+        (("missions", "--limit", "0"), "--limit"),
+        (("mission",), "missions"),
+        (("status",), "see `batos status --help`"),
+        (("missions", "--nonsense"), "--nonsense"),
+        (("at", "2h", "missions", "--state", "foo"), "no state 'foo'"),
+        (("at", "2h", "send"), "not 'send'"),
+    ],
+)
+def test_wrong_usage_is_a_document_too(words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--json"]) == 2
+    told = capsys.readouterr()
+    error = json.loads(told.out)
+    assert (error["type"], error["code"], told.err) == ("error", "config", "")
+    assert said in error["message"]
+    assert main([*words]) == 2
+    assert capsys.readouterr().out == "", "without it, it is said on standard error"
+
+
+def test_metrics_that_are_not_there_are_1_either_way(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {"name": "batos_units", "samples": [{"name": "batos_units_total", "labels": {}, "value": 3.0}]}
+    with daemon({"metrics": {"type": "metrics", "metrics": [found]}}) as scripted:
+        for name, code in (("nope", 1), ("batos_u", 0)):
+            assert main(["metrics", name, "--connect", scripted.endpoint]) == code
+            assert ("batos_units_total" in capsys.readouterr().out) is (code == 0)
+            assert main(["metrics", name, "--json", "--connect", scripted.endpoint]) == code
+            assert json.loads(capsys.readouterr().out)["metrics"] == ([] if code else [found])
+
+
+def test_help_is_help_also_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["missions", "--json", "--help"]) == 0
+    assert "--state" in capsys.readouterr().out
+
+
 def test_every_verb_of_the_operators_seat_exists() -> None:
     promised = (
         "run send send-to missions result status watch cancel answer show ls history diff undo at fork search ingest memory methods method "

@@ -56,6 +56,14 @@ def test_ingest_of_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) ->
     assert "name a file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words", [("ingest", ""), ("ingest", "a.txt", ""), ("ingest", "--watch", ""), ("memory", "forget", ""), ("memory", "pin", "")]
+)
+def test_an_empty_name_is_not_the_working_folder(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos({}, *words) == (2, [])
+    assert "the working folder is ." in capsys.readouterr().err
+
+
 def test_memory_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     code, [request] = batos({"memory": HELD}, "memory")
     assert (code, request.documents, request.forget, request.unfollow) == (0, None, None, None)

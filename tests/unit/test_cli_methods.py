@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import Any
 
 import pytest
 import typer
+from cli_support import daemon
 from rich.console import Console
 
-from batos.cli import methods
+from batos.cli import main, methods
 from batos.cli.methods import read_example, written
 from batos.cli.output import Output
 from batos.cli.watching import doubts
@@ -103,3 +105,19 @@ def test_a_result_says_of_what_was_written_it_is_not_sure() -> None:
     told = [("oid:1", "b_"), ("oid:1", "c_"), ("oid:2", "c_")]
     assert doubts({"wrote": wrote}) == [f"wrote {name}, and is not sure of it: batos method {whose} {name}" for whose, name in told]
     assert doubts({}) == []
+
+
+def test_what_changed_between_two_versions_also_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    versions = [{"version": number, "source": f"def a_(self):\n    return {number}\n"} for number in (2, 1)]
+    with daemon({"method": {"type": "method", "versions": versions}}) as scripted:
+        words = ["method", "robin", "a_", "--connect", scripted.endpoint, "--diff", "1"]
+        assert main([*words, "2"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-2:] == ["-    return 1", "+    return 2"]
+        assert main([*words, "2", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["type"], told["diff"]) == ("method", lines)
+        for more in ([], ["--json"]):
+            assert main([*words, "9", *more]) == 2
+            told = capsys.readouterr()
+            assert "there is no version 9; there are 1, 2" in " ".join((told.out + told.err).split())

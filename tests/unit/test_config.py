@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from batos import config
+from batos.cli import main
+from batos.config import settings
 from batos.errors import ConfigError
+from batos.guardian import policy_named
+from batos.guardian.policy import POLICIES
+from batos.guardian.vocabulary import CAPABILITIES
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +92,23 @@ def test_variables_that_are_no_settings() -> None:
 def test_an_unfit_value_names_setting_and_source() -> None:
     with pytest.raises(ConfigError, match=r"queue_limit.*BATOS_QUEUE_LIMIT.*'many'"):
         load(environ={"BATOS_QUEUE_LIMIT": "many"})
+
+
+def test_a_policy_is_one_that_the_guardian_has() -> None:
+    assert (set(settings.POLICIES), set(settings.CAPABILITIES)) == (set(POLICIES), set(CAPABILITIES))
+    for name in ("strict", "default+files", "default+files+network"):
+        assert policy_named(load({"guardian_policy": name}).guardian_policy)
+    for name in ("foo", "default+foo", "default+", "+files"):
+        with pytest.raises(ValueError, match="there are"):
+            policy_named(name)
+        with pytest.raises(ConfigError, match=r"'guardian_policy' \(from flag\).*there are"):
+            load({"guardian_policy": name})
+
+
+@pytest.mark.parametrize("verb", ["run", "config", "doctor"])
+def test_a_policy_that_is_none_is_wrong_usage_of_every_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([verb, "--set", "guardian_policy=foo"]) == 2
+    assert capsys.readouterr().err.startswith("config: setting 'guardian_policy'")
 
 
 @pytest.mark.parametrize(

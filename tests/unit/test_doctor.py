@@ -212,10 +212,23 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     check = doctor.training()
     assert (check.state, "make training" in check.finding) == ("ok", True), "only who trains needs it"
     there.update(dict.fromkeys(doctor.TRAINING, "1.0"))
-    assert doctor.training().state == "ok"
+    for available in (doctor.TRAINING_BYTES, None):
+        monkeypatch.setattr(doctor, "_available", lambda available=available: available)
+        check = doctor.training()
+        assert (check.state, "`train methods` takes 7.5 GiB of memory" in check.finding) == ("ok", True)
+    monkeypatch.setattr(doctor, "_available", lambda: doctor.TRAINING_BYTES - 2 * 10**9)
+    check = doctor.training()
+    assert (check.state, "5.6 GiB are free" in check.finding, "another machine" in check.remedy) == ("warn", True, True)
     del there["accelerate"]
     check = doctor.training()
     assert (check.state, check.finding) == ("warn", "`batos train` lacks accelerate")
+
+
+def test_how_much_memory_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda self: "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\n")
+    assert doctor._available() == 20_480_000_000
+    monkeypatch.setattr(Path, "read_text", lambda self: "")
+    assert doctor._available() is None
 
 
 def test_a_check_that_meets_the_unforeseen_is_a_finding() -> None:

@@ -48,17 +48,25 @@ async def test_what_the_loop_knows(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference(), metrics="127.0.0.1:0", autotelic="on", heartbeat_first_s=3600) as kernel:
         assert (await read(kernel))["batos_triggers_total"] == 0
         await (await submit(kernel, "m1", "I feel stuck")).end()
-        for what, told in (("retrieved", (2,)), ("ran", ("oid:1", "a_", False))):
-            for hear in kernel._hearers(what):
-                hear(*told)
+        for hear in kernel._hearers("ran"):
+            hear("oid:1", "a_", False)
         async with asyncio.timeout(30):
             while "batos_entropy_rolling" not in (found := await read(kernel)):
                 await asyncio.sleep(0.01)
         assert found['batos_entropy{part="cem"}'] == found["batos_entropy_rolling"]
         assert 0 < found['batos_entropy{part="structure"}'] < 1
         assert found['batos_method_runs_total{outcome="failed"}'] == 1
-        assert found['batos_retrievals_total{found="yes"}'] == 1
         assert found["batos_triggers_quiet"] == 0
+
+
+@pytest.mark.parametrize("autotelic", ["on", "off"])
+async def test_questions_to_the_memory(tmp_path: Path, autotelic: str) -> None:
+    async with mind(tmp_path, FakeInference(), metrics="127.0.0.1:0", autotelic=autotelic, heartbeat_first_s=3600) as kernel:
+        await kernel.memory.recall("What do you know of tomatoes?")
+        found = await read(kernel)
+        assert found['batos_retrievals_total{found="no"}'] == 1
+        kernel.memory._on_recalled(2)
+        assert (await read(kernel))['batos_retrievals_total{found="yes"}'] == 1
 
 
 async def test_reading_waits_for_nothing(tmp_path: Path) -> None:

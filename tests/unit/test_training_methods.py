@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 import pytest
 
 from batos.bridge.profiles import load_profile
+from batos.cli import main
 from batos.config import Settings
+from batos.errors import InvalidInput
 from batos.image.examples import Example
 from batos.objects import Intent
 from batos.training import methods
@@ -43,7 +47,10 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     monkeypatch.setattr(Trainer, "__init__", begun)
     monkeypatch.setattr("batos.training.lora._base", base)
     monkeypatch.setattr(methods, "base_of", lambda settings: (load_profile("embedded").models[0], folder))
-    monkeypatch.setattr(methods, "training_tasks", lambda seed: generate("validation", seed, each=1)[:6])
+    drawn = functools.cache(generate)  # seconds a draw
+    monkeypatch.setattr(methods, "generate", drawn)
+    monkeypatch.setattr(methods, "CHECKED", 8)
+    monkeypatch.setattr(methods, "training_tasks", lambda seed: drawn("validation", seed, each=1)[:6])
     return seen
 
 
@@ -80,3 +87,27 @@ def test_it_goes_on_from_what_is_staged_and_learns_what_the_image_accepted(tmp_p
     made = methods.train_methods(settings, PLAN, staging, fresh=True, tell=lines.append)
     assert figures(made)[0] == 3
     assert [plan.rate for plan in plans] == [1e-2, 5e-3, 1e-2], "what was learned before is not trained over at the whole rate"
+
+
+def test_what_cannot_be_gone_on_with_is_said_at_once(tmp_path: Path, plans: list[Plan], capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    with pytest.raises(InvalidInput, match=r"holds no training that was interrupted; leave out --resume"):
+        methods.train_methods(Settings(data=tmp_path / "data"), PLAN, tmp_path / "staging", resume=True, tell=lines.append)
+    assert (lines, plans) == ([], []), "nothing was proved for it"
+    assert main(["train", "methods", "--fresh", "--resume", "--data", str(tmp_path)]) == 2
+    assert "give one of them" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_it_is_gone_on_with_as_it_was_begun(tmp_path: Path, plans: list[Plan]) -> None:
+    settings, staging = Settings(data=tmp_path / "data"), tmp_path / "staging"
+    for words in ({}, {"fresh": True}, {}):
+        methods.train_methods(settings, PLAN, staging, **words)
+        lines: list[str] = []
+        methods.train_methods(settings, PLAN, staging, resume=True, tell=lines.append)
+        assert any(line.startswith("going on at step") for line in lines), words
+    assert [plan.rate for plan in plans] == [1e-2] * 4 + [5e-3] * 2
+    lines = []
+    with pytest.raises(InvalidInput, match="of other data or another plan"):
+        methods.train_methods(settings, dataclasses.replace(PLAN, seed=2), staging, resume=True, tell=lines.append)
+    assert lines == []

@@ -186,6 +186,8 @@ async def test_too_few_missions_or_a_persona_that_is_not_there_say_so(tmp_path: 
         train_voice(more, PLAN, tmp_path / "staging", "ROBIN", image=image)
     with pytest.raises(UnknownPersona, match="there are: robin"):
         train_voice(more, PLAN, tmp_path / "staging", "nobody", image=image)
+    with pytest.raises(InvalidInput, match="holds no training that was interrupted"):
+        train_voice(more, PLAN, tmp_path / "staging", "robin", image=image, resume=True)
 
 
 @pytest.mark.filterwarnings("ignore")
