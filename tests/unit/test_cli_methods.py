@@ -88,7 +88,7 @@ def test_what_is_open_is_asked_with_commands_that_teach_it(
 )
 def test_where_there_is_no_version_it_is_said_what_there_is(kind: str, told: str) -> None:
     with pytest.raises(typer.BadParameter) as caught:
-        methods._diff({"kind": kind, "versions": []}, (1, 2), Output(as_json=False))
+        methods._diff({"kind": kind, "versions": []}, (1, 2))
     assert told in caught.value.message
 
 
