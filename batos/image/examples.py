@@ -54,13 +54,17 @@ def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], 
     found = taught.get((oid, selector))
     if found is None:
         found = taught[oid, selector] = Taught()
-    told = (json.dumps(Example.from_json(one).to_json(), ensure_ascii=False) for one in examples)  # a record's order may matter
-    new = [text for text in told if text not in found.examples]
+    new = [text for text in map(as_text, examples) if text not in found.examples]
     if new:
         found.examples = (*found.examples, *new)[-limit:]
     if intent:
         found.intent = intent
     return len(found.examples)
+
+
+def as_text(told: dict[str, Any]) -> str:
+    """An example as it is kept. A record's order may matter."""
+    return json.dumps(Example.from_json(told).to_json(), ensure_ascii=False)
 
 
 def of(root: Any, obj: UvmObject, selector: str) -> tuple[list[Example], str]:

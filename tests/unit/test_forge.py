@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batos.bridge.types import ChatRequest
+from batos.errors import BatosError, MissionIdTaken
 from batos.image import examples, ledger
 from batos.kernel import Kernel
 from batos.mind import versions
 from batos.objects import Intent, Method, Primitive, UvmObject
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
+from batos.wire import Client
+from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, settings, submit
 
 ADD = "def add_(self, number, number2):\n    return number + number2\n"
 COUNT = "def count_(self, number):\n    self.total = self.total + number\n    self._p_changed = True\n    return self.total\n"
@@ -469,3 +472,56 @@ async def test_a_running_mission_finishes_on_the_versions_it_began_with(tmp_path
         inference.release()
         assert (await running)["result"]["value"][1] == 1
         assert (await sent(kernel, "m3", "robin", "wait_", "three"))["result"]["value"][1] == 2
+
+
+# --- lessons, as a client gives them
+
+
+@contextlib.asynccontextmanager
+async def school(folder: Path, inference: FakeInference, **more: Any) -> AsyncIterator[tuple[Kernel, Client]]:
+    """A daemon with an object `thing` that knows `add_`, and a client."""
+    wanted = {"listen": ["tcp://127.0.0.1:*"], "linger_s": 0.2, "synthesis_tries": 1, **more}
+    kernel = await Kernel.start(settings(folder, **wanted), inference=inference)
+    try:
+        await give(kernel, total=0)
+        async with Client(kernel.endpoints[0]) as client:
+            yield kernel, client
+    finally:
+        await kernel.stop()
+
+
+async def taught(client: Client, id: str, selector: str, *pairs: tuple[list[Any], Any], intent: str | None = None) -> str:
+    """The state in which a lesson ends, and why it FAILED."""
+    told = [{"args": args, "result": result} for args, result in pairs]
+    await client.teach("thing", selector, told, intent=intent, id=id)
+    try:
+        await client.result(id, timeout_s=WAIT_S)
+    except BatosError as e:
+        return f"FAILED: {e.message}"
+    return "COMPLETE"
+
+
+def held(kernel: Kernel, selector: str) -> list[tuple[list[Any], Any]]:
+    """The examples of a message."""
+    found, _ = kernel.image.read(lambda root: examples.of(root, root["lobby"].thing, selector))
+    return [(list(one.args), one.result) for one in found]
+
+
+async def test_another_lesson_under_the_same_id_is_refused_and_the_same_one_is_answered(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with school(tmp_path, inference) as (kernel, client):
+        assert await taught(client, "lesson", "add_", ([2, 3], 5), intent="the sum") == "COMPLETE"
+        again = await client.teach("thing", "add_", [{"result": 5, "args": [2, 3]}], intent="the sum", id="lesson")
+        assert (again.duplicate, again.state) == (True, "COMPLETE")
+        for pairs, intent in (([([1, 1], 2)], "the sum"), ([([2, 3], 5), ([1, 1], 2)], "the sum"), ([([2, 3], 5)], "what both make")):
+            with pytest.raises(MissionIdTaken, match="'lesson' names another mission already"):
+                await taught(client, "lesson", "add_", *pairs, intent=intent)
+        assert held(kernel, "add_") == [([2, 3], 5)], "what is not accepted leaves no example"
+        assert len(asked) == 1
+
+        def forget(root: Any) -> None:  # as an earlier version recorded it
+            del ledger.mission_of(root, "lesson")._slots["lesson"]
+
+        await kernel.image.system(forget)
+        assert (await client.teach("thing", "add_", [{"args": [2, 3], "result": 5}], intent="the sum", id="lesson")).duplicate
