@@ -21,6 +21,7 @@ from batos.image.turns import in_helper
 from batos.mind import prompting, second_look, trial, vouched
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
+from batos.mind.lessons import check_name
 from batos.mind.parameters import misfit, parameters_in
 from batos.mind.psm import inner_number, run_cycle
 from batos.mind.states import by, lobby_of
@@ -43,9 +44,11 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
 
     Within one mission the same message is written once, also where two of its parts send it at the same time.
 
+    :raises InvalidInput: for a name under which no source could be kept.
     :raises MethodRefused: (or CovenantViolationError) when every try was refused.
     :raises BeingWritten: when another mission writes it; the cycle begins again when that one has ended.
     """
+    check_name(selector)
     holder = home_of(obj, selector)
     key = (holder._p_oid or id(holder), selector)
     async with attempt.making.writing(key) as written_before:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
-from batos.errors import BatosError, MissionIdTaken
+from batos.errors import BatosError, InvalidInput, MissionIdTaken
 from batos.image import examples, ledger
 from batos.kernel import Kernel
 from batos.mind import versions
@@ -525,3 +525,43 @@ async def test_another_lesson_under_the_same_id_is_refused_and_the_same_one_is_a
 
         await kernel.image.system(forget)
         assert (await client.teach("thing", "add_", [{"args": [2, 3], "result": 5}], intent="the sum", id="lesson")).duplicate
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ("learn_", "'learn_' of thing is BAT OS's own code, and no method"),
+        ("name", "'name' of thing holds a value, and no method"),
+        ("__init__", "'__init__' is no selector, so no method can be written for it"),
+        ("_p_changed", "'_p_changed' is no selector"),
+        ("class", "'class' is no selector"),
+    ],
+)
+async def test_what_no_lesson_could_mend_is_refused_at_once_and_leaves_no_example(tmp_path: Path, selector: str, words: str) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with school(tmp_path, inference) as (kernel, client):
+        with pytest.raises(InvalidInput, match=words):
+            await taught(client, "lesson", selector, ([1], 1))
+        assert held(kernel, selector) == []
+        assert kernel.image.read(lambda root: list(ledger.newest_first(root))) == []
+        assert asked == []
+
+
+async def test_a_message_under_a_name_that_no_method_may_have_asks_no_model(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        end = await sent(kernel, "m1", "thing", "class", 1)
+        assert end["error"]["message"].startswith("'class' is no selector, so no method can be written for it")
+        assert asked == []
+
+
+async def test_a_slot_that_holds_no_method_is_named_in_words(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await give(kernel)
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        await kernel.image.system(examples.teach, oid, "name", [{"result": 1}], "", 16)  # as an earlier version accepted it
+        end = await sent(kernel, "m1", "thing", "learn_", "name")
+        assert end["error"]["message"].startswith("'name' of thing holds a value, and no method")
