@@ -117,6 +117,11 @@ def mission_of(root: Any, id: str) -> UvmObject:
         raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None
 
 
+def failed_lesson(mission: UvmObject) -> bool:
+    """Whether a mission FAILED that taught something: nothing else of it is in the image but its examples."""
+    return mission.state == FAILED and mission.lesson is not None
+
+
 def _near(root: Any, id: str) -> list[str]:
     """Ids that somebody may have meant: those after it in order, and the newest."""
     after = itertools.islice(ledger_of(root).missions.keys(min=id), _NEAR)
