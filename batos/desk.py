@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import functools
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.bridge.models import Models
 from batos.errors import Busy
-from batos.image import examples, history, journal, ledger
+from batos.image import history, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
-from batos.mind import forms
+from batos.mind import forms, lessons
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
@@ -86,11 +87,7 @@ class Desk:
                 brief = f"send {request.target} {request.selector}"
                 await self._message(request, request.selector, request.args, brief, client, request.kwargs)
             case schemas.Teach():
-                oid = self._image.read(history.resolve, request.target)._p_oid
-                told = [{**one.model_dump(exclude_defaults=True), "result": one.result} for one in request.examples]
-                limit = self._scheduler.settings.examples_limit
-                await self._image.system(examples.teach, oid, request.selector, told, request.intent, limit, mission=request.id)
-                await self._message(request, "learn_", [request.selector], f"teach {request.target} {request.selector}", client)
+                await self._teach(request, client)
             case schemas.Revert():
                 wanted = [request.selector] if request.version is None else [request.selector, request.version]
                 await self._message(request, "revert_", wanted, f"revert {request.target} {request.selector}", client)
@@ -196,15 +193,30 @@ class Desk:
     ) -> None:
         """A message to an object is a mission."""
         self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
-        message = {"target": request.target, "selector": selector, "args": args, "kwargs": kwargs or {}}
-        await self._submit(request, brief, {"message": json.dumps(message), **_options(request)}, client)
+        await self._submit(request, brief, {**_said(request.target, selector, args, kwargs), **_options(request)}, client)
 
-    async def _submit(self, request: schemas.Submit | _Message, brief: str, options: Reply, client: Recipient) -> None:
+    async def _teach(self, request: schemas.Teach, client: Recipient) -> None:
+        """A lesson is a message, `learn_`. Its examples are kept with its acceptance: of one that is not accepted nothing is."""
+        pupil = self._image.read(history.resolve, request.target)
+        told = [{**one.model_dump(exclude_defaults=True), "result": one.result} for one in request.examples]
+        lesson = lessons.Lesson(request.id, history.oid_of(pupil) or "", request.selector, told, request.intent)
+        begin = functools.partial(lessons.begin, lesson=lesson, limit=self._scheduler.settings.examples_limit)
+        options = {**_said(request.target, "learn_", [request.selector]), **lesson.options(), **_options(request)}
+        await self._submit(request, f"teach {request.target} {request.selector}", options, client, begin)
+
+    async def _submit(
+        self,
+        request: schemas.Submit | _Message,
+        brief: str,
+        options: Reply,
+        client: Recipient,
+        first: Callable[[Any], object] | None = None,
+    ) -> None:
         # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
         watched = request.watch and (request.id, client) in self._watches
         watch = self._open_watch(request.id, client) if request.watch else None
         try:
-            new, given = await self._scheduler.submit(request.id, brief, options)
+            new, given = await self._scheduler.submit(request.id, brief, options, first)
         except BaseException:
             if watch is not None and not watched:
                 watch.stop()
@@ -363,6 +375,11 @@ class _Watch:
         if final or self._client.closed:
             self.stop()
         self._client.send(event, event=not final)
+
+
+def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = None) -> Reply:
+    """A message as a mission holds it."""
+    return {"message": json.dumps({"target": target, "selector": selector, "args": args, "kwargs": kwargs or {}})}
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:

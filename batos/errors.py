@@ -16,7 +16,7 @@
     │   ├── UndoConflict           later work depends on the mission that was to be undone; see `conflicts` and `missions`
     │   ├── HistoryGone            a moment or revision that is not kept any more, or never was
     │   ├── Unreadable             a file that cannot be read into the memory: no text, broken, encrypted, too large
-    │   ├── MissionIdTaken         the id names a mission with another brief
+    │   ├── MissionIdTaken         the id names a mission with another brief, message or lesson
     │   ├── ExpertRefused          an expert that cannot be built or cannot speak as it was asked to
     │   └── ModelfileError         a Modelfile is not of the syntax
     ├── Busy                       the queue is full; nothing was accepted

@@ -1,8 +1,9 @@
-"""The part of the composition root that undoes missions: objects, trees in slots, memory and records, in one transaction.
+"""The part of the composition root that undoes missions: objects, trees in slots, memory, examples and records, in one transaction.
 
 image.reversal (objects, by parts) ──┐
 trees in slots, by keys ─────────────┼─ one unit of work, annotated `undo:ID` ─ commit ─ what searches see
 memory.undoing (documents) ──────────┤
+mind.lessons (what was taught) ──────┤
 the missions' records: marked ───────┘
 
 A change that the loop made of its own accord (`change:N`) is undone in the same way, and its record says so.
@@ -29,6 +30,7 @@ from batos.image import ledger, reversal
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.unit import Unit
+from batos.mind import lessons
 from batos.mind.remembering import remember_again
 from batos.objects import UvmObject
 from batos.wire.schemas import Undo
@@ -70,7 +72,7 @@ class Undoing:
 
         :returns: `missions`, the lot, the newest first; `objects` and the `documents` that come or go; `already`, if it is so already.
         :raises UndoConflict: if later work depends on it, without `cascade`, or the lot is not the one expected.
-        :raises InvalidInput: for a mission that is not COMPLETE.
+        :raises InvalidInput: for a mission that is not COMPLETE, and no lesson that left its examples.
         :raises HistoryGone: if it is from before the last pack.
         """
         if self._learning is not None:
@@ -144,7 +146,8 @@ class Undoing:
 
     def _done(self, unit: Unit, asked: Undo) -> _Done:
         mission = ledger.mission_of(unit.root, asked.id)
-        reversal.commit_of(self._image.db, unit.root, asked.id)  # whether there is anything that could be undone
+        if not ledger.failed_lesson(mission):
+            reversal.commit_of(self._image.db, unit.root, asked.id)  # whether there is anything that could be undone
         if (mission.undone is None) is asked.redo:
             return _Done([], [], {"missions": [], "objects": [], "documents": {"gone": [], "back": []}, "already": True})
         changes, plan = self._planned(unit.root, asked)
@@ -159,7 +162,7 @@ class Undoing:
         trees, moved = [], []
         for change in changes:
             found, more = self._by_layer(unit.root, change, asked.redo)
-            trees += found
+            trees += found + self._examples(unit.root, change.mission, asked.redo)
             moved.append(more)
         told = self._told(unit.root, plan, lot, moved, trees)
         for id in lot:
@@ -191,7 +194,12 @@ class Undoing:
         """What the lot did, the newest first, and what is to be written."""
         from batos.memory.undoing import is_of_memory
 
-        changes = {asked.id: reversal.change_of(self._image.db, root, asked.id, is_of_memory)}
+        def change_of(id: str) -> reversal.Change:
+            if ledger.failed_lesson(ledger.mission_of(root, id)):
+                return reversal.no_change(id)
+            return reversal.change_of(self._image.db, root, id, is_of_memory)
+
+        changes = {asked.id: change_of(asked.id)}
         while True:
             ordered = sorted(changes.values(), key=lambda change: change.since, reverse=not asked.redo)
             plan = reversal.planned(self._image.db, root, ordered, redo=asked.redo)
@@ -205,7 +213,7 @@ class Undoing:
             if len(changes) + len(more) > (limit := self._settings.undo_missions):
                 raise _impossible(f"more than {limit} missions depend on {asked.id!r} (setting undo_missions)")
             for id in more:
-                changes[id] = reversal.change_of(self._image.db, root, id, is_of_memory)
+                changes[id] = change_of(id)
 
     def _by_layer(self, root: Any, change: reversal.Change, redo: bool) -> tuple[list[Reply], Moved]:
         """Trees in slots and documents, which need views of the image from before the mission and after."""
@@ -229,11 +237,16 @@ class Undoing:
             past = at if redo else before
             return trees, move(root, past, out | set(_episode(root, change.mission, redo)), back, self._memory.shelver)
 
+    def _examples(self, root: Any, id: str, redo: bool) -> list[Reply]:
+        """What a lesson taught. It was kept with its acceptance, so it is no part of what its cycle did."""
+        mission = ledger.mission_of(root, id)
+        return lessons.again(root, mission, self._settings.examples_limit) if redo else lessons.take_back(root, mission)
+
     def _mark(self, root: Any, id: str, asked: Undo, lot: list[str]) -> None:
         mission = ledger.mission_of(root, id)
         facts = {"at": round(time.time(), 3), "with": asked.id, "missions": len(lot)}
         mission.undone = None if asked.redo else json.dumps(facts)
-        if self._learning is not None:
+        if self._learning is not None and not ledger.failed_lesson(mission):
             self._learning.undone(root, mission.number, asked.redo)
         if asked.redo and f"mission:{id}" not in root["lobby"].memory.library.by_source:
             remember_again(root, mission)

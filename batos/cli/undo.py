@@ -24,7 +24,7 @@ def undo(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Take back what a mission did to the image: objects, methods, memory. Its record stays. Refused if later work depends on it."""
+    """Take back what a mission did to the image: objects, methods, examples, memory. Its record stays. Refused if later work needs it."""
     output, address = Output(as_json), endpoint(connect)
     expect = None
     if cascade and redo:

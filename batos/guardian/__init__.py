@@ -12,9 +12,11 @@ from batos.guardian.guardian import PersistenceGuardian
 from batos.guardian.policy import DEFAULT, POLICIES, STRICT, Policy
 from batos.guardian.policy import named as policy_named
 from batos.guardian.repair import Repaired, repair, selector_of
+from batos.guardian.rules.shape import A_SELECTOR, is_selector
 from batos.guardian.verdict import Contract, Finding, Verdict
 
 __all__ = [
+    "A_SELECTOR",
     "DEFAULT",
     "POLICIES",
     "STRICT",
@@ -26,6 +28,7 @@ __all__ = [
     "Policy",
     "Repaired",
     "Verdict",
+    "is_selector",
     "policy_named",
     "repair",
     "selector_of",

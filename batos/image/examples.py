@@ -44,32 +44,84 @@ class Taught(Persistent):
 
     __module__ = "batos.image"
     examples: tuple[str, ...] = ()
+    brought: tuple[str, ...] = ()
+    """The mission that brought each; those of an earlier version, which come first, have none."""
     intent: str = ""
     """What the message is for, in words, if the user said so."""
+    intents: tuple[tuple[str, str], ...] = ()
+    """The mission that said so, and what: the last one is the intent."""
+
+    def held(self) -> list[tuple[str, str]]:
+        """The examples, each with the mission that brought it; "" where that is not known."""
+        unknown = len(self.examples) - len(self.brought)
+        return list(zip(self.examples, ("",) * unknown + self.brought, strict=True))
+
+    def hold(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Have these examples, in the form of `held`."""
+        self.examples, self.brought = tuple(text for text, _ in pairs), tuple(mission for _, mission in pairs)
+
+    def mean(self, intents: Sequence[tuple[str, str]]) -> None:
+        """Be for what the last of these says."""
+        self.intents, self.intent = tuple(intents), intents[-1][1] if intents else ""
 
 
-def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int) -> int:
-    """System transaction: add examples to those of a message; how many there are then, at most `limit`, the newest kept."""
+def teach(root: Any, oid: bytes, selector: str, examples: list[dict[str, Any]], intent: str, limit: int, mission: str = "") -> int:
+    """System transaction: add examples to those of a message; how many there are then, at most `limit`, the newest kept.
+
+    :param mission: that brings them.
+    """
     taught = root.setdefault("examples", OOBTree())
     found = taught.get((oid, selector))
     if found is None:
         found = taught[oid, selector] = Taught()
-    told = (json.dumps(Example.from_json(one).to_json(), ensure_ascii=False) for one in examples)  # a record's order may matter
-    new = [text for text in told if text not in found.examples]
+    new = [text for text in dict.fromkeys(map(as_text, examples)) if text not in found.examples]
     if new:
-        found.examples = (*found.examples, *new)[-limit:]
+        found.hold([*found.held(), *((text, mission) for text in new)][-limit:])
     if intent:
-        found.intent = intent
+        before = found.intents or ((("", found.intent),) if found.intent else ())
+        found.mean((*before, (mission, intent))[-limit:])
     return len(found.examples)
+
+
+def take_back(root: Any, oid: bytes, selector: str, mission: str) -> bool:
+    """Take back the examples that a mission brought, and what it said that the message is for; whether there was anything of it."""
+    found = _of(root, oid, selector)
+    if found is None:
+        return False
+    held, intents = found.held(), found.intents
+    examples_left = [pair for pair in held if pair[1] != mission]
+    intents_left = [pair for pair in intents if pair[0] != mission]
+    if len(examples_left) < len(held):
+        found.hold(examples_left)
+    if len(intents_left) < len(intents):
+        found.mean(intents_left)
+    return len(examples_left) < len(held) or len(intents_left) < len(intents)
+
+
+def as_text(told: dict[str, Any]) -> str:
+    """An example as it is kept. A record's order may matter."""
+    return json.dumps(Example.from_json(told).to_json(), ensure_ascii=False)
 
 
 def of(root: Any, obj: UvmObject, selector: str) -> tuple[list[Example], str]:
     """The examples of a message that an object was taught, and what it is for; none for one that is not stored yet."""
+    found = _of(root, obj._p_oid, selector)
+    return ([], "") if found is None else ([_read(text) for text in found.examples], found.intent)
+
+
+def brought(root: Any, oid: bytes | None, selector: str) -> list[tuple[Example, str]]:
+    """The examples of a message that an object was taught, each with the mission that brought it; "" where that is not known."""
+    found = _of(root, oid, selector)
+    return [] if found is None else [(_read(text), mission) for text, mission in found.held()]
+
+
+def _of(root: Any, oid: bytes | None, selector: str) -> Taught | None:
     taught = root.get("examples")
-    found = taught.get((obj._p_oid, selector)) if taught is not None and obj._p_oid else None
-    if found is None:
-        return [], ""
-    return [Example.from_json(json.loads(text)) for text in found.examples], found.intent
+    return None if taught is None or not oid else taught.get((oid, selector))
+
+
+def _read(text: str) -> Example:
+    return Example.from_json(json.loads(text))
 
 
 def constant(taught: Sequence[Example]) -> bool:

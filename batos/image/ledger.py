@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import structlog
@@ -39,13 +39,13 @@ MILESTONE = 256
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "paused": False, "questions": None,
-    "rating": None, "undone": None,
+    "rating": None, "undone": None, "lesson": None, "pupil": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
 
 
-_DESCRIBED = ("id", "brief", "accepted", "number", *(name for name in DEFAULTS if name not in ("thought", "journal")))
+_DESCRIBED = ("id", "brief", "accepted", "number", *(name for name in DEFAULTS if name not in ("thought", "journal", "lesson", "pupil")))
 
 
 class MissionTree(OOBTree):
@@ -117,6 +117,11 @@ def mission_of(root: Any, id: str) -> UvmObject:
         raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None
 
 
+def failed_lesson(mission: UvmObject) -> bool:
+    """Whether a mission FAILED that taught something: nothing else of it is in the image but its examples."""
+    return mission.state == FAILED and mission.lesson is not None
+
+
 def _near(root: Any, id: str) -> list[str]:
     """Ids that somebody may have meant: those after it in order, and the newest."""
     after = itertools.islice(ledger_of(root).missions.keys(min=id), _NEAR)
@@ -140,20 +145,25 @@ def add_missing_indexes(root: Any) -> None:
 # --- system transactions
 
 
-def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool) -> tuple[bool, dict[str, Any]]:
+def accept(
+    root: Any, id: str, brief: str, options: dict[str, Any], begin: bool, first: Callable[[Any], object] | None = None
+) -> tuple[bool, dict[str, Any]]:
     """Accept a mission, or find that it was accepted before.
 
-    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; message and schema as JSON.
+    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; message, schema and lesson as JSON.
     :param begin: count its first attempt too, because it starts at once.
+    :param first: what is written with the acceptance of a new one; takes the root. What it raises refuses the mission.
     :returns: whether it is new, and its record (`describe`).
-    :raises MissionIdTaken: if the id names a mission with another brief.
+    :raises MissionIdTaken: if the id names a mission with another brief, message or lesson.
     """
     ledger = ledger_of(root)
     found = ledger.missions.get(id)
     if found is not None:
-        if found.brief != brief or (found.message or None) != options.get("message"):
+        if found.brief != brief or (found.message or None) != options.get("message") or _another_lesson(found, options):
             raise MissionIdTaken(f"the id {id!r} names another mission already (its brief begins {found.brief[:60]!r}); choose a new id")
         return False, describe(found)
+    if first is not None:
+        first(root)
     before = ledger.newest.mission
     mission = UvmObject(
         **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "before": before},
@@ -168,6 +178,11 @@ def accept(root: Any, id: str, brief: str, options: dict[str, Any], begin: bool)
     if mission.number % MILESTONE == 0:
         ledger.milestones[mission.number] = mission
     return True, describe(mission)
+
+
+def _another_lesson(mission: UvmObject, options: dict[str, Any]) -> bool:
+    """Whether other examples, or another intent, were taught by a mission; one that an earlier version recorded does not say."""
+    return mission.lesson is not None and mission.lesson != options.get("lesson")
 
 
 def _next_number(ledger: Ledger) -> int:

@@ -19,7 +19,7 @@ import ZODB
 from persistent import Persistent
 from ZODB.POSException import POSKeyError
 from ZODB.serialize import referencesf
-from ZODB.utils import p64, u64
+from ZODB.utils import p64, u64, z64
 
 from batos.errors import HistoryGone, InvalidInput
 from batos.image import ledger
@@ -115,6 +115,11 @@ def change_of(db: ZODB.DB, root: Any, id: str, left_out: Callable[[UvmObject], b
     change = change_in(db, root, id, commit_of(db, root, id), left_out)
     again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
     return change._replace(since=next(again, change.tid))
+
+
+def no_change(id: str) -> Change:
+    """What a mission that FAILED did."""
+    return Change(id, z64, {}, {}, z64, ())
 
 
 def change_in(db: ZODB.DB, root: Any, id: str, tid: bytes, left_out: Callable[[UvmObject], bool]) -> Change:

@@ -18,7 +18,7 @@ from batos.guardian import repair
 from batos.image import examples, experts, history, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import prompting, second_look, trial, vouched
+from batos.mind import lessons, prompting, second_look, trial, vouched
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
 from batos.mind.parameters import misfit, parameters_in
@@ -43,9 +43,11 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
 
     Within one mission the same message is written once, also where two of its parts send it at the same time.
 
+    :raises InvalidInput: for a name under which no source could be kept.
     :raises MethodRefused: (or CovenantViolationError) when every try was refused.
     :raises BeingWritten: when another mission writes it; the cycle begins again when that one has ended.
     """
+    lessons.check_name(selector)
     holder = home_of(obj, selector)
     key = (holder._p_oid or id(holder), selector)
     async with attempt.making.writing(key) as written_before:
@@ -308,9 +310,10 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Qu
             return e
     tried = f" after {cycle.tries} {'try' if cycle.tries == 1 else 'tries'}" if cycle.tries else ""
     more = {"open": [one.to_json() for one in question]} if question else {}
+    whose = lessons.whose(_root(cycle), cycle.target, cycle.selector, reasons[0], current().id)
     asks = f"; the examples leave open whether {question.said(cycle.selector)}: teach it that" if question else ""
     return MethodRefused(
-        f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}{asks}",
+        f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}{whose}{asks}",
         selector=cycle.selector, source=source, reasons=list(reasons), cause="trial", **more,
     )  # fmt: skip
 

@@ -85,9 +85,10 @@ class Scheduler:
         """Begin with what `recover` queued."""
         self._dispatch()
 
-    async def submit(self, id: str, brief: str, options: Record) -> tuple[bool, Record]:
+    async def submit(self, id: str, brief: str, options: Record, first: Callable[[Any], object] | None = None) -> tuple[bool, Record]:
         """Accept a mission; whether it is new, and its record. When this returns, it survives `kill -9`.
 
+        :param first: what is written with the acceptance of a new one; what it raises refuses the mission.
         :raises Busy: if the queue is full; nothing was accepted.
         :raises MissionIdTaken: if the id names another mission.
         """
@@ -101,7 +102,7 @@ class Scheduler:
         self._reserved += begin
         self._accepting += 1
         try:
-            new, record = await self._image.system(ledger.accept, id, brief, options, begin, mission=id)
+            new, record = await self._image.system(ledger.accept, id, brief, options, begin, first, mission=id)
             if new:
                 log.bind().info("accepted", mission=id, origin=record["origin"])
                 if begin:

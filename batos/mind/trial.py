@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,7 +37,11 @@ class Outcome(NamedTuple):
 
 def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example]) -> list[Case]:
     """The call that asked for the method, then what was taught of it."""
-    return [Case(tuple(args), kwargs), *(Case(one.args, dict(one.kwargs), one) for one in examples)]
+    return [Case(tuple(args), kwargs), *map(_case, examples)]
+
+
+def _case(example: Example) -> Case:
+    return Case(example.args, dict(example.kwargs), example)
 
 
 async def run(
@@ -102,6 +107,36 @@ def _difference(case: Case, expected: Example, selector: str, value: Any, receiv
         if not same(held, wanted):
             return f"after {_call(case, selector)} the slot {name} held {_shown(held)} and not {_shown(wanted)}"
     return ""
+
+
+def speaks_of(reason: str, example: Example, selector: str) -> bool:
+    """Whether a reason is what was wrong with the answer to an example."""
+    call = _call(_case(example), selector)
+    if reason.startswith(f"{call} answered "):
+        return reason.endswith(f" and not {_shown(example.result)}")
+    return reason.startswith((f"{call} failed: ", f"after {call} the slot "))
+
+
+def asked(example: Example) -> str:
+    """The call of an example, with what slots hold before it, as it was written."""
+    return json.dumps([example.args, *(sorted(pairs, key=lambda pair: pair[0]) for pairs in (example.kwargs, example.slots))])
+
+
+def contradict(one: Example, other: Example) -> bool:
+    """Whether no method can keep two examples of the same call: they want another answer, or that a slot holds something else after it."""
+    left = dict(other.after)
+    return not same(one.result, other.result) or any(name in left and not same(value, left[name]) for name, value in one.after)
+
+
+def told(example: Example, selector: str) -> str:
+    """An example in words."""
+    before = f" with {_named(example.slots)}" if example.slots else ""
+    after = f", and {_named(example.after)} after it" if example.after else ""
+    return f"{_call(_case(example), selector)}{before} -> {_shown(example.result)}{after}"
+
+
+def _named(slots: Sequence[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name}={_shown(value)}" for name, value in slots)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -15,6 +15,7 @@ from batos.image.genesis import add_missing
 from batos.image.history import oid_of, resolve
 from batos.mind import trial
 from batos.mind.forge import forge
+from batos.mind.lessons import called, check
 from batos.mind.thinking import current
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 
@@ -28,7 +29,7 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
     held = find(obj, selector)
     taught, intent = examples.of(root, obj, selector)
     if held is None and not taught:
-        raise InvalidInput(f"{_called(obj)} has no slot {selector!r}, and nobody taught it what the message is for")
+        raise InvalidInput(f"{called(obj)} has no slot {selector!r}, and nobody taught it what the message is for")
     value = None if held is None else held[1]
     told: dict[str, Any] = {
         "oid": oid_of(obj),
@@ -40,11 +41,6 @@ def describe(root: Any, obj: UvmObject, selector: str) -> dict[str, Any]:
         "versions": [_version(root, one) for one in value.versions()] if isinstance(value, Method) else [],
     }
     return told
-
-
-def _called(obj: UvmObject) -> str:
-    name = obj._slots.get("name")
-    return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)
 
 
 def _version(root: Any, method: Method) -> dict[str, Any]:
@@ -106,7 +102,7 @@ async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> 
 def _no_method(obj: UvmObject, selector: str, value: object) -> str:
     """That there is nothing to revert, where to look, and how a method comes back that was reverted to its intent."""
     path = next((name for name, one in obj._p_jar.root()["lobby"]._slots.items() if one is obj), oid_of(obj))
-    told = f"{_called(obj)} has no method {selector!r}{', but an intent' if isinstance(value, Intent) else ''}"
+    told = f"{called(obj)} has no method {selector!r}{', but an intent' if isinstance(value, Intent) else ''}"
     undo = (
         ""
         if value is not None and not isinstance(value, Intent)
@@ -119,13 +115,14 @@ def _no_method(obj: UvmObject, selector: str, value: object) -> str:
 async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     """Make sure that a method answers as its examples say: one that does is kept, else one is written.
 
-    :raises InvalidInput: where nothing was taught.
+    :raises InvalidInput: where nothing was taught, or no method could be in that place.
     :raises MethodRefused: where no method that keeps the examples could be written.
     """
     attempt = current()
     taught, _ = examples.of(obj._p_jar.root(), obj, selector)
     if not taught:
-        raise InvalidInput(f"nobody taught {obj!r} what {selector!r} answers; `batos teach` takes examples")
+        raise InvalidInput(f"nobody taught {called(obj)} what {selector!r} answers; `batos teach` takes examples")
+    check(obj, selector)
     held = find(obj, selector)
     making = attempt.making
     if held is not None and isinstance(held[1], Method):
@@ -133,8 +130,6 @@ async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
         outcomes = [await trial.run(case, obj, held[1], attempt, making.methods, making.new_activity()) for case in cases]
         if not any(outcome.reason for outcome in outcomes):
             return {"selector": selector, "version": held[1].version, "examples": len(taught), "written": False}
-    elif held is not None and not isinstance(held[1], Intent):
-        raise InvalidInput(f"the slot {selector!r} of {obj!r} holds no method: {type(held[1]).__name__}")
     method = await forge(attempt, obj, selector, taught[0].args, dict(taught[0].kwargs))
     return {"selector": selector, "version": method.version, "examples": len(taught), "written": True}
 

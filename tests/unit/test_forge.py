@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from batos.bridge.types import ChatRequest
+from batos.errors import BatosError, InvalidInput, MissionIdTaken
 from batos.image import examples, ledger
 from batos.kernel import Kernel
 from batos.mind import versions
 from batos.objects import Intent, Method, Primitive, UvmObject
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
+from batos.wire import Client
+from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, settings, submit
 
 ADD = "def add_(self, number, number2):\n    return number + number2\n"
 COUNT = "def count_(self, number):\n    self.total = self.total + number\n    self._p_changed = True\n    return self.total\n"
@@ -472,3 +475,191 @@ async def test_a_running_mission_finishes_on_the_versions_it_began_with(tmp_path
         inference.release()
         assert (await running)["result"]["value"][1] == 1
         assert (await sent(kernel, "m3", "robin", "wait_", "three"))["result"]["value"][1] == 2
+
+
+# --- lessons, as a client gives them
+
+
+@contextlib.asynccontextmanager
+async def school(folder: Path, inference: FakeInference, **more: Any) -> AsyncIterator[tuple[Kernel, Client]]:
+    """A daemon with an object `thing` that knows `add_`, and a client."""
+    wanted = {"listen": ["tcp://127.0.0.1:*"], "linger_s": 0.2, "synthesis_tries": 1, **more}
+    kernel = await Kernel.start(settings(folder, **wanted), inference=inference)
+    try:
+        await give(kernel, total=0)
+        async with Client(kernel.endpoints[0]) as client:
+            yield kernel, client
+    finally:
+        await kernel.stop()
+
+
+async def taught(client: Client, id: str, selector: str, *pairs: tuple[list[Any], Any], intent: str | None = None) -> str:
+    """The state in which a lesson ends, and why it FAILED."""
+    told = [{"args": args, "result": result} for args, result in pairs]
+    await client.teach("thing", selector, told, intent=intent, id=id)
+    try:
+        await client.result(id, timeout_s=WAIT_S)
+    except BatosError as e:
+        return f"FAILED: {e.message}"
+    return "COMPLETE"
+
+
+def held(kernel: Kernel, selector: str) -> list[tuple[list[Any], Any]]:
+    """The examples of a message."""
+    found, _ = kernel.image.read(lambda root: examples.of(root, root["lobby"].thing, selector))
+    return [(list(one.args), one.result) for one in found]
+
+
+async def test_another_lesson_under_the_same_id_is_refused_and_the_same_one_is_answered(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with school(tmp_path, inference) as (kernel, client):
+        assert await taught(client, "lesson", "add_", ([2, 3], 5), intent="the sum") == "COMPLETE"
+        again = await client.teach("thing", "add_", [{"result": 5, "args": [2, 3]}], intent="the sum", id="lesson")
+        assert (again.duplicate, again.state) == (True, "COMPLETE")
+        for pairs, intent in (([([1, 1], 2)], "the sum"), ([([2, 3], 5), ([1, 1], 2)], "the sum"), ([([2, 3], 5)], "what both make")):
+            with pytest.raises(MissionIdTaken, match="'lesson' names another mission already"):
+                await taught(client, "lesson", "add_", *pairs, intent=intent)
+        assert held(kernel, "add_") == [([2, 3], 5)], "what is not accepted leaves no example"
+        assert len(asked) == 1
+
+        def forget(root: Any) -> None:  # as an earlier version recorded it
+            del ledger.mission_of(root, "lesson")._slots["lesson"]
+
+        await kernel.image.system(forget)
+        assert (await client.teach("thing", "add_", [{"args": [2, 3], "result": 5}], intent="the sum", id="lesson")).duplicate
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ("learn_", "'learn_' of thing is BAT OS's own code, and no method"),
+        ("name", "'name' of thing holds a value, and no method"),
+        ("__init__", "'__init__' is no selector, so no method can be written for it"),
+        ("_p_changed", "'_p_changed' is no selector"),
+        ("class", "'class' is no selector"),
+    ],
+)
+async def test_what_no_lesson_could_mend_is_refused_at_once_and_leaves_no_example(tmp_path: Path, selector: str, words: str) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with school(tmp_path, inference) as (kernel, client):
+        with pytest.raises(InvalidInput, match=words):
+            await taught(client, "lesson", selector, ([1], 1))
+        assert held(kernel, selector) == []
+        assert kernel.image.read(lambda root: list(ledger.newest_first(root))) == []
+        assert asked == []
+
+
+async def test_a_message_under_a_name_that_no_method_may_have_asks_no_model(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, ADD)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel)
+        end = await sent(kernel, "m1", "thing", "class", 1)
+        assert end["error"]["message"].startswith("'class' is no selector, so no method can be written for it")
+        assert asked == []
+
+
+async def test_a_slot_that_holds_no_method_is_named_in_words(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        await give(kernel)
+        oid = kernel.image.read(lambda root: root["lobby"].thing._p_oid)
+        await kernel.image.system(examples.teach, oid, "name", [{"result": 1}], "", 16)  # as an earlier version accepted it
+        end = await sent(kernel, "m1", "thing", "learn_", "name")
+        assert end["error"]["message"].startswith("'name' of thing holds a value, and no method")
+
+
+TWICE = "def tw_(self, number):\n    return number * 2\n"
+
+
+async def test_the_examples_of_a_failed_lesson_stay_until_it_is_undone(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, TWICE)
+    async with school(tmp_path, inference) as (kernel, client):
+        assert await taught(client, "l1", "tw_", ([2], 4), ([5], 10), intent="twice a number") == "COMPLETE"
+        own = await taught(client, "l2", "tw_", ([3], 7), intent="something else")
+        assert "tw_(3) answered 6 and not 7; the example tw_(3) -> 7 stays" in own
+        assert "`batos undo l2` takes it back" in own
+        earlier = await taught(client, "l3", "tw_", ([4], 8))
+        assert "tw_(3) answered 6 and not 7; the example tw_(3) -> 7 is of the earlier lesson 'l2'" in earlier
+        assert "if it is wrong, `batos undo l2` takes it back" in earlier
+        everything = held(kernel, "tw_")
+        assert everything == [([2], 4), ([5], 10), ([3], 7), ([4], 8)]
+        shown = await client.undo("l2", dry=True)
+        assert [one["id"] for one in shown["missions"]] == ["l2"]
+        assert [one["parts"] for one in shown["objects"]] == [["examples of tw_"]]
+        assert held(kernel, "tw_") == everything
+        await client.undo("l2")
+        assert held(kernel, "tw_") == [([2], 4), ([5], 10), ([4], 8)]
+        assert kernel.image.read(lambda root: examples.of(root, root["lobby"].thing, "tw_")[1]) == "twice a number"
+        status = await client.status("l2")
+        assert (status["state"], status["undone"]["with"]) == ("FAILED", "l2")
+        assert (await client.undo("l2"))["already"] is True
+        assert (await client.teach("thing", "tw_", [{"args": [3], "result": 7}], intent="something else", id="l2")).duplicate
+        assert held(kernel, "tw_") == [([2], 4), ([5], 10), ([4], 8)], "a repetition teaches nothing again"
+        assert await taught(client, "l4", "tw_", ([3], 6)) == "COMPLETE"
+        with pytest.raises(InvalidInput, match="no method keeps both"):
+            await client.undo("l2", redo=True)
+        await client.undo("l4")
+        await client.undo("l2", redo=True)
+        assert held(kernel, "tw_") == [([2], 4), ([5], 10), ([4], 8), ([3], 7)]
+        assert (await client.undo("l2", redo=True))["already"] is True
+
+
+async def test_an_undo_of_a_lesson_takes_its_examples_back_with_its_method(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, TWICE)
+    async with school(tmp_path, inference) as (kernel, client):
+        assert await taught(client, "l1", "tw_", ([2], 4)) == "COMPLETE"
+        told = await client.undo("l1")
+        assert sorted(part for one in told["objects"] for part in one["parts"]) == ["examples of tw_", "tw_"]
+        assert held(kernel, "tw_") == []
+        await client.undo("l1", redo=True)
+        assert held(kernel, "tw_") == [([2], 4)]
+
+
+async def test_a_lesson_that_brought_nothing_leaves_nothing_to_take_back(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, TWICE)
+    async with school(tmp_path, inference) as (kernel, client):
+        for id in ("l1", "l2"):
+            assert "the example tw_(3) -> 7" in await taught(client, id, "tw_", ([3], 7))
+        with pytest.raises(InvalidInput, match="what it taught, 'l1' had brought: undo that"):
+            await client.undo("l2")
+        await client.undo("l1")
+        assert held(kernel, "tw_") == []
+        await sent(kernel, "s1", "thing", "learn_", "nothing_")
+        with pytest.raises(InvalidInput, match="'s1' FAILED: it left nothing"):
+            await client.undo("s1")
+
+
+async def test_examples_that_no_method_can_keep_are_refused_at_once(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, TWICE)
+    async with school(tmp_path, inference) as (kernel, client):
+        with pytest.raises(InvalidInput, match=r"no method keeps both tw_\(1\) -> 2 and tw_\(1\) -> 3; teach the one that is right"):
+            await taught(client, "l0", "tw_", ([1], 2), ([1], 3))
+        assert (held(kernel, "tw_"), asked) == ([], [])
+        assert await taught(client, "l1", "tw_", ([1], 2), ([1], 2.0)) == "COMPLETE"
+        with pytest.raises(InvalidInput, match=r"tw_\(1\) -> 3: the former was taught by 'l1'; `batos undo l1` takes that lesson back"):
+            await taught(client, "l2", "tw_", ([1], 3))
+        slots = [
+            {"args": [1], "slots": {"total": 7}, "result": 2, "after": {"total": 7}},
+            {"args": [1], "slots": {"total": 8}, "result": 2},
+        ]
+        await client.teach("thing", "tw_", slots, id="l3")
+        assert (await client.result("l3", timeout_s=WAIT_S))["value"]["written"] is False
+        with pytest.raises(InvalidInput, match=r"tw_\(1\) with total=7 -> 2, and total=9 after it"):
+            await client.teach("thing", "tw_", [{**slots[0], "after": {"total": 9}}], id="l4")
+        count = len(held(kernel, "tw_"))
+
+        def before(root: Any) -> None:
+            oid = root["lobby"].thing._p_oid
+            examples.teach(root, oid, "of_before_", [{"result": 1}], "", 16)
+            del root["examples"][oid, "of_before_"].brought
+
+        await kernel.image.system(before)
+        with pytest.raises(InvalidInput, match="taught in an earlier version"):
+            await taught(client, "l5", "of_before_", ([], 2))
+        assert len(held(kernel, "tw_")) == count

@@ -9,6 +9,7 @@ from batos.guardian.rules.base import Rule
 from batos.guardian.subject import FunctionNode, Subject
 
 ID = "shape"
+A_SELECTOR = "A selector is a public ASCII name: letters, digits and _, none of them _ first."
 
 
 def find_method(subject: Subject) -> None:
@@ -31,12 +32,15 @@ def find_method(subject: Subject) -> None:
         subject.refuse(ID, definitions[0], "the method does nothing", "Write its body; no `pass`, no `...`, no NotImplementedError.")
 
 
+def is_selector(name: str) -> bool:
+    """Whether a method may be called so: under another name no source is ever accepted."""
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_")
+
+
 def _check_name(subject: Subject, method: FunctionNode) -> None:
     selector = subject.selector
-    if not (selector.isascii() and selector.isidentifier()) or keyword.iskeyword(selector) or selector.startswith("_"):
-        subject.refuse(
-            ID, 0, f"{selector!r} is no selector", "A selector is a public ASCII name: letters, digits and _, none of them _ first."
-        )
+    if not is_selector(selector):
+        subject.refuse(ID, 0, f"{selector!r} is no selector", A_SELECTOR)
     elif method.name != selector:
         subject.refuse(ID, method, f"the function is called {method.name!r}", f"Call it {selector!r}: `def {selector}(self, ...)`.")
 
