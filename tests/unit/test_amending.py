@@ -179,3 +179,12 @@ def test_calls_vary_in_their_values_and_never_in_their_kinds() -> None:
     for one in found:
         assert [type(value) for value in one.args] == [type(value) for value in call.args]
         assert (set(one.kwargs), set(one.slots)) == ({"n"}, {"doves"})
+
+
+def test_what_is_looked_for_is_there_in_some_calls_and_each_way_to_change_a_value_has_its_turn() -> None:
+    found = variations([Call(["a fox and a dog", "cat", [3, 4], 7], {}, {"stock": {"apples": 2}})], 60)
+    assert any(text != "cat" and text in whole.split() for whole, text, *_ in (one.args for one in found))
+    assert any(number in items for _, _, items, number in (one.args for one in found))
+    alone = {text for one in variations([Call(["a fox"], {}, {})], 24) for text in one.args}
+    assert {"aa foxfox", "A FOX", "a fox a fox", "fox a", "xof a"} <= alone
+    assert "a fox" not in alone, "a call that is as it was tells nothing"

@@ -46,6 +46,12 @@ def test_what_is_grown_comes_to_what_python_makes_of_it() -> None:
         assert (list(came) if isinstance(came, tuple) else came) == value
 
 
+def test_arguments_that_come_to_the_same_are_all_used() -> None:
+    found = texts(grown(atoms(number=2, number2=2), [], words_in("the product of both"), most=5_000))
+    assert found["number * number2"] == 4
+    assert {"number", "number2", "number2 % 2 == 0"} <= set(found)
+
+
 def test_the_cheapest_come_first_and_what_words_speak_of_is_cheaper() -> None:
     plain = grown(atoms(text="sea ice"), [], frozenset(), most=500)
     assert [one.part.cost for one in plain] == sorted(one.part.cost for one in plain)
