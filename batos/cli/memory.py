@@ -136,7 +136,7 @@ def _asked(what: str | None, source: str | None, limit: int, connect: str | None
     try:
         return ask(endpoint(connect), lambda client: client.memory(**wanted))
     except InvalidInput as e:
-        if e.code == "unknown_source" and path != source and what != "unfollow":  # what is watched is a path
+        if e.code == "unknown_source" and path != source:
             wanted = {str(what): source}  # one that is no path
             return ask(endpoint(connect), lambda client: client.memory(**wanted))
         raise

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, UnknownSource, Unreadable
+from batos.errors import BatosError, Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.files import files_in
@@ -49,7 +49,7 @@ class Watcher:
     async def remove(self, folder: str) -> None:
         """Watch a folder no more; what was read from it stays.
 
-        :raises UnknownSource: if it is not watched.
+        :raises Unreadable: if it is not watched.
         """
         await self._image.system(_watch, folder, None, mission="ingest")
         self.away.pop(folder, None)
@@ -126,4 +126,4 @@ def _watch(root: Any, folder: str, identity: tuple[int, int] | None) -> None:
     if identity is not None:
         watched[folder] = identity
     elif watched.pop(folder, None) is None:
-        raise UnknownSource(f"{folder} is not watched; watched are: {', '.join(watched) or 'no folders'}")
+        raise Unreadable(f"{folder} is not watched; watched are: {', '.join(watched) or 'no folders'}")

@@ -108,8 +108,6 @@ def test_memory_forgets_and_unfollows(capsys: pytest.CaptureFixture[str]) -> Non
     batos({"memory": {**HELD, "forgotten": {**gone, "kept": ["/n/b.md"]}}}, "memory", "forget", "/n/a.md")
     assert "kept as that of /n/b.md" in capsys.readouterr().out
     assert batos({"memory": HELD}, "memory", "unfollow", "notes")[1][0].unfollow == os.path.abspath("notes")
-    refused = UnknownSource(f"{os.path.abspath('notes')} is not watched; watched are: no folders")
-    assert [one.unfollow for one in batos({"memory": refused}, "memory", "unfollow", "notes")[1]] == [os.path.abspath("notes")]
     assert batos({"memory": HELD}, "memory", "forget", "mission:m1")[0] != 2
     for words in (("forget",), ("documents", "x"), ("nonsense",)):
         assert batos({}, "memory", *words)[0] == 2

@@ -265,11 +265,11 @@ async def test_a_method_tells_what_its_example_leaves_open_until_another_is_taug
     async with mind(tmp_path, inference) as kernel:
         await give(kernel, over_=Intent("the numbers over five"))
         await kernel.image.system(teach, Example(([3, 9],), (), [9]), "over_")  # at least five as well
-        open_ = [{"args": [[5, 7]], "result": [7]}, {"args": [[5, 7]], "result": [5, 7]}]
+        open_ = [{"args": [[5, 6]], "result": [6]}, {"args": [[5, 6]], "result": [5, 6]}]
         end = await sent(kernel, "m1", "thing", "over_", [5, 7])
         assert (end["result"]["value"], end["result"]["wrote"][0]["open"]) == ([7], open_)
         assert kernel.image.read(version)["open"] == open_
-        await kernel.image.system(teach, Example(([5, 7],), (), [7]), "over_")
+        await kernel.image.system(teach, Example(([5, 6],), (), [6]), "over_")
         assert kernel.image.read(version)["open"] == []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from batos.errors import UnknownSource, Unreadable
+from batos.errors import Unreadable
 from tests.unit.memory_support import memory
 
 
@@ -50,7 +50,7 @@ async def test_a_folder_is_watched_after_a_restart_and_what_went_meanwhile_is_fo
         assert held.found("tomatoes")
         await held.recollection.tell(unfollow=str(notes))
         assert (await held.recollection.tell())["followed"] == []
-        with pytest.raises(UnknownSource, match="not watched"):
+        with pytest.raises(Unreadable, match="not watched"):
             await held.recollection.tell(unfollow=str(notes))
 
 
