@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import functools
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.bridge.models import Models
-from batos.errors import Busy
 from batos.image import history, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
@@ -23,6 +21,7 @@ from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.recollection import Recollection
 from batos.undoing import Undoing
+from batos.watches import Watches
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
@@ -70,9 +69,7 @@ class Desk:
         self._rate = rate
         self._ingests_watched: set[tuple[Recipient, str | int | None]] = set()
         self._models_watched: set[Recipient] = set()
-        self._watches: dict[tuple[str, Recipient], _Watch] = {}
-        self._watching: collections.Counter[bytes] = collections.Counter()
-        self._watches_limit = watches_per_client
+        self._watches = Watches(events, watches_per_client, self._status)
 
     async def handle(self, request: schemas.Request, client: Recipient) -> None:
         """Serve one request."""
@@ -170,8 +167,7 @@ class Desk:
 
     def forget(self, client: Recipient) -> None:
         """The client is gone: its watches end, also those of missions in which nothing happens."""
-        for watch in [watch for (_, watcher), watch in self._watches.items() if watcher is client]:
-            watch.stop()
+        self._watches.forget(client)
 
     # --- missions
 
@@ -214,7 +210,7 @@ class Desk:
     ) -> None:
         # Heard from before the acceptance on, so that nothing is missed; passed on after `accepted`.
         watched = request.watch and (request.id, client) in self._watches
-        watch = self._open_watch(request.id, client) if request.watch else None
+        watch = self._watches.open(request.id, client) if request.watch else None
         try:
             new, given = await self._scheduler.submit(request.id, brief, options, first)
         except BaseException:
@@ -243,29 +239,9 @@ class Desk:
         if known["state"] in ledger.FINAL:
             client.send(_final(known))
             return
-        watch = self._open_watch(id, client)
+        watch = self._watches.open(id, client)
         client.send(self._status(id))
         watch.release()
-
-    def _open_watch(self, id: str, client: Recipient) -> _Watch:
-        """The client's watch of a mission; asked for twice, it stays one.
-
-        :raises Busy: past `watches_per_client`.
-        """
-        found = self._watches.get((id, client))
-        if found is not None:
-            return found
-        if self._watching[client.key] >= self._watches_limit:
-            raise Busy(f"this client watches {self._watches_limit} missions already (setting watches_per_client); let one end first")
-        self._watching[client.key] += 1
-        watch = self._watches[id, client] = _Watch(client, self._events, id, closed=lambda: self._close_watch(id, client))
-        return watch
-
-    def _close_watch(self, id: str, client: Recipient) -> None:
-        if self._watches.pop((id, client), None) is not None:
-            self._watching[client.key] -= 1
-            if not self._watching[client.key]:
-                del self._watching[client.key]
 
     async def _result(self, id: str, wait_s: float) -> Reply:
         known = self._record(id)
@@ -346,35 +322,6 @@ class Desk:
             client.send({"type": "ingest", **await ingest.done(lambda event: client.send({"type": "file", **event}, event=True))})
         finally:
             self._ingests_watched.discard(watched)
-
-
-class _Watch:
-    """One client hearing the events of one mission. Holds them back until `release`; ends with the result."""
-
-    def __init__(self, client: Recipient, events: Events, id: str, closed: Callable[[], object]) -> None:
-        self._client, self._closed = client, closed
-        self._held: list[Event] | None = []
-        self._unwatch = events.watch(id, self._hear)
-
-    def release(self) -> None:
-        """Pass on what came so far, and from now on at once."""
-        held, self._held = self._held or [], None
-        for event in held:
-            self._hear(event)
-
-    def stop(self) -> None:
-        """Hear no more."""
-        self._unwatch()
-        self._closed()
-
-    def _hear(self, event: Event) -> None:
-        if self._held is not None:
-            self._held.append(event)
-            return
-        final = event["type"] == "result"
-        if final or self._client.closed:
-            self.stop()
-        self._client.send(event, event=not final)
 
 
 def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = None) -> Reply:

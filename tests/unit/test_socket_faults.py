@@ -15,6 +15,7 @@ import zmq
 import zmq.asyncio
 
 from batos import kernel as kernel_module
+from batos import watches
 from batos.desk import Desk
 from batos.image import ledger
 from batos.kernel import Kernel
@@ -55,7 +56,7 @@ class House:
             await self.kernel.scheduler.quiet()
             while self.desk._watches or self.listener._working or self.listener._outbox.bytes:
                 await asyncio.sleep(0.001)
-        assert not self.desk._watching
+        assert not self.desk._watches._count
         assert not self.kernel.events._watchers
         assert not self.listener._outbox._blocked
 
@@ -198,3 +199,29 @@ async def test_gone_after_accepted_and_before_the_result(house: House, rudely: b
     reply = await again.reply()
     assert (reply["type"], reply["duplicate"], reply["state"]) == ("accepted", True, "COMPLETE")
     again.leave(rudely=rudely)
+
+
+async def test_who_watches_a_mission_that_rests_and_leaves_is_not_kept(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody new is let in once there were `clients_limit` of them, though nobody is there."""
+    monkeypatch.setattr(watches, "_QUIET_S", 0.0)
+    house.listener._outbox._clients_limit = limit = 6
+    await house.kernel.scheduler.submit("rests", "I feel stuck", {})
+    await house.kernel.scheduler.pause("rests")
+    stays = Raw(house)
+    await stays.greet()
+    await stays.send(frame(json.dumps({"op": "watch", "id": "rests", "ref": 1}).encode()))
+    assert (await stays.reply())["state"] == "PAUSED"
+    for number in range(4 * limit):
+        raw = Raw(house)
+        await raw.greet()
+        await raw.send(frame(json.dumps({"op": "watch", "id": "rests"}).encode()))
+        assert (await raw.reply())["state"] == "PAUSED", number
+        raw.leave(rudely=True)
+    told = await stays.reply()
+    assert (told["type"], told["id"], told["ref"]) == ("status", "rests", 1)
+    await house.kernel.scheduler.cancel("rests")
+    async with asyncio.timeout(WAIT_S):
+        while (await stays.reply())["type"] != "result":
+            pass
+    await house.calm()
+    stays.leave(rudely=False)
