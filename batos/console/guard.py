@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlencode
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -83,8 +83,6 @@ def let_in(access: Access, path: str) -> Response:
 
 def cookie_of(headers: Headers, name: str) -> str:
     """The value of a cookie; "" where there is none."""
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return "" if found is None else found.value
+    # As browsers read them: other programs of this machine set cookies that come here too, and what the standard library makes of an odd
+    # one of theirs is none at all.
+    return cookie_parser(headers.get("cookie", "")).get(name, "")

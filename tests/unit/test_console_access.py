@@ -15,11 +15,12 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 from structlog.testing import capture_logs
 
 from batos.console.access import TOKEN_NAME, Access, token_of
 from batos.console.app import GET, POST
-from batos.console.guard import HEADERS
+from batos.console.guard import HEADERS, cookie_of
 from batos.console.server import loopback
 from batos.errors import ConfigError, EndpointError
 from batos.kernel import Kernel
@@ -114,6 +115,15 @@ async def test_a_stranger_is_asked_for_the_token_everywhere(stranger: httpx.Asyn
     assert (await stranger.get("/static/console.css")).status_code == 200
     assert (await stranger.get("/static/../app.py")).status_code in (401, 404)
     assert (await stranger.get("/static/%2e%2e/app.py")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "other", ['prefs={"theme":"dark"}', "theme=dark mode", "tab", 't[0]=a"b', "a/b=1", "naïve=1", "=1", "path=/", "a=1;"]
+)
+def test_a_cookie_of_another_program_of_this_machine_does_not_hide_ours(other: str) -> None:
+    for sent in (f"{other}; batos_5780=ours", f"batos_5780=ours; {other}"):
+        assert cookie_of(Headers({"cookie": sent}), "batos_5780") == "ours"
+    assert cookie_of(Headers({"cookie": other}), "batos_5780") == cookie_of(Headers({}), "batos_5780") == ""
 
 
 async def test_the_link_sets_a_cookie_and_leaves_the_address_bar(kernel: Kernel, stranger: httpx.AsyncClient) -> None:
