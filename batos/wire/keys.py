@@ -7,6 +7,7 @@ and must be the owner's alone. Keys are of Curve25519 in Z85, 40 characters. Sou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import stat
@@ -173,10 +174,14 @@ class Clients:
     def _signature(self) -> _Signature:
         try:
             with os.scandir(self.folder) as found:
-                files = [(entry.name, entry.stat()) for entry in found if entry.name.endswith(".key")]
+                files = [entry for entry in found if entry.name.endswith(".key")]
         except FileNotFoundError:
             return ()
-        return tuple(sorted((name, seen.st_mtime_ns, seen.st_size) for name, seen in files))
+        seen = []
+        for entry in files:
+            with contextlib.suppress(FileNotFoundError):  # gone since, or a link to nothing: the others' keys are there all the same
+                seen.append((entry.name, entry.stat().st_mtime_ns, entry.stat().st_size))
+        return tuple(sorted(seen))
 
 
 class Gate:

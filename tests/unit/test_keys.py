@@ -147,6 +147,12 @@ async def test_the_folder_of_clients_is_as_it_is_when_somebody_knocks(ring: Ring
         assert "client_key_unreadable" in [line["event"] for line in logged]
 
 
+async def test_a_link_to_nothing_in_the_folder_of_clients_shuts_out_nobody(ring: Ring) -> None:
+    (ring.clients / "moved.key").symlink_to(ring.clients / "gone")
+    async with guarded(ring.settings) as bound:
+        assert await asked(bound, ring.anna)
+
+
 async def test_a_folder_that_is_not_there_lets_nobody_in(ring: Ring) -> None:
     settings = Settings(curve_secret=str(ring.secret), curve_clients=str(ring.clients / "none"))
     async with guarded(settings) as bound:
