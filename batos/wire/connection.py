@@ -143,9 +143,9 @@ class Connection:
             payload = await self._socket.recv()
             try:
                 reply = json.loads(payload)
-            except ValueError:
+            except (ValueError, RecursionError):
                 reply = None
-            if isinstance(reply, dict):
+            if isinstance(reply, dict) and isinstance(reply.get("ref"), str | int | None):
                 self._dispatch(reply)
             else:
                 log.warning("no reply of a BAT OS daemon", endpoint=self.endpoint, bytes=len(payload))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
@@ -29,6 +30,7 @@ class SyncClient:
     ) -> None:
         self._client = Client(endpoint, timeout_s, message_bytes=message_bytes, keys=keys)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._asking = threading.Lock()  # so that nothing is asked of a loop that ends
 
     def __enter__(self) -> Self:
         self._loop = asyncio.new_event_loop()
@@ -37,15 +39,12 @@ class SyncClient:
         try:
             self._run(self._client.__aenter__())
         except BaseException:
-            self._end_loop()
+            self._end()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._run(self._client.__aexit__())
-        finally:
-            self._end_loop()
+        self._end(self._client.__aexit__())
 
     def submit(
         self,
@@ -238,20 +237,32 @@ class SyncClient:
         return self._run(self._client.personas(accept=accept, slot=slot))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
+        with self._asking:
+            loop = self._loop
+            future = None if loop is None else asyncio.run_coroutine_threadsafe(work, loop)
+        if future is None:
             work.close()
             raise RuntimeError("a SyncClient is used inside `with SyncClient(...) as client:`")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._loop is loop:
+                raise
+            raise RuntimeError("the SyncClient was closed by another thread; what was asked for may have been done or not") from None
         except BaseException:  # Ctrl-C ends the wait, so it has to end the work too
             future.cancel()
             raise
 
-    def _end_loop(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result()
+    def _end(self, *last: Coroutine[Any, Any, Any]) -> None:
+        """End what other threads still wait for, then do `last`, then end the loop."""
+        with self._asking:
+            loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        try:
+            for work in (_given_up(), *last, loop.shutdown_default_executor()):
+                asyncio.run_coroutine_threadsafe(work, loop).result()
+        finally:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()
             loop.close()
@@ -259,3 +270,12 @@ class SyncClient:
 
 async def _next(events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
     return await anext(events, None)
+
+
+async def _given_up() -> None:
+    """End all that is under way on this loop."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others)

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import json
 import subprocess
 import sys
 import threading
@@ -7,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zmq
+import zmq.asyncio
 from wire_support import Answer, listening
 
 from batos.errors import (
@@ -234,6 +237,24 @@ async def test_a_quiet_mission_is_watched_once() -> None:
         assert len(handler.requests) >= 3
 
 
+@pytest.mark.parametrize(
+    "junk", [b"[" * 100_000, b'{"ref": [1], "type": "info"}', b"\xff", b"5", b'{"ref": {}, "type": "error", "code": "busy"}']
+)
+async def test_a_client_goes_on_after_what_is_no_reply(junk: bytes) -> None:
+    with zmq.asyncio.Context() as context, context.socket(zmq.ROUTER) as other:
+        other.linger = 0
+        port = other.bind_to_random_port("tcp://127.0.0.1")
+
+        async def answer() -> None:
+            client, payload = await other.recv_multipart()
+            await other.send_multipart([client, junk])
+            await other.send_multipart([client, json.dumps({"type": "info", "ref": json.loads(payload)["ref"]}).encode()])
+
+        async with Client(f"tcp://127.0.0.1:{port}") as client, asyncio.TaskGroup() as group:
+            group.create_task(answer())
+            assert await client.info() == {"type": "info"}
+
+
 async def test_no_endpoint() -> None:
     with pytest.raises(EndpointError, match="no endpoint"):
         async with Client("localhost"):
@@ -298,6 +319,29 @@ def test_the_sync_client_does_the_same() -> None:
             (client.models(), "models"),
         ):
             assert reply["type"] == kind
+
+
+def test_a_sync_client_that_is_closed_ends_what_other_threads_wait_for() -> None:
+    ended: list[str] = []
+
+    def wait(client: SyncClient, asked: threading.Event) -> None:
+        asked.set()
+        try:
+            client.result("never")
+        except RuntimeError as e:
+            ended.append(str(e))
+
+    missions = Missions()
+    with _threaded(missions) as listener:
+        with SyncClient(listener.bound[0], timeout_s=60) as client:
+            asked = threading.Event()
+            waiting = threading.Thread(target=wait, args=(client, asked), daemon=True)
+            waiting.start()
+            asked.wait()
+            assert client.info()["type"] == "info"
+        waiting.join(20)
+    assert not waiting.is_alive()
+    assert "SyncClient" in ended[0]
 
 
 def test_the_sync_client_without_an_endpoint() -> None:
