@@ -233,6 +233,8 @@ class Membrane:
     def _scalar(value: Any, kind: type) -> Any:
         if kind is int and value.bit_length() > _INT_BITS:
             raise TooLarge(f"an int of {value.bit_length()} bits")
+        if kind is decimal.Decimal and value.is_snan():  # to compare it raises, and what is stored is compared
+            raise TypeError("a signalling NaN may not leave a method; Decimal('NaN') may")
         if kind is str and value[:1] == "<" and _NO_VALUE.fullmatch(value):
             raise TypeError("a function or module may not leave a method; use plain values, containers of them, and objects")
         return value

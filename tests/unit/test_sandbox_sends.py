@@ -272,6 +272,22 @@ async def test_data_intents_and_special_values_cross(sandbox: Sandbox) -> None:
     assert value == ["2026-01-02", (1, (2, 3)), None, ["wish", "x"], {"a": [{"b": {1, 2}}]}]
 
 
+async def test_a_number_that_cannot_be_compared_does_not_leave(sandbox: Sandbox) -> None:
+    """It could be stored; then whatever reads its slot, or writes there again, fails with an error that is no method's."""
+    target = obj(
+        "def m(self, text):\n    from decimal import Decimal\n    self.rates.append(Decimal(text))\n    self._p_changed = True\n",
+        "def n(self):\n    from decimal import Decimal\n    return Decimal('sNaN')\n",
+        rates=[],
+    )
+    sends = Sends(sandbox)
+    await call(sends, target, "m", "NaN")
+    for selector, args in (("m", ["sNaN"]), ("n", [])):
+        with pytest.raises(MethodFailed, match="signalling NaN may not leave"):
+            await call(sends, target, selector, *args)
+    await call(sends, target, "m", "1.5")
+    assert [str(rate) for rate in target.rates] == ["NaN", "1.5"]
+
+
 async def test_the_same_seed_and_clock_give_the_same_run(sandbox: Sandbox) -> None:
     source = (
         "def m(self):\n    import random, datetime, time, uuid\n    return [random.random(), random.randint(1, 99), str(uuid.uuid4()), "
