@@ -119,10 +119,10 @@ class Programs:
 
         session = await self._workers.session(type_check=True, type_check_stubs=STUB, type_check_format="concise")
         try:
-            text = await asyncio.to_thread(_annotated, source)
+            text, annotations = await asyncio.to_thread(_annotated, source)
             await session.turn(functools.partial(session.monty.feed_start, text), stand_by=False)
         except MontyTypingError as e:
-            return _certain(e.display(), source)
+            return _certain(e.display(), source, annotations)
         except MontyCrashedError as e:
             raise SandboxFailed(f"the type checker's worker died: {e}") from e
         except MontyError:
@@ -132,24 +132,41 @@ class Programs:
         return []
 
 
-def _annotated(source: str) -> str:
-    """The source with its receiver declared a UvmObject."""
+_Place = tuple[int, int]
+"""Line and column, both counted from 1, the column in characters: as the checker counts."""
+
+
+def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
+    """The source with its receiver declared a UvmObject, and where annotations stand in it."""
     method = ast.parse(source).body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
     receiver = (method.args.posonlyargs + method.args.args)[0]
-    if receiver.annotation is not None:
-        return source
-    lines = source.splitlines(keepends=True)
-    line = lines[receiver.lineno - 1].encode()
-    at = receiver.end_col_offset or 0
-    lines[receiver.lineno - 1] = (line[:at] + b": UvmObject" + line[at:]).decode()
-    return "".join(lines)
+    if receiver.annotation is None:
+        lines = source.splitlines(keepends=True)
+        line = lines[receiver.lineno - 1].encode()
+        at = receiver.end_col_offset or 0
+        lines[receiver.lineno - 1] = (line[:at] + b": UvmObject" + line[at:]).decode()
+        source = "".join(lines)
+    return source, _annotations(source)
 
 
-def _certain(text: str, source: str) -> list[tuple[int, int, str]]:
+def _annotations(source: str) -> list[tuple[_Place, _Place]]:
+    lines = [line.encode() for line in re.split(r"\r\n?|\n", source)]
+
+    def place(line: int | None, column: int | None) -> _Place:
+        return (line or 0, len(lines[(line or 1) - 1][:column].decode(errors="replace")) + 1)
+
+    held = (getattr(node, field, None) for node in ast.walk(ast.parse(source)) for field in ("annotation", "returns"))
+    return [(place(one.lineno, one.col_offset), place(one.end_lineno, one.end_col_offset)) for one in held if isinstance(one, ast.expr)]
+
+
+def _certain(text: str, source: str, annotations: list[tuple[_Place, _Place]]) -> list[tuple[int, int, str]]:
     shift = len(": UvmObject")
     found = []
     for line, column, rule, what in _DIAGNOSTIC.findall(text):
+        # Nothing evaluates an annotation, and what it names may be imported in the body only, where it does not see it.
+        if rule == "unresolved-reference" and any(begin <= (int(line), int(column)) < end for begin, end in annotations):
+            continue
         supplied = any(f"`{name}`" in what for name in supply.METHODS)
         supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in supply.FUNCTIONS  # Module `m` has no member `f`
         supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)

@@ -16,6 +16,7 @@ from sandbox_cases import CASES
 from sandbox_support import Sends, corpus, method, obj, settings, slots, stored
 
 from batos.errors import MethodError, MethodFailed, MethodUnsupported
+from batos.guardian import PersistenceGuardian
 from batos.guardian.vocabulary import SUPPLIED
 from batos.objects import Method, UvmObject
 from batos.sandbox import Sandbox, unsupported
@@ -57,6 +58,24 @@ async def in_sandbox(sandbox: Sandbox, source: str, args: list[Any], state: dict
     except MethodFailed as e:
         value = ("raised", e.type)
     return value, slots(target)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def m(self, xs: List[int], n: Optional[int] = None) -> Any:\n    return xs[n or 0]\n",
+        "def m(self, xs: 'List[int]', n: 'Optional[int]' = None) -> 'Any':\n    return xs[n or 0]\n",
+        "def m(self: UvmObject,\n      xs: Sequence[Union[int, str]],\n      n: datetime.date | None = None,\n) -> Dict[str, Any]:\n    return xs[0]\n",
+        "def m(self, xs: list, word='é', day: date = None) -> Decimal:\n    from decimal import Decimal\n    return int(Decimal(xs[0]))\n",
+        "def m(self, xs):\n    first: Optional[int] = xs[0]\n    rest: List[int]\n    def inner(n: Any, *more: Any, **named: Mapping) -> Any:\n"
+        "        return n\n    return inner(first)\n",
+    ],
+)
+async def test_annotations_need_no_import(sandbox: Sandbox, source: str) -> None:
+    """Nothing evaluates them, and the guardian takes them; an import in the body would not reach those of the signature."""
+    assert PersistenceGuardian().audit(source, "m").accepted
+    await sandbox.compile(source)
+    assert await sandbox.run(obj(), method(source), [[5, 6]], activity=Sends(sandbox).activity) == 5
 
 
 @pytest.mark.parametrize(("source", "args", "state"), CASES, ids=range(len(CASES)))
@@ -111,6 +130,7 @@ TYPED = {
     "def m(self):\n    x = 1\n    return nothing_like_this(x)\n": 3,
     "def m(self, text: str):\n    return text.uper()\n": 2,
     "def m(self):\n    def f(a):\n        return a\n    return f(1, 2)\n": 4,
+    "def m(self, n: Optional[int] = None) -> List[int]:\n    held: List[int] = [1]; held += List\n    return held\n": 2,
 }
 
 
