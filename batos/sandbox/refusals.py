@@ -80,13 +80,13 @@ def _hint_for(node: ast.AST, bound: set[str]) -> str | None:
     if type(node) in _NODES:
         return _NODES[type(node)]
     if isinstance(node, ast.Name):
-        if node.id.startswith(("__", PREFIX)):
+        if _is_reserved(node.id):
             return f"{node.id!r} is a reserved name"
         if node.id in _NAMES and node.id not in bound:
             return f"no {node.id!r} in a method: {_NAMES[node.id]}"
     if isinstance(node, ast.arg | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         name = node.arg if isinstance(node, ast.arg) else node.name
-        if name.startswith(("__", PREFIX)) and not (isinstance(node, ast.FunctionDef) and name.endswith("__")):
+        if _is_reserved(name) and not (isinstance(node, ast.FunctionDef) and name.endswith("__")):
             return f"{name!r} is a reserved name"
     if isinstance(node, ast.ClassDef) and (node.bases or node.keywords):
         return "a class with a base: use plain dicts or tuples, and builtin exceptions such as ValueError"
@@ -98,6 +98,10 @@ def _hint_for(node: ast.AST, bound: set[str]) -> str | None:
         if any(isinstance(part, ast.Attribute) for part in ast.walk(node.target)):
             return "a slot as the target of a comprehension: use a local name"
     return None
+
+
+def _is_reserved(name: str) -> bool:
+    return name.startswith(("__", PREFIX)) and name != "__"  # which alone is a name to throw away, as `_` is
 
 
 def _of_generator(function: ast.AST) -> Iterator[Refusal]:
