@@ -14,7 +14,8 @@ _LAZY = {"any", "all", "next"}
 _EAGER = {"sum", "list", "tuple", "set", "dict", "sorted", "min", "max", "frozenset", "len", "any", "all", "enumerate", "bytes"}
 _BUILTIN_TYPES = {"str", "list", "dict", "set", "int", "float", "bytes", "tuple", "frozenset"}
 _CLASS_METHODS = {"fromkeys", "fromhex"}
-_BUILTIN_METHODS = {name for kind in (str, list, dict, set, int, float, bytes) for name in dir(kind) if name[0] != "_"} - {"real", "imag"}
+_NO_METHODS = {"real", "imag", "numerator", "denominator"}
+_BUILTIN_METHODS = {name for kind in (str, list, dict, set, int, float, bytes) for name in dir(kind) if name[0] != "_"} - _NO_METHODS
 _SHADOWED = {"map": "_b_map", "filter": "_b_filter", "getattr": "_b_getattr", "hasattr": "_b_hasattr", "setattr": "_b_set",
              "delattr": "_b_del", "callable": "_b_callable", "bytes": "_b_bytes", "bytearray": "_b_bytes", "print": "_b_print"}  # fmt: skip
 _OF_ONE = {"union", "intersection", "difference", "update"}  # with one argument the interpreter has them

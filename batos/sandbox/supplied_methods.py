@@ -185,6 +185,12 @@ def _b_x_lastgroup(m):
     i = _b_x_lastindex(m)
     named = [k for k, v in m.groupdict().items() if v is not None and _b_re_numbered(m, (k,))[0] == i] if i else []
     return named[0] if named else None
+# numerator
+def _b_x_numerator(n):
+    return int(n) if type(n) is int or type(n) is bool else n.numerator
+# denominator
+def _b_x_denominator(n):
+    return 1 if type(n) is int or type(n) is bool else n.denominator
 # msg
 def _b_x_msg(e):
     return str(e).rsplit(': line ', 1)[0] if type(e).__name__ == 'JSONDecodeError' else e.msg
