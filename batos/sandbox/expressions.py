@@ -168,7 +168,7 @@ class Expressions(Names):
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> Any:
         # The interpreter makes a list of it: an iterator over the list is consumed once, as a generator is.
         new = self._inside(node)
-        return call("iter", ast.ListComp(new.elt, new.generators))
+        return call("_b_iter", ast.ListComp(new.elt, new.generators))
 
     def _lazily(self, node: ast.Call, name: str, generator: ast.GeneratorExp) -> ast.expr | None:
         """`any(…)`, `all(…)`, `next(…)` over a generator expression stop where the answer is known: as a loop in a function

@@ -88,7 +88,7 @@ class Invocation:
         monty = client()
         try:
             given = self._inputs(args, kwargs)
-            code = f"_b_run({self.loaded.program.selector}, {', '.join(given)})"
+            code = f"_b_run({self.loaded.program.function}, {', '.join(given)})"
             drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
             try:
                 snapshot = await drive.begin(lambda held: held.monty.feed_start(code, inputs=given, print_callback=held.output))

@@ -47,6 +47,7 @@ _b_plain_types = (int, str, float, bool, type(None), bytes, complex)
 _b_builtin = (list, dict, set, str, tuple, int, float, bytes, frozenset, bool)
 _b_errors = {@errors@}
 _b_sorted0, _b_min0, _b_max0, _b_map0, _b_filter0, _b_getattr0, _b_hasattr0 = sorted, min, max, map, filter, getattr, hasattr
+_b_iter = iter
 def _b_keep(k, o, n, v):
     _b_cache[k] = v
     t = type(v)

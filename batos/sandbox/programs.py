@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import builtins
 import collections
 import functools
 import re
@@ -14,7 +13,7 @@ from typing import Any
 from batos.errors import BatosError, MethodFailed, MethodUnsupported, SandboxFailed
 from batos.sandbox import supply
 from batos.sandbox.prelude import ERRORS, PRELUDE
-from batos.sandbox.rewrite import Program, rewrite
+from batos.sandbox.rewrite import BUILTINS, Program, rewrite
 from batos.sandbox.watch import Pace
 from batos.sandbox.workers import Workers
 
@@ -48,7 +47,6 @@ _OF_OTHERS = re.compile(r"`[+|&^-]=`.* of type `(list|set|dict)\[.*` and `\1\[")
 """A container that takes in one of other elements: the checker keeps to the kind that it began with, Python does not."""
 _EITHER = re.compile(r"`[^`]+ \| [^`]+`")
 """A value of one kind or another, such as an item of a list that holds both: which it is, the method knows."""
-_BUILTINS = frozenset(dir(builtins))  # the checker knows fewer than there are; `refusals` knows which may not be used
 _GUESSED = re.compile(r"type `(object|Sized|Hashable|Iterable|Supports\w+)\b")  # the last: what a parameter of a builtin's asks for
 _DIAGNOSTIC = re.compile(r"^main\.py:(\d+):(\d+): (?:error|warning)\[([\w-]+)\] (.*)$", re.MULTILINE)
 
@@ -140,6 +138,8 @@ def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
     """The source with its receiver declared a UvmObject, and where annotations stand in it."""
     method = ast.parse(source).body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+    if method.name in BUILTINS:  # which is what it gets itself by that name: see `rewrite`
+        source = re.sub(rf"(\bdef\s+){method.name}\b", lambda found: found[1] + "_" * len(method.name), source, count=1)
     receiver = (method.args.posonlyargs + method.args.args)[0]
     if receiver.annotation is None:
         lines = source.splitlines(keepends=True)
@@ -169,7 +169,9 @@ def _certain(text: str, source: str, annotations: list[tuple[_Place, _Place]]) -
             continue
         supplied = any(f"`{name}`" in what for name in supply.METHODS)
         supplied = supplied or ".".join(re.findall(r"`(\w+)`", what)) in supply.FUNCTIONS  # Module `m` has no member `f`
-        supplied = supplied or (rule == "unresolved-reference" and what.split("`")[1] in _BUILTINS)
+        supplied = supplied or (
+            rule == "unresolved-reference" and what.split("`")[1] in BUILTINS
+        )  # it knows fewer than there are; `refusals` knows which may not be used
         guessed = "None" in what or _GUESSED.search(what) or _EITHER.search(what)  # what it says of a value it knows too little of
         if rule in _CERTAIN and not guessed and not supplied and not _OF_OTHERS.search(what):
             first = int(line) == 1 and int(column) > source.find("self")

@@ -9,20 +9,25 @@ the host awaits. What has no way is refused with a hint that a model can use.
 from __future__ import annotations
 
 import ast
+import builtins
 import warnings
 from dataclasses import dataclass
 
 from batos.errors import MethodUnsupported
 from batos.sandbox import fractional, plainer, scopes, supply
-from batos.sandbox.refusals import Refusal, unsupported_nodes
+from batos.sandbox.refusals import PREFIX, Refusal, unsupported_nodes
 from batos.sandbox.statements import Rewriter
+
+BUILTINS = frozenset(dir(builtins))
 
 
 @dataclass(frozen=True)
 class Program:
-    """What runs: `text` (helpers and method), `selector`, the slots worth sending along, and original lines by line of `text`."""
+    """What runs: `text` (helpers and method), its `selector` and what the `function` is called there, the slots worth sending along,
+    and original lines by line of `text`."""
 
     selector: str
+    function: str
     text: str
     reads: tuple[str, ...]
     lines: dict[int, int]
@@ -78,6 +83,7 @@ def _rewrite(source: str, limit: int) -> Program:
     tree = _parse(source, limit)
     for first in unsupported_nodes(tree):
         raise first
+    selector = _renamed(tree)
     needed = plainer.make(tree)
     fractions = fractional.imported(tree)
     if fractions:
@@ -94,7 +100,18 @@ def _rewrite(source: str, limit: int) -> Program:
     body = ast.unparse(new)
     head = "\n".join([*supply.with_needs(work.supplied), *work.helpers.values()])
     text = f"{head}\n{body}\n" if head else f"{body}\n"
-    return Program(method.name, text, reads, _lines(new, body, head.count("\n") + 1 if head else 0))
+    return Program(selector, method.name, text, reads, _lines(new, body, head.count("\n") + 1 if head else 0))
+
+
+def _renamed(tree: ast.Module) -> str:
+    """The selector. A method that is named as a builtin is called otherwise where it runs: else it would be what the prelude and the
+    helpers get for `list` or `len`, and what it gets itself."""
+    method = tree.body[0]
+    assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+    selector = method.name
+    if selector in BUILTINS:
+        method.name = f"{PREFIX}m_{selector}"
+    return selector
 
 
 def _lines(tree: ast.Module, text: str, before: int) -> dict[int, int]:

@@ -53,7 +53,7 @@ class Rewriter(Expressions):
             node.body = [
                 ast.Assign([ast.Name(name, ast.Store())], ast.List([], ast.Load())),
                 *node.body,
-                ast.Return(call("iter", ref(name))),
+                ast.Return(call("_b_iter", ref(name))),
             ]
         return node
 
@@ -63,7 +63,7 @@ class Rewriter(Expressions):
 
     def visit_Return(self, node: ast.Return) -> Any:
         if self.gathering and self.gathering[-1]:
-            return ast.Return(call("iter", ref(self.gathering[-1])))
+            return ast.Return(call("_b_iter", ref(self.gathering[-1])))
         return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> Any:

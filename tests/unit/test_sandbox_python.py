@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import inspect
 import types
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sandbox_cases import CASES
-from sandbox_support import Sends, corpus, method, obj, settings, slots, stored
+from sandbox_support import Sends, call, corpus, method, obj, settings, slots, stored
 
 from batos.errors import MethodError, MethodFailed, MethodUnsupported
 from batos.guardian import PersistenceGuardian
@@ -58,6 +59,49 @@ async def in_sandbox(sandbox: Sandbox, source: str, args: list[Any], state: dict
     except MethodFailed as e:
         value = ("raised", e.type)
     return value, slots(target)
+
+
+_OF_MANY_KINDS = """def {name}(self, q):
+    self.items.append(q)
+    self.tags["n"] = self.tags.get("n", 0) + q
+    self.seen.add(q)
+    self.count += self.twice_(q, more=1)
+    self._p_changed = True
+    return [*(str(x) for x in self.items if x), *self.tags, self.name.upper(), f"{{self.count:>3}}"]
+"""
+
+
+@pytest.mark.parametrize("name", sorted(name for name in dir(builtins) if name.islower() and name.isidentifier()))
+async def test_a_method_may_be_named_as_a_builtin(sandbox: Sandbox, name: str) -> None:
+    """It is not what the prelude, or the method itself, gets by that name: a method `set` lost what it wrote, `list` did not run."""
+    if not PersistenceGuardian().audit(_OF_MANY_KINDS.format(name=name), name).accepted:
+        pytest.skip("no selector")
+    twice = "def twice_(self, q, more=0):\n    self.items.append(9)\n    self._p_changed = True\n    return 2 * q + more\n"
+    target = obj(_OF_MANY_KINDS.format(name=name), twice, items=[1, 0], tags={"a": 1}, seen={1}, count=1, name="bo")
+    await sandbox.compile(_OF_MANY_KINDS.format(name=name))
+    assert await call(Sends(sandbox), target, name, 5) == ["1", "5", "9", "a", "n", "BO", " 12"]
+    assert slots(target) == {"items": [1, 0, 5, 9], "tags": {"a": 1, "n": 5}, "seen": {1, 5}, "count": 12, "name": "bo"}
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("def list(self, one):\n    return [*list(self.items), one]\n", [3, 1, 2, 5]),
+        ("def len(self, more):\n    return len(self.items) + more\n", 8),
+        ("def max(self, n):\n    return max(n, max(self.items))\n", 5),
+        ("def sorted(self, by):\n    return sorted(self.items, key=lambda n: -n * by)\n", [3, 2, 1]),
+    ],
+)
+async def test_a_method_gets_the_builtin_that_it_is_named_as(sandbox: Sandbox, source: str, value: Any) -> None:
+    await sandbox.compile(source)
+    target = obj(source, items=[3, 1, 2])
+    assert await call(Sends(sandbox), target, method(source).selector, 5) == value
+
+
+@pytest.mark.parametrize("name", ["iter", "list", "len", "type"])
+async def test_a_local_name_hides_no_builtin_from_what_is_made_of_a_generator(sandbox: Sandbox, name: str) -> None:
+    source = f"def m(self, {name}):\n    def each():\n        for n in range(3):\n            yield n * {name}\n    return sorted(each()), tuple(-n for n in each())\n"
+    assert await sandbox.run(obj(), method(source), [2], activity=Sends(sandbox).activity) == ([0, 2, 4], (0, -2, -4))
 
 
 @pytest.mark.parametrize(
