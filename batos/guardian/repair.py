@@ -149,12 +149,24 @@ def _move_imports(source: str, selector: str, limits: Limits) -> str | None:
 
 def _rename(source: str, selector: str, limits: Limits) -> str | None:
     method, _ = _only_method(source)
-    if method is None or method.name == selector or not selector.isidentifier():
+    if method is None or method.name == selector or not selector.isidentifier() or _sends_itself(method):
         return None
     lines = source.split("\n")
     line = lines[method.lineno - 1]
     lines[method.lineno - 1] = re.sub(rf"(def\s+){re.escape(method.name)}\b", lambda found: found[1] + selector, line, count=1)
     return "\n".join(lines)
+
+
+def _sends_itself(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it calls itself by its own name: under another it would send to a message that is none, or is another one."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == method.name
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "self"
+        for node in ast.walk(method)
+    )
 
 
 def _add_self(source: str, selector: str, limits: Limits) -> str | None:

@@ -74,6 +74,15 @@ def test_each_repair(name: str, source: str, wanted: str) -> None:
     assert repair(mended.source, "add") == (mended.source, ())
 
 
+def test_a_method_that_calls_itself_keeps_its_name() -> None:
+    """Renamed, it was accepted, and sent to a message that nobody understands."""
+    source = "def factorial(self, n):\n    return 1 if n < 2 else n * self.factorial(n - 1)\n"
+    assert repair(source, "product_") == (source, ())
+    assert "shape" in {finding.rule for finding in GUARDIAN.audit(source, "product_").findings}
+    reads = "def total(self):\n    return self.total + 1\n"
+    assert repair(reads, "product_").source == reads.replace("def total", "def product_"), "a slot is no call of itself"
+
+
 def test_everything_at_once() -> None:
     source = (
         "Of course! Here you go:\n\n```python\nimport json\n\ndef store(key, value):\n"
