@@ -29,6 +29,7 @@ class Names(ast.NodeTransformer):
             refuse(method, "the first parameter of a method is the receiver: `self`")
         self.receiver = parameters[0].arg
         self.bound = scopes.bound_names(tree)
+        self.lists = scopes.list_names(tree)
         self.built_in = scopes.built_in_names(tree)
         self.modules: dict[str, str] = {}
         self.helpers: dict[str, str] = {}

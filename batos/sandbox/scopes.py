@@ -89,3 +89,19 @@ def reads_of(tree: ast.AST, receiver: str) -> tuple[str, ...]:
             }
         )
     )
+
+
+def list_names(tree: ast.AST) -> set[str]:
+    """Names that are bound to what can be seen to be a list, somewhere in a method."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_list(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def _is_list(value: ast.expr | None) -> bool:
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and value.func.id in ("list", "sorted")
+    return isinstance(value, ast.List | ast.ListComp)

@@ -89,7 +89,7 @@ class Rewriter(Expressions):
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         target, adds = node.target, isinstance(node.op, ast.Add)
         if not isinstance(target, ast.Attribute):
-            if adds and _is_iterable(node.value) and isinstance(target, ast.Name):
+            if adds and isinstance(target, ast.Name) and (_is_iterable(node.value) or target.id in self.lists):
                 return ast.Assign([target], call("_b_iadd", ref(target.id), self.visit(node.value)))
             return self.generic_visit(node)
         reserved(target, target.attr)
