@@ -52,6 +52,23 @@ async def test_a_failing_method_goes_back_to_the_version_before_it_or_is_retired
         assert [p.kind for p in of(kernel, "method_unused", f"{oid} add_")] == ["retire"]
 
 
+async def test_a_method_is_not_retired_for_calls_that_it_does_not_take_or_for_what_it_needs(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def total_(self, values):\n    return sum(values) / len(values)\n")
+    key = "method_failed thing total_"
+    async with improving(tmp_path, inference) as kernel:
+        await give(kernel)
+        example = {"args": [[1, 3]], "result": 2}
+        await kernel.image.system(lambda root: examples.teach(root, root["lobby"].thing._p_oid, "total_", [example], "", 8))
+        await sent(kernel, "m1", "thing", "total_", [1, 3])
+        for n in range(3):
+            assert (await sent(kernel, f"w{n}", "thing", "total_", "[1, 3]"))["error"]["code"] == "method_failed"
+        assert of(kernel, "failure_repeats", key) == []
+        await sent(kernel, "m2", "thing", "total_", [])
+        assert [p.kind for p in of(kernel, "failure_repeats", key)] == ["retire"], "that it does take"
+        assert of(kernel, "failure_repeats", "inference_failed refused thing total_") == [], "the service was away"
+
+
 async def test_where_no_method_fails_a_changed_prompt_becomes_what_it_was(tmp_path: Path) -> None:
     async with improving(tmp_path, FakeInference()) as kernel:
         assert of(kernel, "failure_repeats", "quality_refused") == []
