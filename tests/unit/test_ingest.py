@@ -221,7 +221,7 @@ async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes
     monkeypatch.setattr(ingesting, "_put", away)
     async with memory(tmp_path) as held, asyncio.timeout(20):
         told = await held.read(notes / "garden.md")
-        assert [event["state"] for event in told["events"]][0] == "waiting"
+        assert told["events"][0]["state"] == "waiting"
         assert "the image is away" in told["events"][0]["message"]
         assert told["added"] == 1
 
