@@ -216,6 +216,17 @@ def newest_first(root: Any) -> Iterator[UvmObject]:
         yield log[number]
 
 
+def whole_since(root: Any) -> float:
+    """From when on no record was dropped (`propose`): what was decided of a mission before that, nobody knows any more."""
+    last = home.part(root, "changes").ever
+    since = 0.0
+    for record in newest_first(root):
+        if record.number != last:
+            break
+        last, since = last - 1, float(record.proposed)
+    return since if last else 0.0
+
+
 def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dict[str, Any]]:
     """The last changes as plain values, the newest first; those in a state, if one is given."""
     found: list[dict[str, Any]] = []

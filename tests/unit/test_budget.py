@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batos.autotelic import changes, home
+from batos.autotelic.alarms import Alarms
 from batos.autotelic.budget import DAY_S, HOUR_S, Budget, Spent
 from batos.image import journal, ledger
 from batos.image.living import LivingImage
@@ -156,6 +160,25 @@ async def test_a_spent_budget_holds_the_heartbeat_back_but_no_user(tmp_path: Pat
         assert "loop_tokens" in kernel.info()["autotelic"]["budget"]["deferred"]
         assert (await (await submit(kernel, "m1")).end())["state"] == "COMPLETE"
         assert [one.id for one in kernel.image.read(lambda root: list(ledger.newest_first(root)))] == ["m1"]
+
+
+async def test_a_disk_too_full_to_count_on_ends_no_look_at_the_triggers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, looked = [OSError(errno.ENOSPC, "No space left on device")], asyncio.Event()
+    spent = Budget.spent
+
+    async def count(self: Budget) -> Spent:
+        if full:
+            raise full.pop()
+        return await spent(self)
+
+    async def look(self: Alarms) -> None:
+        looked.set()
+
+    monkeypatch.setattr(Budget, "spent", count)
+    monkeypatch.setattr(Alarms, "look", look)
+    async with mind(tmp_path, FakeInference(), **{**ON, "senses_s": 0.05}):
+        await asyncio.wait_for(looked.wait(), WAIT_S)
+    assert not full
 
 
 async def test_what_was_pulled_counts_for_pulls_alone_and_a_later_daemon_finds_it(tmp_path: Path) -> None:

@@ -310,6 +310,19 @@ async def test_a_promotion_that_meets_a_conflict_is_made_all_the_same(tmp_path: 
         assert facet(kernel) == FACET["content"]
 
 
+async def test_a_proposal_whose_record_was_dropped_is_not_taken_up_again(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference, changes_kept=2) as kernel:
+        await thought(kernel, *BRIEFS)
+        for n in range(4):
+            proposing(inference, kind="facet", target="robin.gardener_facet_", content=f"Look at it as a gardener on day {n}.")
+            await fire(kernel, "entropy_falls", str(n))
+        await stepped(kernel, 16)
+        ever = kernel.image.read(lambda root: home.part(root, "changes").ever)
+        await stepped(kernel, 16)
+        assert kernel.image.read(lambda root: home.part(root, "changes").ever) == ever == 4
+
+
 # --- methods
 
 
