@@ -161,7 +161,7 @@ def _lived(mission: UvmObject) -> Lived | None:
     if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
         return None
     brief = str(facts["brief"]).strip()
-    day = datetime.datetime.fromtimestamp(facts["finished"] or facts["accepted"], datetime.UTC).toordinal()
+    day = datetime.date.fromtimestamp(facts["finished"] or facts["accepted"]).toordinal()  # as `today` of a question is
     title = brief.split("\n", 1)[0][:_TITLE]
     if error:
         failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"

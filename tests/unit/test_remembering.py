@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import errno
 import functools
 import itertools
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -209,3 +211,31 @@ async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path
         assert (kept.is_set(), task.done()) == (True, False)
         assert [one["source"] for one in documents(kernel)] == ["mission:m2"]
         task.cancel()
+
+
+async def test_what_was_lived_is_of_the_day_that_the_clock_on_the_wall_showed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `today` and `yesterday` of a question are."""
+    evening = datetime.datetime(2026, 11, 24, 2, 30, tzinfo=datetime.UTC).timestamp()  # in California, the evening of the 23rd
+    monkeypatch.setenv("TZ", "PST8")
+    time.tzset()
+    try:
+        async with mind(tmp_path, FakeInference()) as kernel:
+            memory = await with_memory(kernel)
+            await ended(kernel, "m1", "I feel stuck")
+            await sent(kernel, "m2", "memory", "remember_", "The cat sleeps on the piano.")
+
+            def then(root: Any) -> None:
+                for id in ("m1", "m2"):
+                    ledger.mission_of(root, id).finished = evening
+
+            await kernel.image.system(then)
+            while await remembering_of(kernel, memory).some():
+                pass
+            days = kernel.image.read(lambda root: {one.source: one.day for one in library_of(root).documents.values()})
+            assert datetime.date.fromordinal(days["mission:m1"]) == datetime.date(2026, 11, 23)
+            note = next(day for source, day in days.items() if source.startswith("note:"))
+            accepted = kernel.image.read(lambda root: ledger.mission_of(root, "m2").accepted)
+            assert datetime.date.fromordinal(note) == datetime.date.fromtimestamp(accepted)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
