@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -251,9 +252,9 @@ def lesson(root: Any, proposal: Proposed) -> dict[str, Any] | None:
     return next((described(one) for one in newest_first(root) if one.digest == digest and one.state in LESSONS), None)
 
 
-def promoted_since(root: Any, at: float) -> int:
-    """How many changes were made since a time, in seconds since the epoch."""
-    return sum(one.state not in (PROPOSED, REFUSED) and one.decided > at for one in newest_first(root))
+def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
+    """How many changes were made since a time, in seconds since the epoch, and not after another."""
+    return sum(one.state not in (PROPOSED, REFUSED) and at < one.decided <= until for one in newest_first(root))
 
 
 def digest_of(proposal: Proposed) -> str:

@@ -118,6 +118,30 @@ async def test_changes_count_and_stop_changes_only(tmp_path: Path) -> None:
         assert await world.budget.why_no_change() == ""
 
 
+async def test_what_was_spent_while_the_clock_was_ahead_does_not_hold_it_back_for_as_long(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        world = World(image, PLENTY._replace(tokens=20, changes=1))
+        right = world.at
+        world.at += 365 * DAY_S
+        world.budget.paid(paid(tokens=30))
+        await image.system(ledger.accept, "self_audit-1", "brief", {"origin": "system"}, False)
+        await image.system(journal.add, "self_audit-1", paid(30), mission="self_audit-1")
+        await image.system(changes.propose, Proposal(), EVIDENCE, "")
+        await image.system(changes.promote, 1, {})
+
+        def ahead(root: Any) -> None:
+            ledger.mission_of(root, "self_audit-1").accepted = changes.record_of(root, 1).decided = world.at
+
+        await image.system(ahead)
+        assert (await world.budget.spent()).tokens == 60
+        assert (await World(image).budget.spent()).tokens == 0, "as a later daemon finds it, whose clock is right"
+        world.at = right + HOUR_S
+        assert await world.budget.why_no_change() == ""
+        world.budget.paid(paid(tokens=5))
+        await image.system(lambda root: None)
+        assert (await world.budget.spent()).tokens == 5
+
+
 async def test_it_defers_until_there_is_room_and_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         world = World(image, PLENTY._replace(tokens=20))
