@@ -10,7 +10,7 @@ from typing import Any
 from batos.autotelic import expertise
 from batos.autotelic.kinds import exemplars_of
 from batos.autotelic.proposals import Proposal
-from batos.errors import BatosError, CovenantViolationError, MethodRefused
+from batos.errors import BatosError, CovenantViolationError, MethodFailed, MethodRefused, MethodUnsupported, SandboxLimit
 from batos.image import history, journal, ledger
 from batos.mind.methods import taken
 from batos.objects import Method, UvmObject, find
@@ -18,6 +18,8 @@ from batos.objects import Method, UvmObject, find
 LOOKED_AT = 256  # missions, the newest first
 REFUSED = (MethodRefused.code, CovenantViolationError.code)
 """How missions fail for which no method could be kept."""
+FAULTS = (MethodFailed.code, MethodUnsupported.code, SandboxLimit.code)
+"""How missions fail by a fault of a method's, and not of what it needs."""
 _NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict")
 """How missions end that say nothing about what was thought in them."""
 
@@ -29,9 +31,7 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
     """
     found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
     if proposal.kind == "retire":  # what fails of a call that no method has to answer does not speak against the one that is there
-        found = [
-            mission for mission in found if not (mission.error and mission.message and not is_taken(root, json.loads(mission.message)))
-        ]
+        found = [mission for mission in found if not was_not_taken(root, mission)]
     if proposal.kind == expertise.KIND:
         found = [mission for mission in found if _concern(mission, proposal, key) > 0]
     found.sort(key=lambda mission: (-_concern(mission, proposal, key), mission.rating is None, -mission.number))
@@ -45,6 +45,12 @@ def _can_be_tried(mission: UvmObject) -> bool:
     if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # what is said to the loop itself
         return False
     return mission.error is None or json.loads(mission.error)["code"] not in _NOT_TRIED
+
+
+def was_not_taken(root: Any, mission: UvmObject) -> bool:
+    """Whether a mission FAILED because it sent a method what that does not take: that speaks against nobody but the sender."""
+    failed = bool(mission.error and mission.message) and json.loads(mission.error)["code"] in FAULTS
+    return failed and not is_taken(root, json.loads(mission.message))
 
 
 def is_taken(root: Any, message: Mapping[str, Any]) -> bool:

@@ -16,9 +16,9 @@ from batos.autotelic import changes, refusals, ring, usage
 from batos.autotelic.expertise import KIND, TARGET
 from batos.autotelic.kinds import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.proposals import Proposal
-from batos.autotelic.recorded import REFUSED, is_taken
+from batos.autotelic.recorded import FAULTS, REFUSED, is_taken
 from batos.autotelic.tallies import Tallies
-from batos.errors import BatosError, MethodFailed, MethodUnsupported, SandboxLimit
+from batos.errors import BatosError
 from batos.image import experts, history, journal, ledger
 from batos.mind import states
 from batos.mind.incarnation import facets
@@ -31,8 +31,6 @@ RUT = 0.6  # share of the missions from which one persona's is a rut
 HARDLY = 0.1  # share of the sentences below which a facet is hardly ever heard
 SENTENCES = 20  # fewer say nothing of that
 BRIEFLY = "Use as few words as the request allows."
-FAULTS = (MethodFailed.code, MethodUnsupported.code, SandboxLimit.code)
-"""How missions fail by a fault of a method's, and not of what it needs."""
 _KEYS = 1000
 
 

@@ -81,9 +81,10 @@ class Methods:
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught."""
+    """Whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught; or a version
+    before it took: what a new one does not take any more is its own fault."""
     taught = [one for home in {obj, holder} if home._p_jar is not None for one in examples.of(home._p_jar.root(), home, method.selector)[0]]
-    return takes(method.source, taught, args, kwargs)
+    return any(takes(one.source, taught, args, kwargs) for one in method.versions())
 
 
 class Making:
