@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.bridge.models import Models
-from batos.image import history, journal, ledger
+from batos.image import history, journal, ledger, unwritten
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
 from batos.image.upkeep import Upkeep
@@ -73,6 +73,12 @@ class Desk:
 
     async def handle(self, request: schemas.Request, client: Recipient) -> None:
         """Serve one request."""
+        try:
+            await self._serve(request, client)
+        except OSError as e:
+            raise unwritten.refusal(e) or e from None
+
+    async def _serve(self, request: schemas.Request, client: Recipient) -> None:
         if not isinstance(request, _MISSIONS):  # those wait for their own commit
             await self._image.barrier()
         match request:

@@ -136,8 +136,8 @@ class Loop:
         while True:
             await self._ticked.wait()
             self._ticked.clear()
-            await ready()
             try:
+                await ready()
                 await alarms.look()
             except (BatosError, OSError) as e:
                 log.warning("triggers_not_looked_at", error=str(e))

@@ -181,9 +181,10 @@ def _causes(root: Any, mission: str) -> list[Cause]:
 
 def unrecorded(root: Any) -> list[dict[str, Any]]:
     """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
-    known = {one.mission for one in changes.newest_first(root)}
+    known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
     own = (one for one in itertools.islice(ledger.newest_first(root), UNRECORDED) if one.origin == "system")
-    return [ledger.describe(one) for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known]
+    new = (one for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known)
+    return [ledger.describe(one) for one in new if one.finished is None or one.finished > since]
 
 
 def proposal_of(mission: dict[str, Any]) -> dict[str, Any] | None:

@@ -91,8 +91,10 @@ class Budget:
         async with self._counting:
             since = self._now() - DAY_S
             await self._count_bytes(since)
-            self._missions, self._looked_at = await in_helper(self._image.read, _missions, since, self._missions, self._looked_at)
-            rows, made = self._image.read(_rows, since), self._image.read(changes.promoted_since, since)
+            until = self._now() + HOUR_S  # what is later is of a time in which the clock was ahead
+            known, self._looked_at = await in_helper(self._image.read, _missions, since, self._missions, self._looked_at)
+            self._missions = {id: one for id, one in known.items() if one.accepted <= until}
+            rows, made = self._image.read(_rows, since, until), self._image.read(changes.promoted_since, since, until)
         own = [Row(0, one.tokens, one.seconds, 0) for one in self._missions.values()] + rows
         sums = Row(*(sum(column) for column in zip(*own, strict=True))) if own else Row(0, 0, 0.0, 0)
         self._last = Spent(sums.tokens, round(sums.seconds / 60, 3), sums.bytes, made, sums.pulled, round(sums.trained / 60, 3))
@@ -149,7 +151,7 @@ class Budget:
     def _wait(self) -> float:
         """Seconds until the oldest of what was counted is a day old."""
         begun = [one.accepted for one in self._missions.values()]
-        begun += [(row.hour + 1) * HOUR_S for row in self._image.read(_rows, self._now() - DAY_S)]
+        begun += [(row.hour + 1) * HOUR_S for row in self._image.read(_rows, self._now() - DAY_S, self._now() + HOUR_S)]
         return max(LEAST_WAIT_S, min(begun) + DAY_S - self._now()) if begun else HOUR_S
 
     def _hour(self) -> int:
@@ -191,9 +193,9 @@ def _missions(root: Any, since: float, known: dict[str, _Mission], looked_at: in
     return found, newest
 
 
-def _rows(root: Any, since: float) -> list[Row]:
+def _rows(root: Any, since: float, until: float) -> list[Row]:
     rows = (Row(*row) for row in home.part(root, "budget").rows)
-    return [row for row in rows if (row.hour + 1) * HOUR_S > since]
+    return [row for row in rows if since < (row.hour + 1) * HOUR_S and row.hour * HOUR_S <= until]
 
 
 def _written(root: Any, since: float, looked_at: str) -> tuple[str, int, str]:
@@ -243,7 +245,7 @@ def _note(root: Any, more: Row, counted: str | None = None, until: str = "") -> 
         held.until = until
     if not any(more[1:]):
         return
-    rows = [Row(*row) for row in held.rows if more.hour - row[0] <= DAY_S // HOUR_S]
+    rows = [Row(*row) for row in held.rows if abs(more.hour - row[0]) <= DAY_S // HOUR_S]
     same = next((row for row in rows if row.hour == more.hour), Row(more.hour, 0, 0.0, 0))
     new = Row(
         more.hour, same.tokens + more.tokens, round(same.seconds + more.seconds, 3), same.bytes + more.bytes,

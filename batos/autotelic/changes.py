@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
@@ -216,6 +217,17 @@ def newest_first(root: Any) -> Iterator[UvmObject]:
         yield log[number]
 
 
+def whole_since(root: Any) -> float:
+    """From when on no record was dropped (`propose`): what was decided of a mission before that, nobody knows any more."""
+    last = home.part(root, "changes").ever
+    since = 0.0
+    for record in newest_first(root):
+        if record.number != last:
+            break
+        last, since = last - 1, float(record.proposed)
+    return since if last else 0.0
+
+
 def listed(root: Any, limit: int = LISTED, state: str | None = None) -> list[dict[str, Any]]:
     """The last changes as plain values, the newest first; those in a state, if one is given."""
     found: list[dict[str, Any]] = []
@@ -240,9 +252,9 @@ def lesson(root: Any, proposal: Proposed) -> dict[str, Any] | None:
     return next((described(one) for one in newest_first(root) if one.digest == digest and one.state in LESSONS), None)
 
 
-def promoted_since(root: Any, at: float) -> int:
-    """How many changes were made since a time, in seconds since the epoch."""
-    return sum(one.state not in (PROPOSED, REFUSED) and one.decided > at for one in newest_first(root))
+def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
+    """How many changes were made since a time, in seconds since the epoch, and not after another."""
+    return sum(one.state not in (PROPOSED, REFUSED) and at < one.decided <= until for one in newest_first(root))
 
 
 def digest_of(proposal: Proposed) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.autotelic import assessments
+from batos.autotelic.recorded import was_not_taken
 from batos.autotelic.triggers import LEAST_SECONDS
 from batos.image import ledger
 
@@ -71,7 +72,7 @@ def sampled(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sam
     for mission in ledger.newest_first(root):
         if len(before) >= BEFORE * enough:
             break
-        if mission.state not in ledger.FINAL:
+        if mission.state not in ledger.FINAL or was_not_taken(root, mission):
             continue
         if mission.number > change["missions"]:
             if len(after) < AFTER * enough:

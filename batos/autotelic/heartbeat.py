@@ -69,8 +69,7 @@ class Heartbeat:
         await self._sleep(self._first)
         while True:
             try:
-                due = await self._due()
-                while (left := due - self._now()) > 0:
+                while (left := (due := await self._due()) - self._now()) > 0:  # asked again: the clock may be set back meanwhile
                     await self._sleep(left)
                 await self._quiet()
                 await self._beat(due)

@@ -85,7 +85,8 @@ class Leash:
             return None
         found: effect.Effect = await in_helper(self._image.read, effect.seen, change, self._limits)
         age = self._now() - change["decided"]
-        over = age >= self._period and (found.samples >= self._limits.missions or age >= PATIENCE * self._period)
+        long = not -self._period < age < self._period  # long before it was made: the clock was set back
+        over = long and (found.samples >= self._limits.missions or age >= PATIENCE * self._period)
         if found.worse:
             if not (over or self._is_confirmed(change, found)):
                 self._suspect = self._suspect or (change["number"], found.harmed)
@@ -95,7 +96,7 @@ class Leash:
         self._suspect = None
         if not over:
             return None
-        why = f"watched for {age / 3600:.1f} h over {found.samples} missions: nothing got worse"
+        why = f"watched for {max(0.0, age) / 3600:.1f} h over {found.samples} missions: nothing got worse"
         return await self._keep(change, why, found.figures)
 
     def facts(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Metrics:
         """Count a verdict of the guardian."""
         self._verdicts.labels("accepted" if accepted else "refused").inc()
 
-    def ran(self, holder: str, selector: str, ok: bool) -> None:
+    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
         """Count a run of a generated method."""
         self._methods.labels("ok" if ok else "failed").inc()
 

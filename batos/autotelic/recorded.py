@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from batos.autotelic import expertise
 from batos.autotelic.kinds import exemplars_of
 from batos.autotelic.proposals import Proposal
-from batos.errors import CovenantViolationError, MethodRefused
-from batos.image import journal, ledger
-from batos.objects import UvmObject
+from batos.errors import BatosError, CovenantViolationError, MethodFailed, MethodRefused, MethodUnsupported, SandboxLimit
+from batos.image import history, journal, ledger
+from batos.mind.methods import taken
+from batos.objects import Method, UvmObject, find
 
 LOOKED_AT = 256  # missions, the newest first
 REFUSED = (MethodRefused.code, CovenantViolationError.code)
 """How missions fail for which no method could be kept."""
+FAULTS = (MethodFailed.code, MethodUnsupported.code, SandboxLimit.code)
+"""How missions fail by a fault of a method's, and not of what it needs."""
 _NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict")
 """How missions end that say nothing about what was thought in them."""
 
@@ -26,6 +30,8 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
     found = [mission for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
+    if proposal.kind == "retire":  # what fails of a call that no method has to answer does not speak against the one that is there
+        found = [mission for mission in found if not was_not_taken(root, mission)]
     if proposal.kind == expertise.KIND:
         found = [mission for mission in found if _concern(mission, proposal, key) > 0]
     found.sort(key=lambda mission: (-_concern(mission, proposal, key), mission.rating is None, -mission.number))
@@ -39,6 +45,24 @@ def _can_be_tried(mission: UvmObject) -> bool:
     if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # what is said to the loop itself
         return False
     return mission.error is None or json.loads(mission.error)["code"] not in _NOT_TRIED
+
+
+def was_not_taken(root: Any, mission: UvmObject) -> bool:
+    """Whether a mission FAILED because it sent a method what that does not take: that speaks against nobody but the sender."""
+    failed = bool(mission.error and mission.message) and json.loads(mission.error)["code"] in FAULTS
+    return failed and not is_taken(root, json.loads(mission.message))
+
+
+def is_taken(root: Any, message: Mapping[str, Any]) -> bool:
+    """Whether a message is one that the method takes which answers it now; also where no method does."""
+    try:
+        target = history.resolve(root, message["target"])
+    except BatosError:  # it is gone
+        return True
+    held = find(target, message["selector"])
+    if held is None or not isinstance(held[1], Method):
+        return True
+    return taken(target, held[0], held[1], message["args"], message["kwargs"])
 
 
 def _concern(mission: UvmObject, proposal: Proposal, key: str) -> int:

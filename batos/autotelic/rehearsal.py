@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,16 +18,17 @@ from typing import Any, NamedTuple
 import structlog
 from transaction.interfaces import TransientError
 
-from batos.autotelic import assessments, entropy, expertise, kinds, material, recorded, voices
+from batos.autotelic import assessments, entropy, expertise, kinds, material, recorded, usage, voices
 from batos.autotelic.comparison import Comparison, Limits, Pair, Run, Side, compared
 from batos.autotelic.entropy import Text, Thought
 from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal
 from batos.autotelic.purse import Purse, Unknown
+from batos.autotelic.triggers import DAY_S
 from batos.bridge.types import ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosError, BudgetSpent
-from batos.image import examples, experts, journal, ledger
+from batos.image import examples, experts, history, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.mirror import mirror
 from batos.image.turns import in_helper
@@ -218,7 +220,16 @@ class Rehearsals:
                     for case in _cases(unit.root, holder, selector):
                         made += 1
                         failed += await self._fails(case, holder, method, attempt, stage.methods)
-        return Side(found, failed, len(held.encode())), made
+        size = len(held.encode())
+        if proposal.kind == "retire" and made > failed == 0 and stage.image.read(self._is_used, proposal.target):
+            size = 0  # it does what it was taught, and is sent: that it is there no more is no gain
+        return Side(found, failed, size), made
+
+    def _is_used(self, root: Any, target: str) -> bool:
+        """Whether a method was of use since the days after which it may go (`trigger_unused_days`)."""
+        holder, selector, _ = kinds.method_at(root, target)
+        last = usage.last_of(root, f"{history.oid_of(holder)} {selector}")
+        return last is None or time.time() - last < self._settings.trigger_unused_days * DAY_S
 
     async def _writers(self, stage: Stage, proposal: Proposal, mission: str, purse: Purse) -> tuple[Side, Side, int]:
         """The expert that writes methods now beside the one that was made; and how many methods both have written."""

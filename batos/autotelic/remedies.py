@@ -16,7 +16,7 @@ from batos.autotelic import changes, refusals, ring, usage
 from batos.autotelic.expertise import KIND, TARGET
 from batos.autotelic.kinds import EXEMPLAR_CHARS, Ground, prompted
 from batos.autotelic.proposals import Proposal
-from batos.autotelic.recorded import REFUSED
+from batos.autotelic.recorded import FAULTS, REFUSED, is_taken
 from batos.autotelic.tallies import Tallies
 from batos.errors import BatosError
 from batos.image import experts, history, journal, ledger
@@ -51,11 +51,30 @@ def remedies(root: Any, trigger: str, key: str, ground: Ground) -> Iterator[Prop
 
 
 def _failing(root: Any, key: str) -> Iterator[Proposal]:
-    """Of a way to fail (`code cause target selector`) or of a method (`oid selector`)."""
-    target, _, selector = key.rpartition(" ")
-    found = _method(root, target.rpartition(" ")[2], selector)
+    """Of a way to fail (`code cause target selector`)."""
+    code, where = key.split(" ")[0], key.rpartition(" ")[0].rpartition(" ")[2]
+    selector = key.rpartition(" ")[2]
+    if code not in FAULTS or _method(root, where, selector) is None:
+        yield from refusals.intents(root) if code in REFUSED else _as_shipped(root, f"missions fail ({key})")
+    elif _was_taken(root, code, where, selector):
+        yield from _at_fault(root, f"{where} {selector}")
+
+
+def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
+    """Whether the method that failed takes any of the messages that last failed so; also where none is known any more."""
+    sent = []
+    for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
+        message = ledger.mission_of(root, row["mission"]).message if row["final"] else ""
+        if message and (told := json.loads(message))["target"] == target and told["selector"] == selector:
+            sent.append(told)
+    return not sent or any(is_taken(root, one) for one in sent)
+
+
+def _at_fault(root: Any, key: str) -> Iterator[Proposal]:
+    """Of a method (`oid selector`)."""
+    target, _, selector = key.partition(" ")
+    found = _method(root, target, selector)
     if found is None:
-        yield from refusals.intents(root) if key.split(" ")[0] in REFUSED else _as_shipped(root, f"missions fail ({key})")
         return
     holder, method = found
     where = f"{history.oid_of(holder)}.{selector}"
@@ -247,7 +266,7 @@ def _curate(root: Any, key: str) -> Iterator[Proposal]:
 
 RULES: dict[str, Callable[[Any, str], Iterator[Proposal]]] = {
     "failure_repeats": _failing,
-    "method_fails": _failing,
+    "method_fails": _at_fault,
     "method_unused": _unused,
     "guardian_refuses": lambda root, key: refusals.intents(root),
     "entropy_falls": _rut,

@@ -41,7 +41,8 @@ TABLES = {
     "verdicts": "verdicts of the guardian",
     "written": "methods that were written, by holder and selector",
     "runs": "runs of a generated method that ended well, by holder and selector",
-    "runs_failed": "those that did not",
+    "runs_failed": "those that did not, of calls that it takes",
+    "runs_unfit": "those of others",
     "retrievals": "passages that memory answered with, by whether there were any",
     "citations": "passages that an answer comes from, by persona",
     "transactions": "conflicts met, units of work committed and aborted",
@@ -94,9 +95,12 @@ class Senses:
         """The guardian gave a verdict."""
         self._tallies.note("verdicts", "accepted" if accepted else "refused")
 
-    def ran(self, holder: str, selector: str, ok: bool) -> None:
-        """A generated method ran."""
-        self._tallies.note("runs" if ok else "runs_failed", f"{holder or NEW} {selector}")
+    def ran(self, holder: str, selector: str, ok: bool, taken: bool = True) -> None:
+        """A generated method ran.
+
+        :param taken: whether the call was one that it takes: what fails of others is no fault of the method's.
+        """
+        self._tallies.note("runs" if ok else "runs_failed" if taken else "runs_unfit", f"{holder or NEW} {selector}")
 
     def retrieved(self, hits: int) -> None:
         """Memory was asked, and answered with so many passages."""

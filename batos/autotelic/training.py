@@ -26,6 +26,7 @@ from batos.autotelic import changes
 from batos.autotelic.preparing import Facts, Keep, NotYet
 from batos.autotelic.proposals import Proposal
 from batos.bridge import launcher
+from batos.bridge.adapters import Unfit
 from batos.bridge.experts import ABOUT, About, read_about
 from batos.bridge.processes import Note
 from batos.bridge.profiles import load_profile
@@ -130,7 +131,10 @@ class Training:
                 await keep(held)
                 await self._train(number, minutes)
                 await in_helper(self._stage, folder)
-            about = await in_helper(lambda: read_about(folder / ABOUT))
+            try:
+                about = await in_helper(lambda: read_about(folder / ABOUT))
+            except Unfit as e:  # it was there: somebody has changed it since
+                raise ExpertRefused(f"{folder.name}: {e}") from None
             figures = dict(about.lineage.figures)
             held = {**held, "folder": folder.name, "model": about.model, "figures": figures}
             await keep(held)
@@ -147,7 +151,9 @@ class Training:
         if not held.get("folder"):
             return
         folder = self._staging / held["folder"]
-        about = await in_helper(lambda: read_about(folder / ABOUT) if folder.exists() else None)
+        about = None
+        with contextlib.suppress(Unfit):  # a kill may have left a part of it
+            about = await in_helper(lambda: read_about(folder / ABOUT) if folder.exists() else None)
         await in_helper(_remove, folder)
         model = held.get("model") or (about.model if about is not None else "")
         if model and (factory := self._factory()) is not None:

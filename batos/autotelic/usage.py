@@ -10,6 +10,8 @@ from batos.errors import BatosError
 from batos.image import history
 from batos.objects import Method
 
+TABLES = ("written", "runs", "runs_failed", "runs_unfit")
+"""Of the senses: those that speak of methods."""
 KEPT = 1024  # methods; of more, those go that were not used for longest
 
 
@@ -27,7 +29,7 @@ class Use(NamedTuple):
 def note(root: Any, bucket: Bucket) -> None:
     """System transaction: add what a bucket of the senses says of methods."""
     uses, tallies, at = home.part(root, "usage").methods, bucket["tallies"], bucket["ended"]
-    for table in ("written", "runs", "runs_failed"):
+    for table in TABLES:
         for key, (times, *_) in tallies.get(table, {}).items():
             if " " not in key:  # the sum of those that had no row of their own
                 continue
@@ -39,12 +41,18 @@ def note(root: Any, bucket: Bucket) -> None:
 
 def concerns(bucket: Bucket) -> bool:
     """Whether a bucket says anything of methods."""
-    return not bucket["tallies"].keys().isdisjoint(("written", "runs", "runs_failed"))
+    return not bucket["tallies"].keys().isdisjoint(TABLES)
 
 
 def present(root: Any) -> list[Use]:
     """The methods that were noted and that the image still has."""
     return [Use(key, *row) for key, row in home.part(root, "usage").methods.items() if _is_there(root, key)]
+
+
+def last_of(root: Any, key: str) -> float | None:
+    """When a method was last of use; None where nothing was noted of it."""
+    found = home.part(root, "usage").methods.get(key)
+    return None if found is None else float(found[1])
 
 
 def _is_there(root: Any, key: str) -> bool:

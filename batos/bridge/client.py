@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.request import getproxies
 
 from batos.bridge import grammars
 from batos.bridge.breaker import Breaker, Policy
@@ -37,6 +39,12 @@ DEFAULT_OPTIONS: Mapping[str, Any] = {"num_ctx": 2048, "num_predict": 160}
 DRAIN_S = 0.5  # time for a stream to end after its last part
 DEAD = ("unreachable", "timeout", "truncated")  # causes that speak of the host; any other is an answer of a living one
 AT_ONCE = ("unreachable", "server_error")  # causes after which the same request may succeed a moment later
+_ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
+    (socket.IPPROTO_TCP, getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+    if hasattr(socket, name)
+]
+"""Options of a connection: a machine that is switched off in the middle of a pull sends nothing more, and would be waited for for ever."""
 _LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared with, never bound
 
 
@@ -51,7 +59,10 @@ def connect(host: str) -> AsyncClient:
     bare = host.partition("://")[2] or host
     try:
         # A proxy named in the environment is never meant for the machine itself.
-        return AsyncClient(host, timeout=httpx.Timeout(None, connect=CONNECT_S), trust_env=not bare.startswith(_LOOPBACK))
+        trust_env = not bare.startswith(_LOOPBACK)
+        # httpx asks for no proxy where it is given a transport, so one that is named goes without.
+        own = {} if trust_env and getproxies() else {"transport": httpx.AsyncHTTPTransport(trust_env=trust_env, socket_options=_ALIVE)}
+        return AsyncClient(host, timeout=httpx.Timeout(None, connect=CONNECT_S), trust_env=trust_env, **own)
     except (ValueError, httpx.InvalidURL) as e:
         raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts': {host!r} is no address ({e}); give host:port or a URL") from None
 

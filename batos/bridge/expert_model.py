@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +32,8 @@ MAKER = 1
 """Version of what is done here: another one makes other models of the same expert, which are then built anew."""
 _MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
 TRIAL = "Say yes."
+NO_MEMORY = "requires more system memory"
+"""Ollama's words where other programs have taken what a model needs: that says nothing of the model."""
 
 
 class NotNow(Exception):
@@ -202,6 +205,8 @@ class Builder:
         except ResponseError as e:
             if e.status_code == 404:
                 raise NotNow(f"{model} went away after it was built") from None
+            if e.status_code == HTTPStatus.SERVICE_UNAVAILABLE or NO_MEMORY in e.error:
+                raise NotNow(f"cannot try {model}: {e.error}") from None
             with failing(f"cannot take {model} away"):
                 await asked(lambda: self._client.delete(model))
             raise Unfit(f"Ollama cannot run it: {e.error}") from None

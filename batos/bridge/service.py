@@ -34,7 +34,8 @@ BACKOFF_S, BACKOFF_LIMIT_S = 0.25, 30.0  # before the first restart, doubled up 
 STEADY_S = 60.0  # a child that lived this long starts the backoff anew
 PORT_ATTEMPTS = 3  # another process may take the free port before Ollama does
 STOP_S = 5.0
-LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside at the start
+LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside
+LOG_LOOK_S = 600.0  # between two looks at how long it is
 LOG_TAIL = 600  # characters of it that an error shows
 NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one that runs"
 
@@ -211,7 +212,7 @@ class OllamaService:
         backoff = BACKOFF_S
         while self._child is not None:
             born = time.monotonic()
-            status = await self._child.wait()
+            status = await self._ended(self._child)
             self._state = "restarting"
             if time.monotonic() - born > STEADY_S:
                 backoff = BACKOFF_S
@@ -228,6 +229,17 @@ class OllamaService:
             self._restarts += 1
             self._state = "running"
 
+    async def _ended(self, child: asyncio.subprocess.Process) -> int:
+        """Wait until the child ends, and keep its log short meanwhile: it may live for months. Its status."""
+        ending = asyncio.ensure_future(child.wait())
+        try:
+            while not ending.done():
+                await asyncio.wait([ending], timeout=LOG_LOOK_S)
+                await asyncio.to_thread(self._shorten_log)
+            return ending.result()
+        finally:
+            ending.cancel()
+
     async def _clear_group(self) -> None:
         """End what the child left in its group: runners outlive a server that was killed."""
         note, self._note = self._note, None
@@ -241,6 +253,18 @@ class OllamaService:
         if path.exists() and path.stat().st_size > LOG_LIMIT:
             path.replace(path.with_suffix(".log.1"))
         return path.open("ab")
+
+    def _shorten_log(self) -> None:
+        """Set a long log aside while the child writes it: the child appends, and goes on at the beginning."""
+        path = self._settings.data / "logs" / "ollama.log"
+        aside = path.with_suffix(".log.1")
+        with contextlib.suppress(OSError):
+            if path.stat().st_size > LOG_LIMIT:
+                try:
+                    shutil.copyfile(path, aside)
+                except OSError:  # there is no room for both
+                    aside.unlink(missing_ok=True)
+                os.truncate(path, 0)
 
     def _log_tail(self) -> str:
         path = self._settings.data / "logs" / "ollama.log"

@@ -42,6 +42,7 @@ class Settings(BaseModel):
     mission_attempts: int = Field(3, ge=1, le=100, description="attempts at one mission, restarts of the daemon counted")
     mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
     retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
+    disk_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which a mission that a full disk holds up is tried again")
     conflict_retries: int = Field(8, ge=1, le=100, description="replays of a cycle whose commit met a conflict")
     routing_s: float = Field(2.0, gt=0, le=600, description="time for the embedder to look at a brief; past it, the triggers decide")
     routing_pause_s: float = Field(30, ge=0, le=86400, description="time for which an embedder that did not answer is not asked again")

@@ -69,6 +69,7 @@ class Committer:
         self._storage = base_of(db.storage)
         self._syncer = groupsync.Syncer(self._storage)
         self.stats = {"rounds": 0, "groups": 0, "system": 0, "units": 0, "aborts": 0, "conflicts": 0}
+        self._trouble = ("", b"")  # why a commit could not be written, and the last transaction that was
         self._tm = TransactionManager(explicit=True)
         self._connection = db.open(transaction_manager=self._tm)
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -135,6 +136,12 @@ class Committer:
     async def told(self) -> None:
         """Return when whoever committed what can be seen now was told so: before it is put beside what he does about it then."""
         await self.system(_nothing)
+
+    @property
+    def trouble(self) -> str:
+        """Why the last commit could not be written, a full disk say; empty once another one was."""
+        why, last = self._trouble
+        return why if why and self._db.lastTransaction() == last else ""
 
     async def close(self) -> None:
         """Commit what is queued and deferred, then end the thread."""
@@ -227,13 +234,18 @@ class Committer:
             commit.failed = e
         except BaseException as e:
             commit.failed = e
-            unwritten.drop(self._storage, e)
+            self._drop(e)
 
     def _clean_up(self, failure: BaseException) -> None:
         try:
             self._tm.abort()
         except OSError as e:  # of a full disk, once more; the transaction is over all the same
             log.warning("abort_failed", error=repr(e))
+        self._drop(failure)
+
+    def _drop(self, failure: BaseException) -> None:
+        if isinstance(failure, OSError):
+            self._trouble = str(unwritten.refusal(failure) or f"the image could not be written: {failure}"), self._db.lastTransaction()
         unwritten.drop(self._storage, failure)
 
     def _die(self, done: list[_System | _Commit]) -> None:

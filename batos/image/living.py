@@ -114,6 +114,7 @@ class LivingImage:
             "bytes": self.db.getSize(),
             **self.read(ledger.counts),
             **self.committer.stats,
+            "trouble": self.committer.trouble,
         }
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a full disk leaves behind in memory.
+"""A full disk: what it means for whoever wanted something recorded, and what it leaves behind in memory.
 
 A file keeps in its buffer what it could not write. FileStorage cuts its file back then, which writes the buffer first and
 fails again; so the rest of a transaction that failed would be written with a later one, behind its end, or fail the closing.
@@ -6,10 +6,21 @@ fails again; so the rest of a transaction that failed would be written with a la
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
+from batos.errors import ImageError
 from batos.image.groupsync import filestorage
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def refusal(failure: BaseException) -> ImageError | None:
+    """What is told of a commit for which the disk had no room, with the remedy; None for another failure."""
+    if not isinstance(failure, OSError) or failure.errno not in _FULL:
+        return None
+    return ImageError(f"the image could not be written: {os.strerror(failure.errno)}; make room on its disk", cause="disk_full")
 
 
 def drop(storage: Any, failure: BaseException) -> None:

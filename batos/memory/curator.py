@@ -149,7 +149,9 @@ class Curator:
             return f"there are {there} chunks (setting curate_chunks)"
         if last.bytes and size >= max(_GROWN, settings.curate_growth * last.bytes):
             return f"the image grew from {last.bytes} to {size} bytes (setting curate_growth)"
-        return "it is time (setting curate_s)" if self._now() - last.at >= settings.curate_s else ""
+        return (
+            "" if 0 <= self._now() - last.at < settings.curate_s else "it is time (setting curate_s)"
+        )  # also where the clock was set back
 
     # --- a round
 

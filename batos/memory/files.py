@@ -21,9 +21,10 @@ class File(NamedTuple):
     data: bytes
 
 
-def files_in(folder: str, most: int) -> list[str]:
+def files_in(folder: str, most: int, unread: set[str] | None = None) -> list[str]:
     """The files of a folder and those in it that look like texts, in order; hidden ones and links are left out.
 
+    :param unread: gets the folders in it that cannot be read now.
     :raises Unreadable: if the folder cannot be read, or there are too many files.
     """
     found: list[str] = []
@@ -31,6 +32,8 @@ def files_in(folder: str, most: int) -> list[str]:
     def failed(e: OSError) -> None:
         if e.filename == folder:
             raise Unreadable(f"the folder {folder} cannot be read: {e.strerror}")
+        if unread is not None and not isinstance(e, FileNotFoundError):
+            unread.add(e.filename)
 
     for place, folders, names in os.walk(folder, onerror=failed):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

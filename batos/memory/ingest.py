@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, ImageError, Unreadable
+from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory import readers
@@ -139,8 +139,8 @@ class Ingest:
                 self.trouble = ""
             except Stopped:
                 return
-            except OSError as e:  # out of the commit: what was stored before stays, the file stays in the queue
-                self.trouble = f"the disk is full ({e.strerror})" if e.errno == errno.ENOSPC else f"cannot write: {e.strerror or e}"
+            except (OSError, BatosError) as e:  # out of the commit: what was stored before stays, the file stays in the queue
+                self.trouble = _trouble(e)
                 log.warning("ingest_held_up", path=path, error=self.trouble, retry_s=self._settings.ingest_retry_s)
                 self._tell(path=path, state="waiting", message=self.trouble)
                 await asyncio.sleep(self._settings.ingest_retry_s)
@@ -155,9 +155,11 @@ class Ingest:
                 self._image.later(_begin, path)
                 self._begun.add(path)
             told = await self._store(await in_helper(self._prepare, path))
-        except (OSError, ImageError):
+        except OSError:
             raise
-        except Exception as e:  # a fault of ours in one file must not hold up the others
+        except Exception as e:  # a fault of ours in one file, or damage in what was read of it, must not hold up the others
+            if isinstance(e, ImageError) and not isinstance(e, ImageDamaged):
+                raise
             error = Unreadable("there is not enough memory to read it") if isinstance(e, MemoryError) else e
             if not isinstance(error, BatosError):
                 # as text: a traceback that shows variables would load objects whose connection is closed
@@ -214,6 +216,12 @@ class Ingest:
     def _tell(self, **facts: Any) -> None:
         for listener in tuple(self._listeners):
             listener(facts)
+
+
+def _trouble(e: OSError | BatosError) -> str:
+    if isinstance(e, BatosError):
+        return e.message
+    return f"the disk is full ({e.strerror})" if e.errno == errno.ENOSPC else f"cannot write: {e.strerror or e}"
 
 
 # --- reads and system transactions

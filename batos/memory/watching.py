@@ -75,7 +75,7 @@ class Watcher:
                 continue
 
     async def _look(self, folder: str, identity: tuple[int, int]) -> None:
-        now = await in_helper(_stamps, folder, self._settings.ingest_folder_files)
+        now, unread = await in_helper(_stamps, folder, self._settings.ingest_folder_files)
         if not now and _identity(folder) != identity:
             raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
         known, queued = await in_helper(self._image.read, files_known, folder)
@@ -89,20 +89,26 @@ class Watcher:
         if ready:
             await self._ingest.ask(ready)
         for path in known.keys() - now.keys() - before.keys() - queued:  # away for two looks: not the moment in which an editor replaces it
-            await self._ingest.vanished(path)
+            if not any(path == place or path.startswith(place + os.sep) for place in unread):
+                await self._ingest.vanished(path)
 
 
-def _stamps(folder: str, most: int) -> Stamps:
+def _stamps(folder: str, most: int) -> tuple[Stamps, set[str]]:
+    """The files of a folder; and what of it cannot be looked at now, which says nothing about its files."""
     if not os.path.isdir(folder):
         raise Unreadable(f"the folder {folder} is away")
-    found = {}
-    for path in files_in(folder, most):
+    found: Stamps = {}
+    unread: set[str] = set()
+    for path in files_in(folder, most, unread):
         try:
             about = os.stat(path)
-        except OSError:
+        except FileNotFoundError:
             continue  # it went between the list and now
+        except OSError:
+            unread.add(path)
+            continue
         found[path] = (about.st_mtime_ns, about.st_size)
-    return found
+    return found, unread
 
 
 def _checked(folder: str, most: int) -> tuple[str, tuple[int, int]]:

@@ -70,6 +70,10 @@ class PersonaCodex(BaseModel):
     model: Text = BASE_MODEL
     grounded: bool = False
     """Whether its answers keep to what memory says, where memory says anything."""
+    raises: tuple[Text, ...] = Field((), max_length=16)
+    """Which part of the Composite Entropy Metric each of its protocols raises."""
+    training_data: Text | None = None
+    """What an expert of this persona learns from."""
     triggers: tuple[Trigger, ...] = Field((), max_length=64)
     exemplars: Annotated[tuple[Text, ...], Field(max_length=512), AfterValidator(_all_different)] = ()
     protocols: dict[Annotated[str, AfterValidator(_selector)], Text] = Field(default_factory=dict, max_length=64)

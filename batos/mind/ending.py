@@ -13,7 +13,7 @@ import structlog
 
 from batos.config import Settings
 from batos.errors import BatosError, DeadlineExceeded, ImageDamaged, MethodRefused
-from batos.image import ledger
+from batos.image import ledger, unwritten
 from batos.image.living import LivingImage
 from batos.mind.thinking import Thinking
 
@@ -30,6 +30,8 @@ class Endings:
         """
         self._image, self.settings, self._release = image, settings, release
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
+        self.waiting: set[str] = set()
+        """Missions that wait for room on the disk, so that something can be recorded of them."""
 
     def complete(self, record: Record, attempt: Thinking, result: Record) -> None:
         """A mission ended well, and that is on disk."""
@@ -52,7 +54,7 @@ class Endings:
             kept = error.source.encode("utf-8", "replace")[: self.settings.failure_source_bytes].decode("utf-8", "ignore")
             context["method"] = {"selector": error.selector, "source": kept, "reasons": list(error.reasons)}
         try:
-            over = await self._image.system(ledger.fail, id, wire, context, final, mission=id)
+            over = await self.recorded(id, ledger.fail, id, wire, context, final)
         except ImageDamaged as e:  # what is damaged is the mission's own record, or the ledger's: all that is left is to say so
             log.error("failure_not_recorded", mission=id, error=e.message)
             over, wire, final = None, e.to_wire(), True
@@ -69,6 +71,21 @@ class Endings:
             self.failed(record, attempt, wire)
         return final
 
+    async def recorded(self, id: str, function: Callable[..., Any], *args: Any) -> Any:
+        """A system transaction of a mission, tried again until it is recorded where the disk is full: else nobody would look after
+        the mission before the next start, and whoever watches it would wait as long."""
+        try:
+            while True:
+                try:
+                    return await self._image.system(function, *args, mission=id)
+                except OSError as e:
+                    if id not in self.waiting:
+                        log.error("waits_for_room", mission=id, error=repr(e), retry_s=self.settings.disk_retry_s)
+                    self.waiting.add(id)
+                await asyncio.sleep(self.settings.disk_retry_s)
+        finally:
+            self.waiting.discard(id)
+
     def failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
         """A mission ended FAILED, and that is on disk.
 
@@ -80,6 +97,15 @@ class Endings:
             attempt.state = ledger.FAILED
             attempt.publish("state", error=wire)
         attempt.publish("result", error=wire)
+
+
+def as_error(error: Exception) -> BatosError:
+    """An exception that ended an attempt, as its mission's error."""
+    if isinstance(error, BatosError):
+        return error
+    made = unwritten.refusal(error) or BatosError(f"{type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made
 
 
 @contextlib.asynccontextmanager

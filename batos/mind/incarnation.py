@@ -100,6 +100,8 @@ def slots_of(persona: PersonaCodex) -> dict[str, object]:
         "pillars": persona.pillars,
         **({"grounded": True} if persona.grounded else {}),
         "model": persona.model,
+        **({"raises": persona.raises} if persona.raises else {}),
+        **({"training_data": persona.training_data} if persona.training_data else {}),
         "exemplars": persona.exemplars,
         **{selector: Intent(intent) for selector, intent in persona.protocols.items()},
     }

@@ -57,7 +57,7 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     source = f"note:{hashlib.sha256(kept.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
-        day = datetime.datetime.fromtimestamp(attempt.mission["accepted"], datetime.UTC).toordinal()
+        day = datetime.date.fromtimestamp(attempt.mission["accepted"]).toordinal()  # as `today` of a question is
         draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day)
         shelver = attempt.evidence.memory.shelver
         segment = remember(root, draft, shelver, source=source, mission=attempt.id, section_chars=longest)

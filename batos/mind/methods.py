@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from batos.config import Settings
 from batos.errors import MethodError
 from batos.guardian import PersistenceGuardian, Verdict, policy_named
+from batos.image import examples
 from batos.image.history import oid_of
 from batos.image.living import LivingImage
 from batos.mind.claims import Claims
+from batos.mind.parameters import takes
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox, Sender
 
@@ -34,13 +36,14 @@ class Methods:
         forge: Forge,
         deliver: Sender,
         on_verdict: Callable[[bool], None] = lambda accepted: None,
-        on_run: Callable[[str, str, bool], None] = lambda holder, selector, ok: None,
+        on_run: Callable[[str, str, bool, bool], None] = lambda holder, selector, ok, taken: None,
     ) -> None:
         """
         :param forge: writes a missing method.
         :param deliver: how a method's messages reach their receivers.
         :param on_verdict: hears whether each audited source was accepted.
-        :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended well.
+        :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended
+            well, and whether the call was one that the method takes (`batos.mind.parameters.takes`).
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
@@ -77,6 +80,13 @@ class Methods:
             await self._sandbox.close()
 
 
+def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call is one that a method takes, by its parameters and by what the receiver and the holder were taught; or a version
+    before it took: what a new one does not take any more is its own fault."""
+    taught = [one for home in {obj, holder} if home._p_jar is not None for one in examples.of(home._p_jar.root(), home, method.selector)[0]]
+    return any(takes(one.source, taught, args, kwargs) for one in method.versions())
+
+
 class Making:
     """The methods of one attempt at a mission: those it runs, those it writes."""
 
@@ -103,9 +113,9 @@ class Making:
         try:
             value = await sandbox.run(obj, method, args, kwargs, activity=self.activity, holder=holder)
         except MethodError:
-            self.methods.on_run(oid, method.selector, False)
+            self.methods.on_run(oid, method.selector, False, taken(obj, holder, method, args, kwargs))
             raise
-        self.methods.on_run(oid, method.selector, True)
+        self.methods.on_run(oid, method.selector, True, True)
         return value
 
     @contextlib.asynccontextmanager

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from batos.mind.trial import Case
+from batos.image.examples import Example
+from batos.mind.prompting import KINDS, kind_of
+
+if TYPE_CHECKING:
+    from batos.mind.trial import Case
 
 
 def misfit(source: str, case: Case) -> str | None:
@@ -16,6 +23,33 @@ def misfit(source: str, case: Case) -> str | None:
     except TypeError as e:
         return f"it is called with {len(case.args)} arguments{''.join(f', {name}=' for name in case.kwargs)}: {e}"
     return None
+
+
+def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a call is one that a method is for: it fits the parameters, and gives each what is of a kind that this is for.
+
+    That is what examples give it, and what it is named after (`prompting.signature`); one of which nothing is known is for anything.
+
+    :param taught: the examples of the method.
+    """
+    signature = inspect.Signature(_parameters_of(source))
+    kinds: dict[str, set[str]] = {name: {name.rstrip("0123456789")} & KINDS for name in signature.parameters}
+    for one in taught:
+        with contextlib.suppress(TypeError):  # it is of a method that had other parameters
+            for name, value in signature.bind(*one.args, **dict(one.kwargs)).arguments.items():
+                kinds[name].add(_kind(value))
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return False
+    return all(not kinds[name] - {_NOTHING} or _kind(value) in (*kinds[name], _OTHER) for name, value in given.items())
+
+
+_NOTHING, _OTHER = "nothing", "other"
+
+
+def _kind(value: Any) -> str:
+    return _NOTHING if value is None else kind_of(value)
 
 
 def parameters_in(source: str) -> list[str]:

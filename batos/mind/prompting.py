@@ -35,6 +35,8 @@ _VALUE = 80  # characters of one value that a prompt shows
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
 _BY_TYPE = {str: "text", bool: "flag", int: "number", float: "number", list: "items", dict: "record"}
+KINDS = frozenset(_BY_TYPE.values())
+"""What arguments are called, and so what a parameter is for that is called so."""
 
 
 def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextvars
 
-from batos.errors import BatosError, BudgetSpent, InvalidInput, MissionFailed
+from batos.errors import BudgetSpent, InvalidInput, MissionFailed
 from batos.image.genesis import add_missing
+from batos.mind.ending import as_error
 from batos.mind.incarnation import system_message
 from batos.mind.router import Route
 from batos.mind.states import STATES, by, depth_of, lobby_of
@@ -117,11 +118,7 @@ async def _run(cycle: UvmObject, attempt: Thinking) -> None:
                 raise MissionFailed(f"state {state} answered {following!r}, which is none of its successors {cycle.successors}")
         except Exception as e:
             _move(cycle, FAILED)
-            _announce(
-                cycle,
-                attempt,
-                error=e.to_wire() if isinstance(e, BatosError) else {"code": "internal", "message": f"{type(e).__name__}: {e}"},
-            )
+            _announce(cycle, attempt, error=as_error(e).to_wire())
             raise
         _move(cycle, following)
         if following != "COMPLETE" or depth_of(cycle) > 1:  # the mission's own is announced when it is committed

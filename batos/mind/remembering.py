@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from batos.errors import BatosError
 from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
@@ -27,6 +28,7 @@ from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
 
+RETRY_S = 10.0  # before what could not be stored is tried again
 _BATCH = 32  # missions in one system transaction
 _STRETCH = 256  # missions looked at in one read
 _TITLE = 80
@@ -65,8 +67,13 @@ class Remembering:
         events.listen("result", lambda event: self._more.set())
         while True:
             self._more.clear()
-            while await self.some():
-                pass
+            try:
+                while await self.some():
+                    pass
+            except (BatosError, OSError) as e:  # a full disk, say: the mark stays, and with it what is to be remembered
+                log.warning("not_remembered", error=str(e), retry_s=RETRY_S)
+                await asyncio.sleep(RETRY_S)
+                continue
             await self._more.wait()
             await asyncio.sleep(self._pause_s)
 
@@ -143,13 +150,18 @@ def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
 
 
 def _lived(mission: UvmObject) -> Lived | None:
-    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back or undone."""
-    facts = ledger.describe(mission)
+    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back or undone, and for
+    one that is damaged."""
+    try:
+        facts = ledger.describe(mission)
+    except BatosError as e:
+        log.warning("mission_not_remembered", mission=mission.id, error=e.message)
+        return None
     error = facts["error"] or {}
     if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
         return None
     brief = str(facts["brief"]).strip()
-    day = datetime.datetime.fromtimestamp(facts["finished"] or facts["accepted"], datetime.UTC).toordinal()
+    day = datetime.date.fromtimestamp(facts["finished"] or facts["accepted"]).toordinal()  # as `today` of a question is
     title = brief.split("\n", 1)[0][:_TITLE]
     if error:
         failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"

@@ -18,11 +18,11 @@ from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
-from batos.mind.ending import Endings, in_time
+from batos.mind.ending import Endings, as_error, in_time
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
 from batos.mind.queue import Entry, Grouping, MissionQueue
@@ -205,7 +205,7 @@ class Scheduler:
         try:
             await self._try(entry, attempt, counted)
         except NeedAnswer as need:
-            await self._image.system(questions.ask, id, need.question, need.occurrence, mission=id)
+            await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence)
             log.info("needs_input", mission=id, question=need.question[:200])
             self._interrupted(record, attempt)
         except asyncio.CancelledError:
@@ -244,7 +244,7 @@ class Scheduler:
                     async with in_time(record, attempt, self.settings.mission_deadline_s):
                         await self._resting.rest(id, pause)
                 if not counted:
-                    record["attempts"] = await self._image.system(ledger.begin_attempt, id, settings.mission_attempts, mission=id)
+                    record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, settings.mission_attempts)
                 counted = False
                 async with in_time(record, attempt, self.settings.mission_deadline_s):
                     with session(entry.ticket):  # its turn at the models ends with the attempt
@@ -258,8 +258,7 @@ class Scheduler:
                 error.__cause__ = e
             except Exception as e:
                 log.exception("attempt_raised", mission=id)
-                error = BatosError(f"{type(e).__name__}: {e}")
-                error.__cause__ = e
+                error = as_error(e)
             else:
                 self._endings.complete(record, attempt, result)
                 return
@@ -300,8 +299,13 @@ class Scheduler:
             await self._quiet.wait()
 
     async def cancel(self, id: str) -> bool:
-        """End a mission that is not final; whether there was anything to end."""
+        """End a mission that is not final; whether there was anything to end.
+
+        :raises ImageError: while the disk is too full to record anything of it.
+        """
         task = self._running.get(id)
+        if id in self._endings.waiting:
+            raise ImageError(f"nothing can be recorded of mission {id!r} now: {self._image.committer.trouble}", cause="disk_full")
         if task is not None:
             await self._cancel_running(id, task)
             return True
@@ -381,7 +385,7 @@ class Scheduler:
         for task in self._running.values():
             task.cancel()
         for task in list(self._running.values()):
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, OSError):  # of a full disk; `_ended` tells of it
                 await task
 
 

@@ -369,21 +369,34 @@ def test_a_model_that_could_not_be_healed_is_tried_again(tmp_path: Path, scripte
 def test_a_full_disk_refuses_missions_and_loses_none(tmp_path: Path, scripted: ScriptedOllama) -> None:
     """The image may not grow: nothing can be recorded, not even a failure. When there is room again, the daemon goes on."""
     scripted.hold()
-    with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
+    with daemon(tmp_path, ollama_host=scripted.host, disk_retry_s=0.2) as running, Peer(running.endpoint) as peer:
         peer.ask("submit", id="m1", brief=FEELING)
         scripted.wait_for(count=1)
         pid, size, room = running.process.pid, (tmp_path / "live_image.fs").stat().st_size, resource.RLIM_INFINITY
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, room))
         scripted.release()
-        running.logged("mission_left_for_the_next_start", mission="m1")
-        assert peer.ask("submit", id="m2", brief=FEELING)["type"] == "error"
-        assert peer.ask("status", id="m1")["state"] == "ACCEPTED"
+        running.logged("waits_for_room", mission="m1")
+        refused = peer.ask("submit", id="m2", brief=FEELING)
+        assert (refused["type"], refused["code"], refused["context"]) == ("error", "image", {"cause": "disk_full"})
+        assert "make room" in peer.ask("info")["image"]["trouble"]
+        assert peer.ask("show", target="robin")["slots"]["name"] == "ROBIN"
+        assert peer.ask("status", id="m1")["state"] == "DECOMPOSING"
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (room, room))
+        failed = peer.result("m1")
+        assert (failed["state"], failed["error"]["code"]) == ("FAILED", "image")
         assert peer.ask("submit", id="m2", brief=FEELING)["type"] == "accepted"
         assert peer.result("m2")["state"] == "COMPLETE"
+        assert peer.ask("info")["image"]["trouble"] == ""
+        scripted.hold()
+        asked = len(scripted.chats)
+        peer.ask("submit", id="m3", brief=FEELING)
+        scripted.wait_for(count=asked + 1)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, ((tmp_path / "live_image.fs").stat().st_size, room))
+        scripted.release()
+        running.logged("waits_for_room", mission="m3")
         assert running.terminate() == 0
     with daemon(tmp_path, ollama_host=scripted.host) as running, Peer(running.endpoint) as peer:
-        assert peer.result("m1")["state"] == "COMPLETE"
+        assert peer.result("m3")["state"] == "COMPLETE"
 
 
 def test_wrong_input_is_answered_and_touches_nothing(tmp_path: Path, scripted: ScriptedOllama) -> None:

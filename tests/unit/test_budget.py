@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batos.autotelic import changes, home
+from batos.autotelic.alarms import Alarms
 from batos.autotelic.budget import DAY_S, HOUR_S, Budget, Spent
 from batos.image import journal, ledger
 from batos.image.living import LivingImage
@@ -114,6 +118,30 @@ async def test_changes_count_and_stop_changes_only(tmp_path: Path) -> None:
         assert await world.budget.why_no_change() == ""
 
 
+async def test_what_was_spent_while_the_clock_was_ahead_does_not_hold_it_back_for_as_long(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        world = World(image, PLENTY._replace(tokens=20, changes=1))
+        right = world.at
+        world.at += 365 * DAY_S
+        world.budget.paid(paid(tokens=30))
+        await image.system(ledger.accept, "self_audit-1", "brief", {"origin": "system"}, False)
+        await image.system(journal.add, "self_audit-1", paid(30), mission="self_audit-1")
+        await image.system(changes.propose, Proposal(), EVIDENCE, "")
+        await image.system(changes.promote, 1, {})
+
+        def ahead(root: Any) -> None:
+            ledger.mission_of(root, "self_audit-1").accepted = changes.record_of(root, 1).decided = world.at
+
+        await image.system(ahead)
+        assert (await world.budget.spent()).tokens == 60
+        assert (await World(image).budget.spent()).tokens == 0, "as a later daemon finds it, whose clock is right"
+        world.at = right + HOUR_S
+        assert await world.budget.why_no_change() == ""
+        world.budget.paid(paid(tokens=5))
+        await image.system(lambda root: None)
+        assert (await world.budget.spent()).tokens == 5
+
+
 async def test_it_defers_until_there_is_room_and_says_so(tmp_path: Path) -> None:
     async with opened(tmp_path) as image:
         world = World(image, PLENTY._replace(tokens=20))
@@ -156,6 +184,25 @@ async def test_a_spent_budget_holds_the_heartbeat_back_but_no_user(tmp_path: Pat
         assert "loop_tokens" in kernel.info()["autotelic"]["budget"]["deferred"]
         assert (await (await submit(kernel, "m1")).end())["state"] == "COMPLETE"
         assert [one.id for one in kernel.image.read(lambda root: list(ledger.newest_first(root)))] == ["m1"]
+
+
+async def test_a_disk_too_full_to_count_on_ends_no_look_at_the_triggers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full, looked = [OSError(errno.ENOSPC, "No space left on device")], asyncio.Event()
+    spent = Budget.spent
+
+    async def count(self: Budget) -> Spent:
+        if full:
+            raise full.pop()
+        return await spent(self)
+
+    async def look(self: Alarms) -> None:
+        looked.set()
+
+    monkeypatch.setattr(Budget, "spent", count)
+    monkeypatch.setattr(Alarms, "look", look)
+    async with mind(tmp_path, FakeInference(), **{**ON, "senses_s": 0.05}):
+        await asyncio.wait_for(looked.wait(), WAIT_S)
+    assert not full
 
 
 async def test_what_was_pulled_counts_for_pulls_alone_and_a_later_daemon_finds_it(tmp_path: Path) -> None:

@@ -95,6 +95,19 @@ def test_the_shipped_codex_says_of_each_persona_what_it_is_for() -> None:
         assert len(persona.exemplars) >= 20
 
 
+def test_the_shipped_codex_says_what_protocols_raise_and_what_experts_learn_from() -> None:
+    said = {
+        "robin": ("Receptive Resonance: Hcog", "dialogues in the spirit of the pillars"),
+        "brick": ("Absurd Synthesis: Hsol", "technical documentation, project plans, literal and tangential prose"),
+        "babs": ("Digital Cartography: Hsol", "query deconstruction, multi-source synthesis, cited reports"),
+        "alfred": ("Doubt Protocol: Hcog", "logs of system performance, Socratic questioning from first principles"),
+    }
+    for name, persona in load_codex().personas.items():
+        [raised] = persona.raises
+        assert raised.startswith(said[name][0])
+        assert (persona.training_data or "").casefold() == f"{said[name][1]}.".casefold()
+
+
 def test_the_shipped_codex_names_who_gets_what_nobody_asked_for() -> None:
     routing = load_codex().routing
     assert (routing.internal, routing.fallback) == ("alfred", "brick")

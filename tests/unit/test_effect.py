@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from batos.autotelic.assessments import Assessment
 from batos.autotelic.effect import Limits, Sample, chance_of_failures, chance_of_ranks, compared
 from batos.image import ledger
 from batos.image.living import LivingImage
+from batos.objects import Method
 from tests.unit.test_changes import EVIDENCE, Proposal
 from tests.unit.test_heartbeat import opened
 
@@ -188,3 +191,27 @@ async def test_no_more_are_looked_at_than_tell_something(tmp_path: Path) -> None
             await ended(image, f"m{number}")
         before, after = image.read(effect.sampled, image.read(changes.watched), 2)
         assert (len(before), len(after)) == (effect.BEFORE * 2, effect.AFTER * 2)
+
+
+async def test_what_fails_of_calls_that_a_method_does_not_take_says_nothing(tmp_path: Path) -> None:
+    def has(root: Any) -> None:
+        source = "def total_(self, items):\n    return sum(items)\n"
+        root["lobby"].thing = root["lobby"].genesis.derive(total_=Method("total_", source))
+
+    async with opened(tmp_path) as image:
+        await image.system(has)
+        await promoted(image)
+        for given, state in (("[1]", "method_failed"), ([], "method_failed"), ("[1]", "inference_failed")):
+            message = {"target": "thing", "selector": "total_", "args": [given], "kwargs": {}}
+            await ended(image, f"{state} {given}", state=state, message=json.dumps(message))
+        _, after = image.read(effect.sampled, image.read(changes.watched), 8)
+        assert after == [Sample("client message", True, None, None)] * 2
+
+        def was(root: Any) -> None:
+            slots = root["lobby"].thing._slots
+            before = Method("total_", "def total_(self, text):\n    return len(text)\n")
+            slots["total_"] = Method("total_", slots["total_"].source, previous=before)
+
+        await image.system(was)
+        _, after = image.read(effect.sampled, image.read(changes.watched), 8)
+        assert len(after) == 3, "the version before took it"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ollama import AsyncClient
+from ollama import AsyncClient, ResponseError
 
 from batos.bridge import overtaken
 from batos.bridge.client import connect
@@ -421,6 +421,35 @@ async def test_one_that_ollama_cannot_run_is_refused_and_taken_away(house: House
     assert house.refused["weaver"] == "Ollama cannot run it: the model runner ended unexpectedly"
     assert WEAVER not in house.server.models
     assert house.creates == [WEAVER], "it is not tried again and again"
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ("server busy, please try again.  maximum pending requests exceeded", 503),
+        ("model requires more system memory (6 GiB) than is available (3 GiB)", 500),
+    ],
+)
+async def test_one_that_ollama_cannot_run_just_now_is_tried_again(
+    house: House, monkeypatch: pytest.MonkeyPatch, said: str, status: int
+) -> None:
+    await house.image.close()
+    await house.begin(retry_s=0)
+    stage(house.staging)
+    client, chat, failed = house.factory._client, house.factory._client.chat, []
+
+    async def busy(*args: Any, **more: Any) -> Any:
+        if not failed:
+            failed.append(said)
+            raise ResponseError(said, status)
+        return await chat(*args, **more)
+
+    monkeypatch.setattr(client, "chat", busy)
+    await house.factory.scan()
+    assert house.states == {WEAVER: "intended"}
+    assert said in house.refused["weaver"]
+    await house.factory.scan()
+    assert (house.states, house.creates) == ({WEAVER: "built"}, [WEAVER])
 
 
 async def test_experts_are_built_a_few_at_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,22 @@ async def test_a_clock_that_was_set_back_does_not_silence_it(tmp_path: Path) -> 
         assert len(world.ids) == 2
 
 
+async def test_a_clock_that_is_set_back_while_it_sleeps_does_not_silence_it(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        world = World(image, limit=3)
+        passed = world.sleep
+
+        async def set_back(seconds: float) -> None:
+            await passed(seconds)
+            if len(world.slept) == 2:
+                world.now -= 365 * 86400
+
+        world.heart._sleep = set_back
+        await world.run()
+        assert world.slept == [30, 600, 600]
+        assert len(world.ids) == 3
+
+
 async def test_never_two_at_once(tmp_path: Path) -> None:
     """An audit that rests holds no place, so the daemon is quiet; the next one waits for its end all the same."""
     async with opened(tmp_path) as image:

@@ -381,9 +381,12 @@ async def test_a_full_disk_fails_one_commit_and_the_image_goes_on(image: LivingI
     for work in (image.system(bump), unit_that_changes(image)):
         with pytest.raises(OSError, match="No space left"):
             await work
+        await image.told()  # a group that writes nothing says nothing of the disk
+        assert image.facts()["trouble"] == "the image could not be written: No space left on device; make room on its disk"
     assert value(image) == 0
     monkeypatch.undo()
     assert await image.system(bump) == 1
+    assert image.facts()["trouble"] == ""
     await unit_that_changes(image)
     assert value(image) == 70
     assert not failures

@@ -310,6 +310,19 @@ async def test_a_promotion_that_meets_a_conflict_is_made_all_the_same(tmp_path: 
         assert facet(kernel) == FACET["content"]
 
 
+async def test_a_proposal_whose_record_was_dropped_is_not_taken_up_again(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with improving(tmp_path, inference, changes_kept=2) as kernel:
+        await thought(kernel, *BRIEFS)
+        for n in range(4):
+            proposing(inference, kind="facet", target="robin.gardener_facet_", content=f"Look at it as a gardener on day {n}.")
+            await fire(kernel, "entropy_falls", str(n))
+        await stepped(kernel, 16)
+        ever = kernel.image.read(lambda root: home.part(root, "changes").ever)
+        await stepped(kernel, 16)
+        assert kernel.image.read(lambda root: home.part(root, "changes").ever) == ever == 4
+
+
 # --- methods
 
 
@@ -360,6 +373,34 @@ async def test_a_retired_method_is_rehearsed_by_writing_it_anew_there(tmp_path: 
         assert (change["kind"], change["state"]) == ("retire", changes.PROMOTED), change
         assert change["comparison"]["paid"]["inferences"] >= 3
         assert kernel.image.read(lambda root: "add_" in root["lobby"].thing._slots) is False
+
+
+async def test_a_method_that_does_what_it_was_taught_is_not_retired_because_it_is_called_wrongly(tmp_path: Path) -> None:
+    inference = FakeInference()
+    total = "def total_(self, values):\n    return sum(values)\n"
+    writing(inference, "def total_(self, values):\n    return sum(map(int, values))\n")
+    async with improving(tmp_path, inference) as kernel:
+        await give(kernel, total_=Method("total_", total, parameters=("values",)))
+        taught = [{"args": [[1, 3]], "result": 4}, {"args": [[]], "result": 0}]
+        await kernel.image.system(lambda root: examples.teach(root, root["lobby"].thing._p_oid, "total_", taught, "", 8))
+        for n in range(3):
+            assert (await sent(kernel, f"bad{n}", "thing", "total_", "13"))["error"]["code"] == "method_failed"
+        await kernel.loop.tick()
+        await recorded(kernel, "retire", "thing.total_", "")
+        (change,) = await stepped(kernel)
+        assert (change["state"], change["reason"]) == (changes.REFUSED, "nothing gets better"), change
+        assert change["comparison"]["trials"] == 2
+
+        def age(root: Any) -> None:
+            uses = home.part(root, "usage").methods
+            for key, (written, last, runs) in list(uses.items()):
+                uses[key] = (written, last - 86400 * kernel.settings.trigger_unused_days, runs)
+
+        await written(kernel)
+        await kernel.image.system(age)
+        await kernel.image.system(lambda root: home.part(root, "changes").log.clear())
+        await recorded(kernel, "retire", "thing.total_", "")
+        assert [one["state"] for one in await stepped(kernel)] == [changes.PROMOTED], "nobody has sent it for long"
 
 
 async def test_a_rewritten_method_that_answers_otherwise_or_fails_its_examples_is_refused(tmp_path: Path) -> None:

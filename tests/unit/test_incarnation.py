@@ -45,6 +45,8 @@ async def test_the_personas_are_clones_with_the_codex_in_their_slots(tmp_path: P
             assert persona.name == name.upper()
             assert persona._slots["parent*"] is lobby.traits.persona
             assert persona.model == name
+            assert isinstance(persona._slots["training_data"], str)
+            assert len(persona._slots["raises"]) == 1
             assert (
                 isinstance(persona._slots["synthesize_response_for_"], Primitive) if "synthesize_response_for_" in persona._slots else True
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from batos.errors import Busy, InferenceFailed, UnknownSource, Unreadable
+from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
 from batos.image import LivingImage
 from batos.memory import ingest as ingesting
 from batos.memory import objects
@@ -192,6 +192,38 @@ async def test_a_long_file_is_stored_in_several_transactions_and_goes_on_where_i
         await held.whole()
         assert "".join(held.texts(notes / "long.md")) == text
         assert held.recollection.ingest.trouble == ""
+
+
+async def test_a_document_that_is_damaged_holds_up_no_other_file(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (notes / "other.md").write_text("The dog has no piano.\n")
+    known = ingesting._known
+
+    def damaged(root: Any, path: str, digest: bytes) -> Any:
+        if path.endswith("garden.md"):
+            raise ImageDamaged("a batos.objects.UvmObject: its checksum is wrong")
+        return known(root, path, digest)
+
+    monkeypatch.setattr(ingesting, "_known", damaged)
+    async with memory(tmp_path) as held, asyncio.timeout(20):
+        told = await held.read(notes)
+        assert told["added"] == 1
+        assert [(one["code"], Path(one["path"]).name) for one in told["refused"]] == [("image_damaged", "garden.md")]
+
+
+async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, damaged = ingesting._put, [ImageError("the image is away")] * 4  # a group that fails is tried once more, each alone
+
+    def away(root: Any, *args: Any) -> Any:
+        if damaged:
+            raise damaged.pop()
+        return put(root, *args)
+
+    monkeypatch.setattr(ingesting, "_put", away)
+    async with memory(tmp_path) as held, asyncio.timeout(20):
+        told = await held.read(notes / "garden.md")
+        assert told["events"][0]["state"] == "waiting"
+        assert "the image is away" in told["events"][0]["message"]
+        assert told["added"] == 1
 
 
 async def test_what_is_in_the_queue_is_read_after_a_restart(tmp_path: Path, notes: Path) -> None:

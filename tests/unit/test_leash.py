@@ -64,6 +64,17 @@ async def test_where_nothing_gets_worse_it_is_kept_when_the_watch_is_over(at: Ho
     assert await world.leash.look() is None
 
 
+async def test_a_clock_that_was_set_back_does_not_watch_for_as_long(at: House) -> None:
+    world = World(at)
+    await world.missions(12)
+    number = await made(at, facet)
+    world.now -= 365 * 24 * HOUR
+    assert await world.leash.look() is None, "there is nothing that could tell"
+    await world.missions(8)
+    assert await world.leash.look() == changes.KEPT
+    assert "watched for 0.0 h" in world.change(number)["reason"]
+
+
 async def test_without_missions_it_waits_for_some_but_not_for_ever(at: House) -> None:
     world = World(at)
     await world.missions(12)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from batos.autotelic import changes, expertise, remedies, training
+from batos.autotelic import improver as improving_changes
 from batos.autotelic.budget import Budget
 from batos.autotelic.kinds import Ground
 from batos.bridge.experts import read_about
@@ -22,6 +23,7 @@ from batos.bridge.types import ChatRequest
 from batos.config import Settings
 from batos.errors import InferenceFailed
 from batos.image import experts
+from batos.image.turns import in_helper
 from batos.kernel import Kernel
 from batos.mind import prompting
 from batos.mind.handbook import handbook
@@ -271,6 +273,22 @@ async def test_a_daemon_that_stops_ends_it_and_the_next_one_trains_anew(tmp_path
         (change,) = await stepped(kernel)
         assert (change["state"], writes(kernel)) == (changes.PROMOTED, NEW)
         assert (await kernel.loop.budget.spent()).training_minutes == 10, "both count"
+
+
+async def test_killed_while_it_was_done_away_with_or_tampered_with_it_is_refused_and_the_loop_goes_on(tmp_path: Path) -> None:
+    async with trained(tmp_path, Writer()) as (kernel, factory):
+        await learned(kernel)
+        folder = factory.staging / "method-writer-change-1"
+        await fire(kernel, "expert_behind")
+        shutil.copytree(factory.staging / "method-writer", folder)
+        (folder / "expert.toml").unlink()  # the first that went, say
+        improver = kernel.improving.improver
+        assert improver is not None
+        await kernel.image.system(improving_changes._take, await in_helper(kernel.image.read, improver._new), 500)
+        await kernel.image.system(changes.rehearsed, 1, {"prepared": {"minutes": 5, "folder": folder.name}})
+        (change,) = await stepped(kernel)
+        assert (change["state"], "no expert.toml" in change["reason"]) == (changes.REFUSED, True), change
+        assert not folder.exists()
 
 
 async def test_it_may_not_train_for_longer_than_its_day_has_or_than_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from batos.autotelic import remedies
 from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal
 from batos.image import examples, history, ledger
+from batos.image.examples import Example
 from batos.kernel import Kernel
+from batos.mind import parameters as parameters_of
 from batos.mind import states
 from batos.objects import Intent, Method
 from tests.unit.improving_support import BRIEFS, improving, thought
@@ -50,6 +54,54 @@ async def test_a_failing_method_goes_back_to_the_version_before_it_or_is_retired
         assert [(p.kind, p.target, p.content) for p in of(kernel, "method_fails", f"{oid} add_")] == wanted
         assert [(p.kind, p.target, p.content) for p in of(kernel, "failure_repeats", "method_failed raised thing add_")] == wanted
         assert [p.kind for p in of(kernel, "method_unused", f"{oid} add_")] == ["retire"]
+
+
+async def test_a_method_is_not_retired_for_calls_that_it_does_not_take_or_for_what_it_needs(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "def total_(self, values):\n    return sum(values) / len(values)\n")
+    key = "method_failed thing total_"
+    async with improving(tmp_path, inference) as kernel:
+        await give(kernel)
+        example = {"args": [[1, 3]], "result": 2}
+        await kernel.image.system(lambda root: examples.teach(root, root["lobby"].thing._p_oid, "total_", [example], "", 8))
+        await sent(kernel, "m1", "thing", "total_", [1, 3])
+        for n in range(3):
+            assert (await sent(kernel, f"w{n}", "thing", "total_", "[1, 3]"))["error"]["code"] == "method_failed"
+        assert of(kernel, "failure_repeats", key) == []
+        await sent(kernel, "m2", "thing", "total_", [])
+        assert [p.kind for p in of(kernel, "failure_repeats", key)] == ["retire"], "that it does take"
+        assert of(kernel, "failure_repeats", "inference_failed refused thing total_") == [], "the service was away"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "taught", "given", "takes"),
+    [
+        ("number, number2", [], (1, 2.5), True),
+        ("number, number2", [], (1, "2"), False),
+        ("number, number2", [], (1,), False),
+        ("number, number2", [], (1, None), False),
+        ("number", [], (True,), False),
+        ("number", [("12",)], ("13",), True),
+        ("values", [], ("13",), True),
+        ("values", [([1],)], ("13",), False),
+        ("values", [([1],), (None,)], (None,), True),
+        ("values", [(None,)], ("13",), True),
+        ("values", [([1], 2, 3)], ([1],), True),
+        ("values=None", [([1],)], (), True),
+        ("*items", [], (1, 2), True),
+        ("**record", [], (), True),
+    ],
+)
+def test_which_calls_a_method_takes(parameters: str, taught: list[Any], given: tuple[Any, ...], takes: bool) -> None:
+    source = f"def do_(self, {parameters}):\n    return 1\n"
+    assert parameters_of.takes(source, [Example(args) for args in taught], given, {}) is takes
+
+
+def test_what_is_given_by_name_counts_as_well() -> None:
+    source = "def do_(self, number, *, text=''):\n    return 1\n"
+    assert parameters_of.takes(source, [], (1,), {"text": "a"})
+    assert not parameters_of.takes(source, [], (1,), {"text": 2})
+    assert not parameters_of.takes(source, [], (1,), {"more": 2})
 
 
 async def test_where_no_method_fails_a_changed_prompt_becomes_what_it_was(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import datetime
+import errno
 import functools
 import itertools
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,8 @@ from typing import Any
 import pytest
 from transaction.interfaces import TransientError
 
-from batos.errors import InferenceFailed
+from batos.errors import ImageDamaged, InferenceFailed
+from batos.image import ledger
 from batos.kernel import Kernel
 from batos.memory.chunking import Limits
 from batos.memory.library import epoch_of, library_of
@@ -176,3 +181,61 @@ async def test_what_a_cycle_remembered_that_met_a_conflict_is_there_once(tmp_pat
         assert result["state"] == "COMPLETE"
         assert len(memory.seen) == 1
         assert len(documents(kernel)) == 1
+
+
+async def test_a_full_disk_and_a_damaged_mission_hold_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, describe, kept = remembering.store, ledger.describe, asyncio.Event()
+    full = [OSError(errno.ENOSPC, "No space left on device")] * 4  # the committer tries the jobs of a group once more, each alone
+
+    def stored(root: Any, *args: Any) -> bool:
+        if full:
+            raise full.pop()
+        return store(root, *args)
+
+    def damaged(mission: Any) -> dict[str, Any]:
+        if mission.id == "m1":
+            raise ImageDamaged("it is damaged")
+        return describe(mission)
+
+    async with mind(tmp_path, FakeInference()) as kernel:
+        memory = await with_memory(kernel)
+        await ended(kernel, "m1", "I feel stuck")
+        await ended(kernel, "m2", "I feel sad")
+        monkeypatch.setattr(remembering, "store", stored)
+        monkeypatch.setattr(remembering, "RETRY_S", 0)
+        monkeypatch.setattr(remembering.ledger, "describe", damaged)
+        monkeypatch.setattr(memory, "stored", lambda *_: kept.set())
+        task = asyncio.create_task(remembering_of(kernel, memory).run(kernel.events))
+        hears = asyncio.create_task(kept.wait())
+        await asyncio.wait([hears, task], timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        assert (kept.is_set(), task.done()) == (True, False)
+        assert [one["source"] for one in documents(kernel)] == ["mission:m2"]
+        task.cancel()
+
+
+async def test_what_was_lived_is_of_the_day_that_the_clock_on_the_wall_showed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `today` and `yesterday` of a question are."""
+    evening = datetime.datetime(2026, 11, 24, 2, 30, tzinfo=datetime.UTC).timestamp()  # in California, the evening of the 23rd
+    monkeypatch.setenv("TZ", "PST8")
+    time.tzset()
+    try:
+        async with mind(tmp_path, FakeInference()) as kernel:
+            memory = await with_memory(kernel)
+            await ended(kernel, "m1", "I feel stuck")
+            await sent(kernel, "m2", "memory", "remember_", "The cat sleeps on the piano.")
+
+            def then(root: Any) -> None:
+                for id in ("m1", "m2"):
+                    ledger.mission_of(root, id).finished = evening
+
+            await kernel.image.system(then)
+            while await remembering_of(kernel, memory).some():
+                pass
+            days = kernel.image.read(lambda root: {one.source: one.day for one in library_of(root).documents.values()})
+            assert datetime.date.fromordinal(days["mission:m1"]) == datetime.date(2026, 11, 23)
+            note = next(day for source, day in days.items() if source.startswith("note:"))
+            accepted = kernel.image.read(lambda root: ledger.mission_of(root, "m2").accepted)
+            assert datetime.date.fromordinal(note) == datetime.date.fromtimestamp(accepted)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -220,7 +220,6 @@ async def test_the_type_check_knows_what_is_supplied(sandbox: Sandbox, module: s
     await sandbox.compile(f"def m(self):\n    from {module} import {', '.join(members)}\n    return str([{', '.join(members)}])\n")
 
 
-@pytest.mark.skipif(not corpus(), reason="no corpus: CORPUS names its methods.jsonl")
 @pytest.mark.parametrize("row", corpus(), ids=lambda row: row["id"])
 async def test_the_corpus(sandbox: Sandbox, row: dict[str, Any]) -> None:
     target = obj(**{name: built(held) for name, held in (row.get("slots") or {}).items()})

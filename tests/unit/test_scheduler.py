@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
-from batos.errors import Busy, InferenceFailed, MissionIdTaken
+from batos.errors import Busy, ImageError, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.kernel import Kernel
 from batos.mind import states
@@ -795,30 +795,79 @@ async def test_what_a_daemon_finds_at_its_start_runs_once(tmp_path: Path) -> Non
         assert plain_facts(kernel) == {"running": 0, "queued": 0, "COMPLETE": 1, "FAILED": 0}
 
 
-async def test_a_failure_that_cannot_be_recorded_leaves_the_mission_for_the_next_start(tmp_path: Path) -> None:
-    """A full disk, say: the daemon goes on, the others are not touched."""
+class FullDisk:
+    """Has no room for these functions, until `room` is set."""
+
+    def __init__(self, kernel: Kernel, *functions: Any) -> None:
+        self.functions, self.refused, self.room = functions, asyncio.Event(), False
+        self._system = kernel.image.committer.system
+        kernel.image.committer.system = self._full  # type: ignore[method-assign]
+
+    async def _full(self, function: Any, *args: Any, mission: str = "") -> Any:
+        if function in self.functions and not self.room:
+            self.refused.set()
+            raise OSError(28, "No space left on device")
+        return await self._system(function, *args, mission=mission)
+
+
+async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_is(tmp_path: Path) -> None:
+    """Whoever watches hears of it then, and not only after the next start; the others are not touched."""
     inference = FakeInference()
     inference.fail_when = refused
-    async with mind(tmp_path, inference, concurrent_missions=1) as kernel:
-        system, full = kernel.image.committer.system, [True]
-
-        async def full_disk(function: Any, *args: Any, mission: str = "") -> Any:
-            if function is ledger.fail and full.pop():
-                raise OSError(28, "No space left on device")
-            return await system(function, *args, mission=mission)
-
-        kernel.image.committer.system = full_disk  # type: ignore[method-assign]
-        await kernel.scheduler.submit("m1", ROBIN, {})
+    async with mind(tmp_path, inference, concurrent_missions=1, disk_retry_s=0.05) as kernel:
+        disk = FullDisk(kernel, ledger.fail)
+        heard = await submit(kernel, "m1")
         async with asyncio.timeout(WAIT_S):
-            await kernel.scheduler.quiet()
-        inference.fail_when = lambda request: None
-        assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
+            await disk.refused.wait()
         assert record(kernel, "m1")["state"] == "ACCEPTED"
+        with pytest.raises(ImageError, match="nothing can be recorded of mission 'm1' now"):
+            await kernel.scheduler.cancel("m1")
+        inference.fail_when = lambda request: None
+        disk.room = True
+        assert (await heard.end())["error"]["code"] == "inference_failed"
+        assert record(kernel, "m1")["state"] == "FAILED"
+        assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
         assert not kernel._end.done(), "nobody asked for the daemon's end"
+
+
+async def test_a_mission_whose_attempt_a_full_disk_keeps_from_being_counted_begins_when_there_is_room(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, disk_retry_s=0.05) as kernel:
+        first, second = await submit(kernel, "m1"), await submit(kernel, "m2")
+        disk = FullDisk(kernel, ledger.begin_attempt)
+        inference.release()
+        assert (await first.end())["state"] == "COMPLETE"
+        async with asyncio.timeout(WAIT_S):
+            await disk.refused.wait()
+        disk.room = True
+        assert (await second.end())["state"] == "COMPLETE"
+        assert record(kernel, "m2")["attempts"] == 1
+
+
+async def test_a_full_disk_does_not_keep_the_daemon_from_ending(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.fail_when = refused
+    async with mind(tmp_path, inference, shutdown_s=0.1) as kernel:
+        disk = FullDisk(kernel, ledger.fail, ledger.uncount_attempt)
+        await submit(kernel, "m1")
+        async with asyncio.timeout(WAIT_S):
+            await disk.refused.wait()
+    inference.fail_when = lambda request: None
     async with mind(tmp_path, inference) as kernel:
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
         assert record(kernel, "m1")["state"] == "COMPLETE"
+
+
+async def test_a_commit_for_which_the_disk_has_no_room_fails_the_mission_by_name(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        disk = FullDisk(kernel, journal.add)
+        end = await (await submit(kernel, "m1")).end()
+        assert disk.refused.is_set()
+        assert end["error"]["code"] == "image"
+        assert end["error"]["context"] == {"cause": "disk_full"}
+        assert "make room" in end["error"]["message"]
 
 
 async def test_a_time_out_inside_a_thought_is_not_the_deadline(tmp_path: Path) -> None:

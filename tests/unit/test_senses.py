@@ -64,11 +64,13 @@ async def test_what_happened_is_in_the_image_and_over_a_restart(tmp_path: Path) 
 
 async def test_verdicts_runs_and_retrievals(tmp_path: Path) -> None:
     inference = FakeInference()
-    writing(inference, "def add_(self, number, number2):\n    import os\n    return 1\n", ADD)
+    writing(inference, "def add_(self, number, number2):\n    import os\n    return 1\n", ADD.replace("+", "//"))
     async with mind(tmp_path, inference, **ON) as kernel:
         await give(kernel)
         assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["state"] == "COMPLETE"
-        assert (await sent(kernel, "m2", "thing", "add_", 2, "x"))["state"] == "FAILED"
+        assert (await sent(kernel, "m2", "thing", "add_", 2, 0))["state"] == "FAILED"
+        for wrong in ([2, "x"], [2], [2, None]):
+            assert (await sent(kernel, f"w{wrong}", "thing", "add_", *wrong))["state"] == "FAILED"
         for hear in kernel.loop.hearers("retrieved"):
             hear(3)
             hear(0)
@@ -79,6 +81,7 @@ async def test_verdicts_runs_and_retrievals(tmp_path: Path) -> None:
         ((method, ran),) = found.rows("runs")
         assert method.endswith(" add_")
         assert (ran.times, found.of("runs_failed", method).times) == (1, 1)
+        assert found.of("runs_unfit", method).times == 3, "what it does not take is no fault of its own"
         assert [key for key, _ in found.rows("failures")] == ["method_failed thing add_"]
         assert (found.of("retrievals", "found").total, found.of("retrievals", "nothing").times) == (3, 1)
         assert list(found.rows("personas")) == [], "a message is no persona's choice"

@@ -170,6 +170,44 @@ async def test_a_port_that_is_taken_is_not_the_last_word(
     assert service.state == "running"
 
 
+TALKS = f"""#!{sys.executable}
+import http.server, os
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{{"version": "0.0.1"}}')
+host, port = os.environ["OLLAMA_HOST"].split(":")
+http.server.HTTPServer((host, int(port)), Answers).serve_forever()
+"""
+"""Answers, and writes a line for each request."""
+
+
+async def test_the_log_of_a_child_that_lives_for_long_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ollama").write_text(TALKS)
+    (tmp_path / "bin" / "ollama").chmod(0o755)
+    monkeypatch.setattr(service_module, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
+    monkeypatch.setattr(service_module, "LOG_LIMIT", 1000)
+    monkeypatch.setattr(service_module, "LOG_LOOK_S", 0.01)
+    service, log = OllamaService(load({"data": str(tmp_path)}, environ={})), tmp_path / "logs" / "ollama.log"
+    host = await service.start()
+    try:
+        pid = service.pid
+        async with asyncio.timeout(WAIT_S):
+            while not (tmp_path / "logs" / "ollama.log.1").exists():
+                assert await version_at(host)
+        assert (tmp_path / "logs" / "ollama.log.1").stat().st_size > 1000
+        assert await version_at(host)
+        async with asyncio.timeout(WAIT_S):
+            while not log.stat().st_size:
+                await version_at(host)
+        assert log.read_bytes()[:1] != b"\0", "it goes on at the beginning"
+        assert (service.pid, service.restarts) == (pid, 0)
+    finally:
+        await service.stop()
+
+
 async def test_two_daemons_on_one_data_folder(service: OllamaService, settings: Settings) -> None:
     host = await service.start()
     second = OllamaService(settings)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +85,41 @@ async def test_a_folder_that_vanishes_takes_nothing_with_it(tmp_path: Path, note
         shutil.copy(tmp_path / "elsewhere" / "garden.md", notes)
         await held.until(lambda: not held.recollection.watcher.away)
         assert held.found("tomatoes")
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+async def test_what_cannot_be_looked_at_is_not_taken_for_gone(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A network share that is away for a moment, a folder that was closed to the daemon."""
+    deeper, away = notes / "deeper", False
+    deeper.mkdir()
+    (deeper / "cat.txt").write_text("The cat sleeps on the piano.\n")
+    scandir, stat = os.scandir, os.stat
+
+    def scanned(path: Any) -> Any:
+        if away and what == "folder" and str(path) == str(deeper):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return scandir(path)
+
+    def stated(path: Any, *args: Any, **more: Any) -> Any:
+        if away and what == "file" and str(path) == str(deeper / "cat.txt"):
+            raise OSError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, *args, **more)
+
+    async with memory(tmp_path) as held:
+        await held.read(follow=[notes])
+        assert held.found("cat piano")
+        monkeypatch.setattr(os, "scandir", scanned)
+        monkeypatch.setattr(os, "stat", stated)
+        away = True
+        for name in ("walrus", "zebra", "otter"):  # each is read at the second look at it
+            (notes / f"{name}.md").write_text(f"The {name} swims.\n")
+            await held.until(lambda name=name: held.found(name))  # type: ignore[misc]
+        assert held.found("cat piano")
+        away = False
+        (deeper / "cat.txt").unlink()
+        await held.until(lambda: not held.found("cat piano"))
 
 
 async def test_only_a_folder_can_be_watched(tmp_path: Path, notes: Path) -> None:
