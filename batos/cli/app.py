@@ -73,6 +73,15 @@ def endpoint(connect: str | None) -> str:
     return connect or to_connect(config.load().listen[0])
 
 
+def check_named(*given: str | None) -> None:
+    """An empty name, of a shell variable that is not set, say, would be made the working folder, whole.
+
+    :raises typer.BadParameter: if one of them is empty.
+    """
+    if "" in given:
+        raise typer.BadParameter("'' names no file and no folder; the working folder is .")
+
+
 def check_reachable(address: str) -> None:
     """Say at once that nobody is there, where that can be known: ZeroMQ itself would wait for somebody to come.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli import curating
-from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.app import Connect, Json, app, check_named, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, one_line
 from batos.errors import InvalidInput
@@ -29,7 +29,7 @@ def ingest(
     """Read files into the memory: text, Markdown, HTML, PDF, code, conversations. Exit code 1 if one could not be read."""
     if not (paths or watch):
         raise typer.BadParameter("name a file or a folder, or a folder to --watch")
-    _check_named(*(paths or ()), *(watch or ()))
+    check_named(*(paths or ()), *(watch or ()))
     output = Output(as_json)
     files, folders = [os.path.abspath(path) for path in paths or []], [os.path.abspath(folder) for folder in watch or []]
 
@@ -105,12 +105,6 @@ def memory(
         _figures(reply, output)
 
 
-def _check_named(*given: str | None) -> None:
-    """An empty name, of a shell variable that is not set, say, would be made the working folder, whole."""
-    if "" in given:
-        raise typer.BadParameter("'' names no file and no folder; the working folder is .")
-
-
 _SOURCED = ("forget", "unfollow", "restore", "pin", "unpin")
 
 
@@ -120,7 +114,7 @@ def _check(what: str | None, source: str | None, dry_run: bool) -> None:
         raise typer.BadParameter(f"{what!r} is none of {', '.join(known)}")
     if (what in _SOURCED) != (source is not None):
         raise typer.BadParameter("forget, restore, pin and unpin take a SOURCE, unfollow a folder, and nothing else does")
-    _check_named(source)
+    check_named(source)
     if dry_run and what != "curate":
         raise typer.BadParameter("--dry-run goes with curate")
 

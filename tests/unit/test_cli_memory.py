@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from batos.cli import main
 from batos.errors import UnknownSource
 from tests.unit.test_cli import batos
 
@@ -57,10 +58,16 @@ def test_ingest_of_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    "words", [("ingest", ""), ("ingest", "a.txt", ""), ("ingest", "--watch", ""), ("memory", "forget", ""), ("memory", "pin", "")]
-)
+    "words",
+    [
+        ("ingest", ""), ("ingest", "a.txt", ""), ("ingest", "--watch", ""), ("memory", "forget", ""), ("memory", "pin", ""),
+        ("search", "trees", "--source", ""), ("fork", ""), ("backup", ""),
+        ("restore", ""), ("audit", ""),
+    ],
+)  # fmt: skip
 def test_an_empty_name_is_not_the_working_folder(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert batos({}, *words) == (2, [])
+    asking = ["--connect", "tcp://127.0.0.1:9"] if words[0] not in ("restore", "audit") else []
+    assert main([*words, *asking]) == 2
     assert "the working folder is ." in capsys.readouterr().err
 
 
