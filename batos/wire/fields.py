@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from batos.config.settings import MODEL_NAME
+
 REF_CHARS = 256
 NAME_CHARS = 128
 WAIT_S_LIMIT = 60.0
@@ -40,7 +42,7 @@ Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, F
 Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
-ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
+ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
 Day = Annotated[str, AfterValidator(_day)]
 Moment = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
