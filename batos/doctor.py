@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from batos import config
 from batos.config import Settings
@@ -42,6 +42,8 @@ TRAINING_BYTES = 8 * 10**9
 """Memory that `batos train methods` takes, as it was measured."""
 _BUILT_IN = {"backports.zstd": (3, 14)}
 """What a Python has itself, from which version on."""
+_LOOKED_AT = ("listen", "image", "profile", "ollama_host", "ollama_hosts")
+"""Settings that have a check of their own."""
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
 
 
@@ -65,7 +67,7 @@ async def examine(settings: Settings) -> list[Check]:
     ]
     checks.append(_guarded("image", partial(image, settings, running)))
     checks += await ollama(settings, next(filter(None, daemon.values()), None))
-    checks += [embedder(settings), training()]
+    checks += [*others(settings), embedder(settings), training()]
     checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
     checks.append(walls())
     return checks
@@ -226,6 +228,22 @@ def _is_free(host: str, port: int) -> bool:
         except OSError:
             return False
         return True
+
+
+# --- the other settings
+
+
+def others(settings: Settings) -> list[Check]:
+    """Whether the settings that no other check looks at are fit together."""
+    from batos import unfit
+
+    found = [("fail", name, why) for name, why in unfit.refusals(settings) if name not in _LOOKED_AT]
+    found += [("warn", name, why) for name, why in unfit.doubts(settings)]
+    checks = []
+    for state, name, why in found:
+        finding, _, remedy = why.rpartition("; ")
+        checks.append(Check("settings", cast(State, state), f"{name}: {finding or why}", remedy if finding else "see docs/settings.md"))
+    return checks or [Check("settings", "ok", "nothing stands against another, and all that they name is there")]
 
 
 # --- the sandbox

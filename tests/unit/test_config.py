@@ -204,3 +204,46 @@ def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, mon
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert load({"data": str(tmp_path)}).data == tmp_path
+
+
+# --- what only a start would come upon
+
+REFUSED = {
+    "profile": ("nope", "there are embedded, workstation"),
+    "listen": ("foo", "write tcp://127.0.0.1:PORT"),
+    "metrics": ("127.0.0.1:99999", "name 127.0.0.1:PORT"),
+    "codex": ("/no/codex.toml", "cannot read the codex"),
+    "modelfiles": ("/no/folder", "no folder /no/folder"),
+    "ollama_host": (":::", "give host:port"),
+    "ollama_hosts": (":::", "give host:port"),
+    "curve_secret": ("/no/key", "`batos keys new`"),
+    "image": ("foo", "use file:///"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_config_says_what_a_start_would_refuse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    value, hint = REFUSED[name]
+    words = ["config", "--set", f"{name}={value}"]
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert name in told.out, "the settings are printed all the same: one looks there for where it came from"
+    assert f"`batos run` refuses {name} (from flag): " in told.err
+    assert hint in told.err
+    assert main(["config", name, *words[1:]]) == 2
+    assert main(["config", "facets_limit", *words[1:]]) == 0, "another was asked for"
+
+
+def test_config_says_of_a_wildcard_that_it_needs_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "listen", "--listen", "tcp://0.0.0.0:5757"]) == 2
+    assert "without CURVE keys" in capsys.readouterr().err
+
+
+def test_config_says_of_what_a_start_would_do_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["config", "--set", f"backup_folder={tmp_path}/file", "--set", "crash_limit=3"]) == 0
+    told = capsys.readouterr().err
+    assert f"backup_folder (from flag): there are no backups: {tmp_path}/file is a file" in told
+    assert "lower crash_limit, or raise mission_attempts" in told
+    assert main(["config", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""

@@ -102,6 +102,18 @@ def test_endpoint(tmp_path: Path) -> None:
     assert doctor.endpoint(f"ipc://{tmp_path}/no/folder/batos.sock", None).state == "fail"
 
 
+def test_settings_that_no_other_check_looks_at(tmp_path: Path) -> None:
+    [check] = doctor.others(settings(tmp_path))
+    assert (check.state, check.remedy) == ("ok", "")
+    (tmp_path / "file").touch()
+    metrics, folder = doctor.others(settings(tmp_path, metrics="here:9", profile="nope", backup_folder=str(tmp_path / "file" / "sub")))
+    assert (metrics.state, folder.state) == ("fail", "warn")
+    assert metrics.finding.startswith("metrics: setting metrics: 'here:9' is no host:port")
+    assert metrics.remedy == "name 127.0.0.1:PORT"
+    assert folder.finding == f"backup_folder: there are no backups: {tmp_path}/file is a file, not a folder"
+    assert folder.remedy == "name another backup_folder"
+
+
 def test_sandbox_runs_a_function() -> None:
     check = doctor.sandbox()
     assert check.state == "ok", check
@@ -248,8 +260,8 @@ def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytes
         checks = {check["name"]: check for check in found["checks"]}
         assert found["fit"] is False
         assert set(checks) == {
-            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "embedder", "training", "sandbox",
-            "second wall",
+            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "settings", "embedder", "training",
+            "sandbox", "second wall",
         }  # fmt: skip
         assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
         assert checks["ollama"]["state"] == "fail"
