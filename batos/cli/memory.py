@@ -11,7 +11,7 @@ from batos.cli import curating
 from batos.cli.app import Connect, Json, app, check_named, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, one_line
-from batos.errors import InvalidInput
+from batos.errors import InvalidInput, Unreadable
 from batos.wire.client import Client
 
 STYLES = {"added": "green", "updated": "green", "refused": "bold red", "waiting": "yellow", "forgotten": "dim"}
@@ -43,14 +43,20 @@ def ingest(
                 _file(event, output)
         return last
 
-    end = ask(endpoint(connect), follow, shows=True)
+    try:
+        end = ask(endpoint(connect), follow, shows=True)
+    except Unreadable as e:  # none of it can be: one exit code for whoever asks whether all was read
+        output.error(e)
+        raise typer.Exit(1) from None
+    refused = {one["path"] for one in end.get("refused", ())}
     if not as_json:
         counts = ", ".join(f"{end[name]} {name}" for name in ("added", "updated", "unchanged") if end.get(name)) or "nothing new"
-        refused = f", {len(end['refused'])} refused" if end.get("refused") else ""
-        output.say(f"{counts}{refused}; {end.get('chunks', 0)} chunks can be searched ({end.get('took_s', 0):.1f} s)")
+        left = f", {len(refused)} refused" if refused else ""
+        output.say(f"{counts}{left}; {end.get('chunks', 0)} chunks can be searched ({end.get('took_s', 0):.1f} s)")
         for folder in folders:
-            output.say(f"watching {folder}")
-    if end.get("refused"):
+            if folder not in refused:
+                output.say(f"watching {folder}")
+    if refused:
         raise typer.Exit(1)
 
 

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from batos.cli import main
-from batos.errors import UnknownSource
+from batos.errors import UnknownSource, Unreadable
 from tests.unit.test_cli import batos
 
 EMBEDDER = {"identity": "ollama:minilm@1:384", "state": "working", "why": "", "vectors": 30}
@@ -50,6 +50,14 @@ def test_ingest_as_json_is_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
     code, _ = batos({"ingest": [*EVENTS[:3], {**END, "refused": []}]}, "ingest", "/n/a.md", "--json")
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (code, [line["type"] for line in lines]) == (0, ["ingest", "file", "file", "ingest"])
+
+
+def test_ingest_of_what_is_not_there_is_1(capsys: pytest.CaptureFixture[str]) -> None:
+    away = {"path": os.path.abspath("later"), "code": "unreadable", "message": "it is not there"}
+    code, _ = batos({"ingest": [EVENTS[0], EVENTS[2], {**END, "refused": [away]}]}, "ingest", "/n/a.md", "--watch", "later")
+    assert (code, "watching" in capsys.readouterr().out) == (1, False)
+    code, _ = batos({"ingest": Unreadable("/n/x: it cannot be read: No such file or directory")}, "ingest", "/n/x")
+    assert (code, "unreadable: /n/x: it cannot be read" in capsys.readouterr().err) == (1, True)
 
 
 def test_ingest_of_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
