@@ -122,6 +122,9 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "--config", "absent.toml"], "absent.toml"),
         (["missions", "--limit", "0"], "limit"),
         (["send"], "BRIEF"),
+        (["info", "--connect", ""], "'' names no endpoint"),
+        (["personas", "--accept", ""], "'' names no persona"),
+        (["teach", "brick", "foo_", "-e", "[1] -> "], "an empty text is written"),
     ],
 )
 def test_wrong_usage_is_2_and_helps(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,9 +167,10 @@ def test_no_daemon_behind_an_ipc_path(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no_daemon" in capsys.readouterr().err
 
 
-def test_an_endpoint_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", "--connect", "nonsense"]) == 4
-    assert "endpoint" in capsys.readouterr().err
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:99999"])
+def test_an_endpoint_that_is_none_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--connect", address]) == 4
+    assert capsys.readouterr().err.startswith("endpoint: no endpoint: ")
 
 
 def test_errors_as_documents(capsys: pytest.CaptureFixture[str]) -> None:
