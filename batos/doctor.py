@@ -42,7 +42,7 @@ TRAINING_BYTES = 8 * 10**9
 """Memory that `batos train methods` takes, as it was measured."""
 _BUILT_IN = {"backports.zstd": (3, 14)}
 """What a Python has itself, from which version on."""
-_LOOKED_AT = ("listen", "image", "profile", "ollama_host", "ollama_hosts")
+_LOOKED_AT = ("data", "listen", "image", "profile", "ollama_host", "ollama_hosts")
 """Settings that have a check of their own."""
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
 

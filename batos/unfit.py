@@ -5,6 +5,7 @@ The table of settings stands below what knows of profiles, endpoints and keys; t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "listen", partial(normalised, endpoint, guarded=bool(settings.curve_secret))
     if settings.console == "on":
         yield "console_listen", partial(_console, settings)
+    yield "data", partial(_data, settings)
     yield "codex", partial(load_codex, settings.codex or None)
     yield "profile", partial(load_profile, settings.profile)
     if settings.image:
@@ -62,6 +64,12 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "curve_secret", partial(load_pair, Path(settings.curve_secret).expanduser())
     if settings.metrics:
         yield "metrics", partial(_metrics, settings)
+
+
+def _data(settings: Settings) -> None:
+    there = next(one for one in (settings.data, *settings.data.parents) if os.path.exists(one))
+    if not os.path.isdir(there):
+        raise ConfigError(f"{there} is a file, not a folder; name another with --data")
 
 
 def _console(settings: Settings) -> None:

@@ -247,3 +247,5 @@ def test_config_says_of_what_a_start_would_do_without(tmp_path: Path, capsys: py
     assert "lower crash_limit, or raise mission_attempts" in told
     assert main(["config", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().err == ""
+    assert main(["config", "--data", str(tmp_path / "file" / "below")]) == 2
+    assert f"`batos run` refuses data (from flag): {tmp_path}/file is a file, not a folder" in capsys.readouterr().err
