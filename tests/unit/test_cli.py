@@ -282,6 +282,17 @@ def test_result_of_a_failed_mission_is_1(capsys: pytest.CaptureFixture[str]) -> 
     assert (reply["type"], reply["state"], reply["error"]["code"]) == ("result", "FAILED", AttemptsExhausted.code)
 
 
+@pytest.mark.parametrize(("state", "hint"), [("NEEDS_INPUT", "`batos answer m1 ...`"), ("PAUSED", "`batos resume m1`")])
+def test_result_of_a_mission_that_waits_for_its_user_says_so(state: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing else would end it."""
+    replies = [{"type": "status", "state": state}, {"type": "status", "state": state}, EVENTS[-1]]
+    code, requests = batos({"result": lambda request: replies.pop(0)}, "result", "m1")
+    assert (code, len(requests)) == (0, 3)
+    told = capsys.readouterr()
+    assert told.out == "Cake, shaped like a cat.\n"
+    assert told.err.replace("\n", " ").count(hint) == 1
+
+
 def test_result_that_is_not_there_yet_is_4(capsys: pytest.CaptureFixture[str]) -> None:
     code, _ = batos({"result": {"type": "status", "state": "DELEGATING"}}, "result", "m1", "--no-wait")
     assert code == 4
