@@ -316,7 +316,7 @@ class Desk:
         ingest = await self._memory.ask(request.paths, request.follow)
         if not request.watch:
             ingest.close()
-            client.send({"type": "ingest", "queued": len(ingest.files)})
+            client.send({"type": "ingest", "queued": len(ingest.files), **({"refused": ingest.refused} if ingest.refused else {})})
             return
         client.send({"type": "ingest", "watching": True, "queued": len(ingest.files)})
         watched = (client, request.ref)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from batos import config
 from batos.config import Settings
@@ -42,6 +42,8 @@ TRAINING_BYTES = 8 * 10**9
 """Memory that `batos train methods` takes, as it was measured."""
 _BUILT_IN = {"backports.zstd": (3, 14)}
 """What a Python has itself, from which version on."""
+_LOOKED_AT = ("data", "listen", "image", "profile", "ollama_host", "ollama_hosts")
+"""Settings that have a check of their own."""
 REINSTALL = "run `make install`, or `pip install batos` in a fresh virtual environment"
 
 
@@ -65,7 +67,7 @@ async def examine(settings: Settings) -> list[Check]:
     ]
     checks.append(_guarded("image", partial(image, settings, running)))
     checks += await ollama(settings, next(filter(None, daemon.values()), None))
-    checks += [embedder(settings), training()]
+    checks += [*others(settings), embedder(settings), training()]
     checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
     checks.append(walls())
     return checks
@@ -228,6 +230,22 @@ def _is_free(host: str, port: int) -> bool:
         return True
 
 
+# --- the other settings
+
+
+def others(settings: Settings) -> list[Check]:
+    """Whether the settings that no other check looks at are fit together."""
+    from batos import unfit
+
+    found = [("fail", name, why) for name, why in unfit.refusals(settings) if name not in _LOOKED_AT]
+    found += [("warn", name, why) for name, why in unfit.doubts(settings)]
+    checks = []
+    for state, name, why in found:
+        finding, _, remedy = why.rpartition("; ")
+        checks.append(Check("settings", cast(State, state), f"{name}: {finding or why}", remedy if finding else "see docs/settings.md"))
+    return checks or [Check("settings", "ok", "nothing stands against another, and all that they name is there")]
+
+
 # --- the sandbox
 
 
@@ -269,8 +287,9 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
 
     :param info: what a running daemon says of itself; then it is asked instead of looked for.
     """
+    from batos.bridge.kept import kept
     from batos.bridge.profiles import load_profile
-    from batos.bridge.service import DEFAULT_HOST
+    from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
     version, served = await _asked(address or settings.ollama_host or DEFAULT_HOST)
@@ -278,8 +297,11 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
     servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
     if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
         return [*servers, *map(_not_had, cannot)]
+    where = "served"
+    if version is None and not address and find_binary(settings) and (folder := OllamaService(settings).models_folder):
+        served, where = await asyncio.to_thread(kept, folder), "in the folder of the Ollama that the daemon starts"
     try:
-        return [*servers, models(load_profile(settings.profile), served)]
+        return [*servers, models(load_profile(settings.profile), served, where)]
     except ConfigError as e:
         return [*servers, Check("models", "fail", e.message, "name one of these with --profile")]
 
@@ -402,12 +424,15 @@ def _available() -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-def models(profile: Profile, served: frozenset[str]) -> Check:
-    """Whether the profile's models are served, or can be made or pulled at the next start."""
+def models(profile: Profile, served: frozenset[str], where: str = "served") -> Check:
+    """Whether the profile's models are served, or can be made or pulled at the next start.
+
+    :param served: those that are there; `where`: in words.
+    """
     needed = {model.name: model for model in profile.models}
     absent = [name for name in (*needed, *profile.personas.values()) if name not in served]
     if not absent:
-        return Check("models", "ok", f"all {len(needed) + len(profile.personas)} of profile {profile.name} are served")
+        return Check("models", "ok", f"all {len(needed) + len(profile.personas)} of profile {profile.name} are {where}")
     to_pull, broken = [], []
     for model in (needed[name] for name in absent if name in needed):
         if not model.package:

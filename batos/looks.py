@@ -37,13 +37,15 @@ class Looks:
         self._db, self._snapshot, self._state, self._assessed = db, snapshot, state, assessed
 
     def show(self, target: str, at: Moment | None = None) -> Reply:
-        """An object; for a mission, its record too."""
+        """An object; for a mission, its record too, with the state that it is in: in its slots is what is on record."""
         with looking_at(self._db, self._snapshot, at) as root:
             found = history.resolve(root, target)
             if not record.is_mission(found):
                 return {"type": "show", **history.show(found)}
             entropy = self._assessed(root, found.number)
             told = {**record.of(root, found.id), **({"entropy": entropy} if entropy else {})}
+            if at is None:
+                told["state"] = self._state(found.id, told["state"])
             return {"type": "show", **history.show(found), "record": told}
 
     def ls(self, target: str | None, at: Moment | None = None) -> Reply:

@@ -21,6 +21,7 @@ import structlog
 
 from batos.bridge.types import Inference
 from batos.config import Settings
+from batos.errors import Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.mind.events import Events
@@ -224,14 +225,24 @@ class Recollection:
         return await self.retrieval.search(wanted, explain=request.explain)
 
     async def ask(self, paths: list[str], follow: list[str]) -> Asked:
-        """Have files read; folders to follow are watched from now on, and read at once.
+        """Have files read; folders to follow are watched from now on, and read at once. What cannot be taken is told of beside the others.
 
-        :raises Unreadable: for a path that is not there; then nothing is queued.
+        :raises Unreadable: where nothing is there.
         """
+        away: list[Reply] = []
         for folder in follow:
-            await self.watcher.add(folder)
+            try:
+                await self.watcher.add(folder)
+            except Unreadable as e:
+                away.append({"path": folder, **e.to_wire()})
+        failed = {one["path"] for one in away}
+        found, refused = await self.ingest.ask([*paths, *(folder for folder in follow if folder not in failed)])
+        refused += away
+        if {one["path"] for one in refused} == {*paths, *follow}:
+            more = f" ({len(refused) - 1} more)" if len(refused) > 1 else ""
+            raise Unreadable(f"{refused[0]['path']}: {refused[0]['message']}{more}")
         # What is told of them from now on is told of this asking: nothing of it can have been committed before the queue was.
-        return Asked(self.ingest, await self.ingest.ask([*paths, *follow]))
+        return Asked(self.ingest, found, refused)
 
     async def tell(
         self,
@@ -276,8 +287,11 @@ class Recollection:
 class Asked:
     """Files that somebody asked to have read; to be waited for, or closed."""
 
-    def __init__(self, ingest: Ingest, files: list[str]) -> None:
-        self.files = files
+    def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply]) -> None:
+        """
+        :param refused: what was named and cannot be taken: `path`, `code` and `message`.
+        """
+        self.files, self.refused = files, refused
         self._begun = time.monotonic()
         self._heard: asyncio.Queue[Reply] = asyncio.Queue()
         self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)
@@ -289,8 +303,10 @@ class Asked:
         """
         left = set(self.files)
         counts = dict.fromkeys(("added", "updated", "unchanged", "forgotten"), 0)
-        refused: list[Reply] = []
+        refused = list(self.refused)
         chunks = 0
+        for one in refused:
+            tell({**one, "state": "refused", "chunks": 0})
         try:
             while left:
                 event = await self._heard.get()

@@ -13,12 +13,15 @@ brief = sys.argv[1] if len(sys.argv) > 1 else "Plan a birthday party for a cat l
 endpoint = sys.argv[2] if len(sys.argv) > 2 else "tcp://127.0.0.1:5757"
 socket = zmq.Context().socket(zmq.DEALER)
 socket.setsockopt(zmq.LINGER, 0)
-socket.setsockopt(zmq.RCVTIMEO, 600_000)  # milliseconds
 socket.connect(endpoint)
 socket.send_json({"op": "submit", "id": str(uuid.uuid4()), "brief": brief, "watch": True})
 
+wait_ms = 5_000  # a daemon that is there accepts at once
 while True:
+    if not socket.poll(wait_ms):
+        sys.exit(f"no daemon answers at {endpoint}: start one with `batos run`, or name another ENDPOINT")
     reply = json.loads(socket.recv())
     print(json.dumps(reply, ensure_ascii=False), flush=True)
+    wait_ms = 600_000  # to think takes longer
     if reply["type"] in ("result", "error"):
         sys.exit(0 if reply.get("state") == "COMPLETE" else 1)

@@ -13,15 +13,17 @@ brief = sys.argv[1] if len(sys.argv) > 1 else "Plan a birthday party for a cat l
 endpoint = sys.argv[2] if len(sys.argv) > 2 else "tcp://127.0.0.1:5757"
 socket = zmq.Context().socket(zmq.REQ)
 socket.setsockopt(zmq.LINGER, 0)
-socket.setsockopt(zmq.RCVTIMEO, 90_000)  # milliseconds: above wait_s
 socket.connect(endpoint)
 
-mission = str(uuid.uuid4())
-request = {"op": "submit", "id": mission, "brief": brief}
+request = {"op": "submit", "id": str(uuid.uuid4()), "brief": brief}
+wait_ms = 5_000  # a daemon that is there accepts at once
 while True:
     socket.send_json(request)
+    if not socket.poll(wait_ms):
+        sys.exit(f"no daemon answers at {endpoint}: start one with `batos run`, or name another ENDPOINT")
     reply = json.loads(socket.recv())
     print(json.dumps(reply, ensure_ascii=False), flush=True)
     if reply["type"] in ("result", "error"):
         sys.exit(0 if reply.get("state") == "COMPLETE" else 1)
-    request = {"op": "result", "id": mission, "wait_s": 30}
+    wait_ms = 90_000  # above wait_s
+    request = {"op": "result", "id": request["id"], "wait_s": 30}

@@ -111,7 +111,7 @@ class Metrics:
         """
         from prometheus_client import start_http_server
 
-        host, port = _loopback(address)
+        host, port = loopback(address)
         try:
             server, thread = start_http_server(port, addr=host, registry=self._registry)
         except OSError as e:
@@ -204,10 +204,16 @@ class _Facts:
             yield CounterMetricFamily("batos_model_unloads", "Times that a model made room for another.", value=memory["unloads"])
 
 
-def _loopback(address: str) -> tuple[str, int]:
+def loopback(address: str) -> tuple[str, int]:
+    """Host and port of the setting metrics.
+
+    :raises EndpointError: where they are none, or other machines could reach them.
+    """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
+        if int(port) > 65535:
+            raise ValueError(port)
         if not ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
             raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting metrics")
         return host, int(port)

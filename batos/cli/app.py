@@ -17,8 +17,9 @@ import typer
 
 from batos import __version__, config, logs
 from batos.cli.output import Output
-from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable
+from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable, EndpointError
 
+_PORTS = 65535
 CONNECT_S = 3.0  # to find out whether anything listens
 _DASHBOARD_FLAGS = ("--connect", "--json", "--once")  # of a command line that names no verb
 INTERRUPTED = 130  # as a shell reports SIGINT
@@ -70,17 +71,31 @@ def endpoint(connect: str | None) -> str:
     """Where a client verb finds the daemon."""
     from batos.wire.endpoints import to_connect  # late: not every verb asks one
 
+    if connect == "":  # of a shell variable that is not set, say: another daemon than was meant would be asked
+        raise typer.BadParameter("'' names no endpoint; leave --connect out to ask the daemon of the setting listen")
     return connect or to_connect(config.load().listen[0])
+
+
+def check_named(*given: str | None) -> None:
+    """An empty name, of a shell variable that is not set, say, would be made the working folder, whole.
+
+    :raises typer.BadParameter: if one of them is empty.
+    """
+    if "" in given:
+        raise typer.BadParameter("'' names no file and no folder; the working folder is .")
 
 
 def check_reachable(address: str) -> None:
     """Say at once that nobody is there, where that can be known: ZeroMQ itself would wait for somebody to come.
 
     :raises DaemonUnavailable: if nothing listens at the endpoint.
+    :raises EndpointError: for a port that there is not.
     """
     kind, _, rest = address.partition("://")
     host, _, port = rest.rpartition(":")
-    if kind == "tcp" and port.isdigit():
+    if kind == "tcp" and port.isdecimal():
+        if int(port) > _PORTS:
+            raise EndpointError(f"no endpoint: {address!r}; ports go up to {_PORTS}")
         family, target = (socket.AF_INET6 if ":" in host else socket.AF_INET), (host.strip("[]"), int(port))
     elif kind == "ipc":
         family, target = socket.AF_UNIX, ("\0" + rest[1:] if rest.startswith("@") else rest)  # type: ignore[assignment]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from batos.cli.app import ConfigFlag, Json, SetFlag, app, settings_from
+from batos.cli.app import ConfigFlag, Json, SetFlag, app, check_named, settings_from
 from batos.cli.output import Output
 from batos.errors import ConfigError
 
@@ -66,6 +66,7 @@ def _effects(contract: object) -> list[tuple[str, str]]:
 
 
 def _read(file: str) -> bytes:
+    check_named(file)
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as e:

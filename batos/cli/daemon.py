@@ -112,7 +112,10 @@ def show_config(
     assignments: SetFlag = None,
     as_json: Json = False,
 ) -> None:
-    """Print the settings in force: value and source of each (a flag, the environment, a file, or the default)."""
+    """Print the settings in force: value and source of each (a flag, the environment, a file, or the default). Exit code 2 if
+    `batos run` would refuse one."""
+    from batos.unfit import doubts, refusals  # late: it asks many others
+
     settings, sources = settings_from(data, image, listen, profile, config_file, assignments)
     rows = [_row(row, settings, sources) for row in _named(name)]
     output = Output(as_json)
@@ -120,6 +123,15 @@ def show_config(
         output.document(rows if name is None else rows[0])
     else:
         output.rows(("setting", "value", "source", "limits", "meaning"), ([_shown(row, column) for column in _COLUMNS] for row in rows))
+    shown = {row["name"] for row in rows}
+    refused = [(name, why) for name, why in refusals(settings) if name in shown]
+    for name, why in refused:
+        output.note(f"`batos run` refuses {name} (from {sources[name]}): {why}", "red")
+    for name, why in doubts(settings):
+        if name in shown:
+            output.note(f"{name} (from {sources[name]}): {why}", "yellow")
+    if refused:
+        raise typer.Exit(ConfigError.exit_code)
 
 
 _COLUMNS = ("name", "value", "source", "limits", "help")

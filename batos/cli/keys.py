@@ -10,6 +10,7 @@ import typer
 from batos.cli.app import ConfigFlag, DataFlag, Json, SetFlag, app, settings_from
 from batos.cli.output import Output
 from batos.config import Settings, nearest
+from batos.errors import ConfigError
 from batos.wire import keys as made
 
 ACTIONS = ("new", "list")
@@ -41,7 +42,10 @@ def keys(
 
 
 def _list(settings: Settings, output: Output) -> None:
-    clients = [{"name": name, "key": key.decode()} for key, name in made.Clients(settings.clients).known().items()]
+    try:
+        clients = [{"name": name, "key": key.decode()} for key, name in made.Clients(settings.clients).known().items()]
+    except OSError as e:
+        raise ConfigError(f"the folder of clients {settings.clients} cannot be read: {e.strerror}; see --data and curve_clients") from None
     if output.as_json:
         output.document({"type": "keys", "folder": str(settings.clients), "clients": clients})
         return

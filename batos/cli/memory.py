@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli import curating
-from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.app import Connect, Json, app, check_named, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, one_line
-from batos.errors import InvalidInput
+from batos.errors import InvalidInput, Unreadable
 from batos.wire.client import Client
 
 STYLES = {"added": "green", "updated": "green", "refused": "bold red", "waiting": "yellow", "forgotten": "dim"}
@@ -29,7 +29,7 @@ def ingest(
     """Read files into the memory: text, Markdown, HTML, PDF, code, conversations. Exit code 1 if one could not be read."""
     if not (paths or watch):
         raise typer.BadParameter("name a file or a folder, or a folder to --watch")
-    _check_named(*(paths or ()), *(watch or ()))
+    check_named(*(paths or ()), *(watch or ()))
     output = Output(as_json)
     files, folders = [os.path.abspath(path) for path in paths or []], [os.path.abspath(folder) for folder in watch or []]
 
@@ -43,14 +43,20 @@ def ingest(
                 _file(event, output)
         return last
 
-    end = ask(endpoint(connect), follow, shows=True)
+    try:
+        end = ask(endpoint(connect), follow, shows=True)
+    except Unreadable as e:  # none of it can be: one exit code for whoever asks whether all was read
+        output.error(e)
+        raise typer.Exit(1) from None
+    refused = {one["path"] for one in end.get("refused", ())}
     if not as_json:
         counts = ", ".join(f"{end[name]} {name}" for name in ("added", "updated", "unchanged") if end.get(name)) or "nothing new"
-        refused = f", {len(end['refused'])} refused" if end.get("refused") else ""
-        output.say(f"{counts}{refused}; {end.get('chunks', 0)} chunks can be searched ({end.get('took_s', 0):.1f} s)")
+        left = f", {len(refused)} refused" if refused else ""
+        output.say(f"{counts}{left}; {end.get('chunks', 0)} chunks can be searched ({end.get('took_s', 0):.1f} s)")
         for folder in folders:
-            output.say(f"watching {folder}")
-    if end.get("refused"):
+            if folder not in refused:
+                output.say(f"watching {folder}")
+    if refused:
         raise typer.Exit(1)
 
 
@@ -105,12 +111,6 @@ def memory(
         _figures(reply, output)
 
 
-def _check_named(*given: str | None) -> None:
-    """An empty name, of a shell variable that is not set, say, would be made the working folder, whole."""
-    if "" in given:
-        raise typer.BadParameter("'' names no file and no folder; the working folder is .")
-
-
 _SOURCED = ("forget", "unfollow", "restore", "pin", "unpin")
 
 
@@ -120,7 +120,7 @@ def _check(what: str | None, source: str | None, dry_run: bool) -> None:
         raise typer.BadParameter(f"{what!r} is none of {', '.join(known)}")
     if (what in _SOURCED) != (source is not None):
         raise typer.BadParameter("forget, restore, pin and unpin take a SOURCE, unfollow a folder, and nothing else does")
-    _check_named(source)
+    check_named(source)
     if dry_run and what != "curate":
         raise typer.BadParameter("--dry-run goes with curate")
 

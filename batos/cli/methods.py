@@ -136,6 +136,8 @@ def read_example(text: str) -> dict[str, Any]:
     :raises typer.BadParameter: if it is neither.
     """
     arrows = [found.start() for found in re.finditer("->", text)]
+    if text.rstrip().endswith("->"):
+        raise typer.BadParameter(f"--example {text!r} does not say what it answers; an empty text is written 'ARGS -> \"\"'")
     for at in arrows:  # one within a text of JSON leaves no JSON on either side
         try:
             args, result = _side(text[:at]) if text[:at].strip() else [], _side(text[at + 2 :])

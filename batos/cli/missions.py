@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -18,7 +20,7 @@ from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
 from batos.config import nearest
-from batos.errors import MissionFailed, UnknownPersona, UnknownTarget
+from batos.errors import MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
 
 T = TypeVar("T")
@@ -34,6 +36,11 @@ OUTCOMES = {
     "journal_ended": "the same as far as its journal goes",
 }
 STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+_SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
+_HELD = {
+    "NEEDS_INPUT": "{id} has a question, and waits for its answer: `batos status {id}` shows it, `batos answer {id} ...` answers it",
+    "PAUSED": "{id} is paused: `batos resume {id}` lets it go on",
+}
 
 
 @app.command()
@@ -137,7 +144,7 @@ def result(
     """Print the result of a mission; exit code 1 if it FAILED."""
     output = Output(as_json)
     try:
-        found = ask(endpoint(connect), lambda client: client.result(id, wait, timeout))
+        found = ask(endpoint(connect), lambda client: _awaited(client, id, timeout, output) if wait else client.result(id, False))
     except MissionFailed as e:
         if not as_json:
             raise
@@ -150,6 +157,26 @@ def result(
         output.say(str(found.get("text", "")))
         for line in (*sources(found), *doubts(found), cost(found)):
             output.note(line, "dim")
+
+
+async def _awaited(client: Client, id: str, timeout: float | None, output: Output) -> dict[str, Any]:
+    """The result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
+
+    :raises MissionPending: if there is none in that time.
+    """
+    now, told = asyncio.get_running_loop().time, ""
+    end = math.inf if timeout is None else now() + timeout
+    while True:
+        spell = min(_SPELL_S, max(0.0, end - now()))
+        try:
+            return await client.result(id, True, spell)
+        except MissionPending as e:
+            state = str(e.context.get("state"))
+            if end - now() <= 0:
+                raise
+        if state != told and state in _HELD:
+            output.note(_HELD[state].format(id=id), "yellow")
+        told = state
 
 
 @app.command()

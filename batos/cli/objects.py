@@ -136,6 +136,8 @@ def personas(
     as_json: Json = False,
 ) -> None:
     """List the personas: mission, model, ways of thinking, exemplars, and where the image does not follow the codex."""
+    if accept == "":
+        raise typer.BadParameter("'' names no persona; say whose: --accept robin, or one slot: --accept robin.model")
     name, _, slot = (accept or "").partition(".")
     reply = ask(endpoint(connect), lambda client: client.personas(accept=name or None, slot=slot or None))
     output = Output(as_json)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.app import Connect, Json, app, check_named, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, one_line
 
@@ -33,6 +33,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search the memory for passages that answer a question. Exit code 1 if there are none."""
+    check_named(source)
     output = Output(as_json)
     path = source if source is None or "://" in source or source.startswith("mission:") else os.path.abspath(source)
     fits = {"kind": kind, "source": path, "speaker": speaker, "since": since, "until": until}

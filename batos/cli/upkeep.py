@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, endpoint, settings_from
+from batos.cli.app import ConfigFlag, Connect, DataFlag, ImageFlag, Json, SetFlag, app, check_named, endpoint, settings_from
 from batos.cli.asking import ask, showing, step_of
 from batos.cli.looking import moment
 from batos.cli.output import Output, size
@@ -46,6 +46,7 @@ def backup(
     as_json: Json = False,
 ) -> None:
     """Back up the daemon's image while it goes on serving, and prove the backup by restoring it."""
+    check_named(folder)
     output = Output(as_json)
     output.note("backing up; this takes as long as the image is large", "dim")
     reply = ask(endpoint(connect), lambda client: client.backup(folder and os.path.abspath(folder), full=full), upkeep=True)
@@ -64,6 +65,7 @@ def fork(
     as_json: Json = False,
 ) -> None:
     """Make a data folder with the whole image to experiment in, while the daemon goes on serving. Overwrites nothing."""
+    check_named(folder)
     output, then, path = Output(as_json), moment(at), os.path.abspath(folder)
     output.note("copying; this takes as long as the image is large", "dim")
     reply = ask(endpoint(connect), lambda client: client.fork(path, then), upkeep=True)
@@ -95,6 +97,7 @@ def restore(
     from batos.image.progress import Progress
     from batos.image.storage import file_path
 
+    check_named(folder)
     settings, _ = settings_from(data, image, None, None, config_file, assignments)
     path = file_path(settings.image_uri)
     if path is None:

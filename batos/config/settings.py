@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 MIB = 1024 * 1024
 
@@ -20,6 +21,12 @@ RELOADED = (
 
 POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
 """Of the setting `guardian_policy`: what the guardian has. It stands above this layer; a test holds both against each other."""
+
+MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
+"""What the name of a model looks like, with its registry, tag and digest if it has them."""
+
+ORDERED = (("chunk_smallest", "chunk_largest"),)
+"""Settings of which the first cannot be more than the second."""
 
 
 class Settings(BaseModel):
@@ -347,7 +354,11 @@ class Settings(BaseModel):
     leash_slower: float = Field(1.5, ge=1.05, le=1000, description="times that missions get slower before it is")
     leash_fall: float = Field(0.08, gt=0, le=1, description="fall of entropy (CEM) before it is")
     crash_limit: int = Field(
-        2, ge=1, le=1000, description="deaths of the daemon while a change is watched before it is disabled; less than mission_attempts"
+        2,
+        ge=1,
+        le=1000,
+        description="deaths of the daemon while a change is watched before it is disabled; with fewer than mission_attempts, a "
+        "mission that died with it has an attempt left",
     )
     changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
     proposal_chars: int = Field(4000, ge=100, le=100_000, description="characters of what the loop proposes to put in place")
@@ -400,6 +411,22 @@ class Settings(BaseModel):
         "auto", description="auto: console on a terminal, lines with their priority where the journal reads them, JSON lines elsewhere"
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python takes true for 1: one that was written for a number was meant for something else."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
+            raise ValueError("true and false are no numbers; write one")
+        return value
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """An empty name, of a shell variable that is not set, say, would be the working folder."""
+        if value == "":
+            raise ValueError("'' names no folder; the working folder is .")
+        return value
+
     @field_validator("data", mode="after")
     @classmethod
     def _expand(cls, value: Path) -> Path:
@@ -409,6 +436,14 @@ class Settings(BaseModel):
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+
+    @field_validator("autotelic_models", mode="after")
+    @classmethod
+    def _models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(MODEL_NAME, name):
+                raise ValueError(f"{name!r} is no name of a model; write llama3.2:3b, or several with commas between them")
+        return value
 
     @field_validator("stop", mode="before")
     @classmethod
@@ -434,6 +469,13 @@ class Settings(BaseModel):
             if name not in known:
                 raise ValueError(f"no {kind} {name!r}; there are {', '.join(known)}")
         return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Settings:
+        for low, high in ORDERED:
+            if (least := getattr(self, low)) > (most := getattr(self, high)):
+                raise ValueError(f"{low} ({least}) is more than {high} ({most}); lower {low}, or raise {high}")
+        return self
 
     @property
     def image_uri(self) -> str:

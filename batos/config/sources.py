@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def load_with_sources(
     given_flags = {k: v for k, v in (flags or {}).items() if v is not None and v != ()}
     env_values, env_sources = _from_environ(environ)
     data = given_flags.get("data") or env_values.get("data") or Settings.model_fields["data"].default
-    path = _find_file(config_file or environ.get(ENV_PREFIX + "CONFIG"), Path(data).expanduser())
+    path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, Path(data).expanduser())
     file_values = _read_file(path) if path else {}
     values = {**file_values, **env_values, **given_flags}
     sources = {
@@ -62,8 +63,13 @@ def load_with_sources(
         return Settings(**values), sources
     except ValidationError as e:
         first = e.errors()[0]
+        if not first["loc"]:  # of several together, which it names with their values
+            named = [f"{name} from {sources[name]}" for name in Settings.model_fields if re.search(rf"\b{name}\b", first["msg"])]
+            raise ConfigError(f"settings that cannot be together: {first['ctx']['error']} ({', '.join(named)})") from None
         name = str(first["loc"][0])
-        raise ConfigError(f"setting {name!r} (from {sources.get(name, 'default')}): {first['msg']}; got {first['input']!r}") from None
+        raise ConfigError(
+            f"setting {name!r} (from {sources.get(name, 'default')}): {first['msg'].removeprefix('Value error, ')}; got {first['input']!r}"
+        ) from None
 
 
 def unknown_variables(environ: dict[str, str] | None = None) -> list[str]:
@@ -88,6 +94,8 @@ def _here() -> tuple[Path, ...]:
 
 
 def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:
+    if named == "":  # a shell variable that is not set, say: what it was to say must not be left out silently
+        raise ConfigError("'' names no settings file; name one that exists, or leave --config out")
     if named:
         return Path(named)
     for folder in (*_here(), data):

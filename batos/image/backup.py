@@ -64,6 +64,8 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
     :raises ImageError: if it cannot be written, or its proof fails; a bad one is removed again.
     """
     progress = progress or Progress()
+    if folder.exists() and not folder.is_dir():
+        raise ImageError(f"no backup in {folder}: it is a file, not a folder; name another")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
@@ -97,6 +99,8 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: Progress | None 
             raise ImageError(f"{taken} exists; a restore overwrites nothing: move it away, or name another folder with --data")
     if not folder.is_dir():
         raise ImageError(f"there is no folder {folder}; name the one that `batos backup` wrote to")
+    if not any(file.suffix == ".dat" or repozo.is_data_file(file.name) for file in folder.iterdir()):
+        raise ImageError(f"there is no backup in {folder}; name the folder that `batos backup` wrote to")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _restored(folder, path.parent, progress or Progress()) as file:

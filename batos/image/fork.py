@@ -48,6 +48,8 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
     target = folder / NAME
     if target.exists():
         raise ImageError(f"there is an image at {target} already; nothing is overwritten, name another folder")
+    if folder.exists() and not folder.is_dir():
+        raise ImageError(f"{folder} is a file, not a folder; name another")
     until = None if at is None else tid_of(db, at)
     storage = base_of(db.storage)
     part = target.with_name(PART)
@@ -68,7 +70,8 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
     except OSError as e:
         raise ImageError(f"the fork {target} cannot be written: {e.strerror or e}") from e
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of a folder that could not be made: why, is on its way already
+            part.unlink(missing_ok=True)
         if not target.exists():
             shutil.rmtree(folder_of(target), ignore_errors=True)
     return {"image": str(target), **found}

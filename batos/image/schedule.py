@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import calendar
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -62,7 +63,7 @@ def sets_of(folder: pathlib.Path) -> list[BackupSet]:
     """The backups in a folder, the oldest first; files of other names are none."""
     try:
         found = sorted((match[1], match[2], path) for path in folder.iterdir() if (match := _FILE.match(path.name)))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # whether one can be there is for `hindrance` to say
         return []
     listed = {stamp for stamp, kind, _ in found if kind == "dat"}  # the others were being made when their daemon was killed
     begins = sorted({stamp for stamp, kind, _ in found if kind == "fs" and stamp in listed})
@@ -73,6 +74,16 @@ def sets_of(folder: pathlib.Path) -> list[BackupSet]:
         BackupSet(_seconds(begin) if begin else 0.0, _seconds(lot[-1][0]), tuple(path for _, path in reversed(lot)))
         for begin, lot in sorted(lots.items())
     ]
+
+
+def hindrance(folder: pathlib.Path) -> str:
+    """Why no backup can be written into a folder, and what to do; empty where one can."""
+    there = next(one for one in (folder, *folder.parents) if os.path.exists(one))
+    if not os.path.isdir(there):
+        return f"{there} is a file, not a folder; name another backup_folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} cannot be written by this user; change its owner, or name another backup_folder"
+    return ""
 
 
 def outdated(sets: list[BackupSet], plan: Plan, now: float) -> list[BackupSet]:
@@ -100,7 +111,9 @@ class Backups:
         self._failures, self._ever_failed, self._error = 0, 0, ""
 
     async def run(self) -> None:
-        """Look after the backups."""
+        """Look after the backups. That none can be written is said at once, and not in the night when one is due."""
+        if self.plan.every_s and (why := await asyncio.to_thread(hindrance, self._folder)):
+            self._failed(ImageError(why))
         while True:
             try:
                 await self.look()
@@ -162,8 +175,10 @@ class Backups:
 
     def _check_room(self) -> None:
         """
-        :raises ImageError: where a whole backup and the copy that proves it would fill the disk.
+        :raises ImageError: where none can be written, or a whole backup and the copy that proves it would fill the disk.
         """
+        if why := hindrance(self._folder):
+            raise ImageError(why)
         there = next(folder for folder in (self._folder, *self._folder.parents) if folder.exists())
         free, needed = shutil.disk_usage(there).free, 2 * self._size() + self._reserve
         if free < needed:

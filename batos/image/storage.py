@@ -69,7 +69,7 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
         uri = f"file://{path}?read_only=1"
     if path and not read_only:
         _make_folder(path.parent)
-    factory, options = _resolve(uri)
+    factory, options = resolve(uri)
     options.update(cache_size=cache_size, pool_size=pool_size, pool_timeout=POOL_TIMEOUT_S)
     try:
         if path and not read_only:
@@ -191,7 +191,11 @@ def _settle_interrupted_pack(path: pathlib.Path) -> None:
             copy.unlink(missing_ok=True)
 
 
-def _resolve(uri: str) -> tuple[Any, dict[str, Any]]:
+def resolve(uri: str) -> tuple[Any, dict[str, Any]]:
+    """The storage that answers to a URI, not yet opened: what makes it, and the options of its database.
+
+    :raises ConfigError: where there is none.
+    """
     import zodburi  # late: it imports every storage there is
 
     scheme = uri.split("://", 1)[0] if "://" in uri else ""

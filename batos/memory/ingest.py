@@ -73,16 +73,18 @@ class Ingest:
 
     # --- asking for it
 
-    async def ask(self, paths: Iterable[str]) -> list[str]:
-        """Put files into the queue, of folders those in them; the files, once that is durable.
+    async def ask(self, paths: Iterable[str]) -> tuple[list[str], list[Facts]]:
+        """Put files into the queue, of folders those in them; the files, once that is durable, and the paths that cannot be taken, with
+        the reason: what is not there, or a folder with too many files.
 
-        :raises Unreadable: for a path that is not there, or a folder with too many files; nothing is put in then.
+        :raises Unreadable: for a path that is not absolute; nothing is put in then.
         :raises Busy: if the queue is full.
         """
-        found = await in_helper(self._files, list(paths))
-        await self._image.system(_queue, found, self._settings.ingest_queue, mission="ingest")
-        self._more.set()
-        return found
+        found, refused = await in_helper(self._files, list(paths))
+        if found:
+            await self._image.system(_queue, found, self._settings.ingest_queue, mission="ingest")
+            self._more.set()
+        return found, refused
 
     def listen(self, listener: Callable[[Facts], object]) -> Callable[[], None]:
         """Have `listener` hear of every file: `path`, `state`, `chunks`, and `code` and `message` if it was refused. What ends that."""
@@ -108,18 +110,21 @@ class Ingest:
         log.info("forgotten", path=path, chunks=len(dropped))
         self._tell(path=path, state=FORGOTTEN, chunks=len(dropped))
 
-    def _files(self, paths: list[str]) -> list[str]:
+    def _files(self, paths: list[str]) -> tuple[list[str], list[Facts]]:
         found: dict[str, None] = {}
+        refused: list[Facts] = []
         for path in paths:
             if not os.path.isabs(path):
                 raise Unreadable(f"{path!r} is no absolute path; the daemon does not know which folder you are in")
+        for path in dict.fromkeys(paths):
             try:
-                kind = pathlib.Path(path).stat()
+                folder = stat.S_ISDIR(pathlib.Path(path).stat().st_mode)
+                found |= dict.fromkeys(files_in(path, self._settings.ingest_folder_files) if folder else [os.path.normpath(path)])
             except OSError as e:
-                raise Unreadable(f"{path} cannot be read: {e.strerror}") from None
-            folder = stat.S_ISDIR(kind.st_mode)
-            found |= dict.fromkeys(files_in(path, self._settings.ingest_folder_files) if folder else [os.path.normpath(path)])
-        return list(found)
+                refused.append({"path": path, **Unreadable(f"it cannot be read: {e.strerror}").to_wire()})
+            except Unreadable as e:
+                refused.append({"path": path, **e.to_wire()})
+        return list(found), refused
 
     # --- doing it
 

@@ -116,7 +116,7 @@ def _checked(folder: str, most: int) -> tuple[str, tuple[int, int]]:
     if not os.path.isabs(path):
         raise Unreadable(f"{folder!r} is no absolute path; the daemon does not know which folder you are in")
     if not os.path.isdir(path):
-        raise Unreadable(f"{folder} is {'no folder, but a file' if os.path.exists(path) else 'not there'}: only a folder can be watched")
+        raise Unreadable(f"it is {'no folder, but a file' if os.path.exists(path) else 'not there'}: only a folder can be watched")
     files_in(path, most)
     return path, _identity(path)
 

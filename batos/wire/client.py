@@ -310,10 +310,10 @@ class Client(Operating):
     async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
         """Have files, and those in folders, read into the memory: absolute paths of the daemon's machine. `queued` says how many.
 
-        They are in the daemon's queue when this returns, and are read also if it is killed now.
+        They are in the daemon's queue when this returns, and are read also if it is killed now. `refused` has those that are not there.
 
         :param follow: folders that the daemon watches from now on.
-        :raises Unreadable: for a path that is not there.
+        :raises Unreadable: where none of them is there.
         """
         return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None)
 

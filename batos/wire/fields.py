@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+
+from batos.config.settings import MODEL_NAME
 
 REF_CHARS = 256
 NAME_CHARS = 128
@@ -35,18 +37,26 @@ def _day(text: str) -> str:
     raise ValueError(f"{text[:32]!r} is no day: write 2026-05-31")
 
 
+def _whole(value: Any) -> Any:
+    """Python takes true and 1.0 for 1, and a choice of numbers would, too."""
+    if type(value) is not int:
+        raise ValueError("input should be 1 or -1")
+    return value
+
+
 MissionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/-]+$", min_length=1, max_length=128)]
 Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, Field(ge=-_INT64, lt=_INT64)]
 Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
-ModelName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/\[\]-]+$", min_length=1, max_length=512)]
+ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
 Day = Annotated[str, AfterValidator(_day)]
 Moment = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
 """Id of a transaction, or seconds since the epoch."""
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
+Rating = Annotated[Literal[1, -1], BeforeValidator(_whole)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
 State = Literal["ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED"]
 ChangeState = Literal["proposed", "refused", "promoted", "kept", "undone", "disabled"]

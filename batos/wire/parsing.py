@@ -10,7 +10,7 @@ from batos.config import Settings
 from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire import strict_json
 from batos.wire.fields import NAME_CHARS, MissionId, Ref
-from batos.wire.schemas import OPS, Accepting, Example, Request, Send, Submit
+from batos.wire.schemas import OPS, Accepting, Answer, Example, Request, Send, Submit
 
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 _NAMES = {op: frozenset(names) for op, names in _FIELDS.items()}
@@ -74,6 +74,9 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
         raise InvalidRequest(f"{op}: {_first(e)}") from None
     if isinstance(request, Submit):
         _check_brief(request.brief, limits.brief_bytes)
+    elif isinstance(request, Answer):
+        if _is_blank(request.text):
+            raise InvalidRequest("answer: the text is empty; say what the answer is")
     elif isinstance(request, Send):
         _check_keywords(request.kwargs)
     return request
@@ -106,11 +109,16 @@ def _path(loc: tuple[str | int, ...]) -> str:
 
 
 def _check_brief(brief: str, limit: int) -> None:
-    if not brief.strip():
+    if _is_blank(brief):
         raise InvalidRequest("submit: the brief is empty; say what the mission is")
     # four bytes a character at most: only long ones need to be encoded to be measured
     if len(brief) * 4 > limit and (size := len(brief.encode())) > limit:
         raise MessageTooLarge(f"submit: a brief of {size} bytes; at most {limit} are taken (setting `brief_bytes`)")
+
+
+def _is_blank(text: str) -> bool:
+    """Whether nothing of it can be seen: spaces, control characters, marks that have no width."""
+    return not any(char.isprintable() and not char.isspace() for char in text)
 
 
 def _check_keywords(kwargs: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from batos.wire.fields import WAIT_S_LIMIT, WHY_CHARS, Deadline, Limit, MissionId, Moment, Name, Persona, Priority, State, Target
+from batos.wire.fields import WAIT_S_LIMIT, WHY_CHARS, Deadline, Limit, MissionId, Moment, Name, Persona, Priority, Rating, State, Target
 from batos.wire.keeping import (
     Accepting,
     Backup,
@@ -120,7 +120,7 @@ class Rate(Request):
 
     op: Literal["rate"]
     id: MissionId
-    rating: Literal[1, -1]
+    rating: Rating
     why: Annotated[str, StringConstraints(max_length=WHY_CHARS)] = ""
 
 

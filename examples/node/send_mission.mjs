@@ -12,7 +12,7 @@ import { Dealer } from "zeromq";
 const [brief = "Plan a birthday party for a cat lover on a budget", endpoint = "tcp://127.0.0.1:5757"] = process.argv.slice(2);
 const { BATOS_SERVER_KEY, BATOS_PUBLIC_KEY, BATOS_SECRET_KEY } = process.env;
 
-const socket = new Dealer({ linger: 0, receiveTimeout: 600_000 }); // milliseconds
+const socket = new Dealer({ linger: 0, receiveTimeout: 5_000 }); // milliseconds: a daemon that is there accepts at once
 if (BATOS_SERVER_KEY) {
   socket.curveServerKey = BATOS_SERVER_KEY;
   socket.curvePublicKey = BATOS_PUBLIC_KEY;
@@ -22,13 +22,19 @@ socket.connect(endpoint);
 await socket.send(JSON.stringify({ op: "submit", id: randomUUID(), brief, watch: true }));
 
 let ended;
-for await (const [frame] of socket) {
-  const reply = JSON.parse(frame.toString());
-  console.log(JSON.stringify(reply));
-  if (reply.type === "result" || reply.type === "error") {
-    ended = reply;
-    break;
+try {
+  for await (const [frame] of socket) {
+    const reply = JSON.parse(frame.toString());
+    console.log(JSON.stringify(reply));
+    socket.receiveTimeout = 600_000; // to think takes longer
+    if (reply.type === "result" || reply.type === "error") {
+      ended = reply;
+      break;
+    }
   }
+} catch (error) {
+  if (error.code !== "EAGAIN") throw error;
+  console.error(`no daemon answers at ${endpoint}: start one with \`batos run\`, or name another ENDPOINT`);
 }
 socket.close();
 process.exitCode = ended?.state === "COMPLETE" ? 0 : 1;

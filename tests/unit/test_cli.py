@@ -122,6 +122,9 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "--config", "absent.toml"], "absent.toml"),
         (["missions", "--limit", "0"], "limit"),
         (["send"], "BRIEF"),
+        (["info", "--connect", ""], "'' names no endpoint"),
+        (["personas", "--accept", ""], "'' names no persona"),
+        (["teach", "brick", "foo_", "-e", "[1] -> "], "an empty text is written"),
     ],
 )
 def test_wrong_usage_is_2_and_helps(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,9 +167,10 @@ def test_no_daemon_behind_an_ipc_path(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "no_daemon" in capsys.readouterr().err
 
 
-def test_an_endpoint_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", "--connect", "nonsense"]) == 4
-    assert "endpoint" in capsys.readouterr().err
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1:99999"])
+def test_an_endpoint_that_is_none_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "--connect", address]) == 4
+    assert capsys.readouterr().err.startswith("endpoint: no endpoint: ")
 
 
 def test_errors_as_documents(capsys: pytest.CaptureFixture[str]) -> None:
@@ -276,6 +280,17 @@ def test_result_of_a_failed_mission_is_1(capsys: pytest.CaptureFixture[str]) -> 
     assert code == 1
     reply = json.loads(capsys.readouterr().out)
     assert (reply["type"], reply["state"], reply["error"]["code"]) == ("result", "FAILED", AttemptsExhausted.code)
+
+
+@pytest.mark.parametrize(("state", "hint"), [("NEEDS_INPUT", "`batos answer m1 ...`"), ("PAUSED", "`batos resume m1`")])
+def test_result_of_a_mission_that_waits_for_its_user_says_so(state: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing else would end it."""
+    replies = [{"type": "status", "state": state}, {"type": "status", "state": state}, EVENTS[-1]]
+    code, requests = batos({"result": lambda request: replies.pop(0)}, "result", "m1")
+    assert (code, len(requests)) == (0, 3)
+    told = capsys.readouterr()
+    assert told.out == "Cake, shaped like a cat.\n"
+    assert told.err.replace("\n", " ").count(hint) == 1
 
 
 def test_result_that_is_not_there_yet_is_4(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from batos.errors import UnknownSource
+from batos.cli import main
+from batos.errors import UnknownSource, Unreadable
 from tests.unit.test_cli import batos
 
 EMBEDDER = {"identity": "ollama:minilm@1:384", "state": "working", "why": "", "vectors": 30}
@@ -51,16 +52,30 @@ def test_ingest_as_json_is_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, [line["type"] for line in lines]) == (0, ["ingest", "file", "file", "ingest"])
 
 
+def test_ingest_of_what_is_not_there_is_1(capsys: pytest.CaptureFixture[str]) -> None:
+    away = {"path": os.path.abspath("later"), "code": "unreadable", "message": "it is not there"}
+    code, _ = batos({"ingest": [EVENTS[0], EVENTS[2], {**END, "refused": [away]}]}, "ingest", "/n/a.md", "--watch", "later")
+    assert (code, "watching" in capsys.readouterr().out) == (1, False)
+    code, _ = batos({"ingest": Unreadable("/n/x: it cannot be read: No such file or directory")}, "ingest", "/n/x")
+    assert (code, "unreadable: /n/x: it cannot be read" in capsys.readouterr().err) == (1, True)
+
+
 def test_ingest_of_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert batos({}, "ingest") == (2, [])
     assert "name a file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    "words", [("ingest", ""), ("ingest", "a.txt", ""), ("ingest", "--watch", ""), ("memory", "forget", ""), ("memory", "pin", "")]
-)
+    "words",
+    [
+        ("ingest", ""), ("ingest", "a.txt", ""), ("ingest", "--watch", ""), ("memory", "forget", ""), ("memory", "pin", ""),
+        ("search", "trees", "--source", ""), ("fork", ""), ("backup", ""),
+        ("restore", ""), ("audit", ""),
+    ],
+)  # fmt: skip
 def test_an_empty_name_is_not_the_working_folder(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert batos({}, *words) == (2, [])
+    asking = ["--connect", "tcp://127.0.0.1:9"] if words[0] not in ("restore", "audit") else []
+    assert main([*words, *asking]) == 2
     assert "the working folder is ." in capsys.readouterr().err
 
 

@@ -64,6 +64,8 @@ def test_a_named_file_must_be_there(tmp_path: Path) -> None:
     assert load(environ={"BATOS_CONFIG": str(other)}).mission_attempts == 31
     with pytest.raises(ConfigError, match=r"none\.toml"):
         load(config_file=tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="'' names no settings file"):
+        load(config_file="")
 
 
 @pytest.mark.parametrize("text", [b"mission_attempts = ", b"\xff\xfe", b"= 3"])
@@ -116,11 +118,52 @@ def test_a_policy_that_is_none_is_wrong_usage_of_every_verb(verb: str, capsys: p
 )
 def test_every_limit_holds_at_the_limit_and_one_beyond(row: config.SettingRow) -> None:
     low, high = (float(word) if "." in word else int(word) for word in row.limits.split(" to "))
+    fitting = {"chunk_smallest": {"chunk_largest": 100_000}, "chunk_largest": {"chunk_smallest": 20}}
     for value in (low, high):
-        assert getattr(load({row.name: value}), row.name) == value
+        assert getattr(load({**fitting.get(row.name, {}), row.name: value}), row.name) == value
     for value in (low - 1, high + 1):
         with pytest.raises(ConfigError, match=row.name):
             load({row.name: value})
+
+
+@pytest.mark.parametrize(("smallest", "largest"), [(1201, None), (None, 159), (300, 200)])
+def test_settings_that_cannot_be_together_are_named_with_values_and_sources(smallest: int | None, largest: int | None) -> None:
+    given = {"chunk_smallest": smallest, "chunk_largest": largest}
+    with pytest.raises(ConfigError) as refused:
+        load(given)
+    for name, value in given.items():
+        assert f"{name} ({value or load().model_dump()[name]})" in str(refused.value)
+        assert f"{name} from {'flag' if value else 'default'}" in str(refused.value)
+    assert "lower chunk_smallest, or raise chunk_largest" in str(refused.value)
+    assert load({"chunk_smallest": 200, "chunk_largest": 200}).chunk_largest == 200
+
+
+def test_a_mission_may_have_fewer_attempts_than_a_change_has_deaths() -> None:
+    """It is FAILED before the change is taken back, and with one attempt there is nothing else; but nothing breaks."""
+    assert load({"mission_attempts": 1}).crash_limit == 2
+    assert load({"crash_limit": 100}).mission_attempts == 3
+
+
+@pytest.mark.parametrize("row", [row for row in config.table() if row.type in ("int", "float")], ids=lambda row: row.name)
+def test_true_is_no_number(row: config.SettingRow, tmp_path: Path) -> None:
+    for word in ("true", "false"):
+        (tmp_path / "cwd" / "batos.toml").write_text(f"{row.name} = {word}\n")
+        with pytest.raises(ConfigError, match=rf"setting '{row.name}' \(from .*no numbers"):
+            load()
+
+
+def test_models_that_may_be_pulled_are_names() -> None:
+    listed = load(environ={"BATOS_AUTOTELIC_MODELS": "llama3.2:3b, hf.co/me/my_model:Q4_K_M"}).autotelic_models
+    assert listed == ("llama3.2:3b", "hf.co/me/my_model:Q4_K_M")
+    for wrong in (["x??"], ["a", ""], ["a b"], ["a\n"]):
+        with pytest.raises(ConfigError, match=r"setting 'autotelic_models' .*no name of a model; write"):
+            load({"autotelic_models": wrong})
+
+
+def test_an_empty_data_folder_is_not_the_working_folder() -> None:
+    with pytest.raises(ConfigError, match=r"setting 'data' \(from flag\).*the working folder is \."):
+        load({"data": ""})
+    assert load(environ={"BATOS_DATA": ""}).data == load().data, "an empty variable counts as none"
 
 
 def test_every_default_is_within_its_limits_and_every_row_says_what_it_is() -> None:
@@ -161,3 +204,48 @@ def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, mon
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert load({"data": str(tmp_path)}).data == tmp_path
+
+
+# --- what only a start would come upon
+
+REFUSED = {
+    "profile": ("nope", "there are embedded, workstation"),
+    "listen": ("foo", "write tcp://127.0.0.1:PORT"),
+    "metrics": ("127.0.0.1:99999", "name 127.0.0.1:PORT"),
+    "codex": ("/no/codex.toml", "cannot read the codex"),
+    "modelfiles": ("/no/folder", "no folder /no/folder"),
+    "ollama_host": (":::", "give host:port"),
+    "ollama_hosts": (":::", "give host:port"),
+    "curve_secret": ("/no/key", "`batos keys new`"),
+    "image": ("foo", "use file:///"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_config_says_what_a_start_would_refuse(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    value, hint = REFUSED[name]
+    words = ["config", "--set", f"{name}={value}"]
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert name in told.out, "the settings are printed all the same: one looks there for where it came from"
+    assert f"`batos run` refuses {name} (from flag): " in told.err
+    assert hint in told.err
+    assert main(["config", name, *words[1:]]) == 2
+    assert main(["config", "facets_limit", *words[1:]]) == 0, "another was asked for"
+
+
+def test_config_says_of_a_wildcard_that_it_needs_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "listen", "--listen", "tcp://0.0.0.0:5757"]) == 2
+    assert "without CURVE keys" in capsys.readouterr().err
+
+
+def test_config_says_of_what_a_start_would_do_without(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["config", "--set", f"backup_folder={tmp_path}/file", "--set", "crash_limit=3"]) == 0
+    told = capsys.readouterr().err
+    assert f"backup_folder (from flag): there are no backups: {tmp_path}/file is a file" in told
+    assert "lower crash_limit, or raise mission_attempts" in told
+    assert main(["config", "--data", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["config", "--data", str(tmp_path / "file" / "below")]) == 2
+    assert f"`batos run` refuses data (from flag): {tmp_path}/file is a file, not a folder" in capsys.readouterr().err

@@ -11,6 +11,7 @@ import pytest
 from cli_support import daemon
 
 from batos import doctor
+from batos.bridge.kept import kept
 from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings, load
@@ -102,6 +103,18 @@ def test_endpoint(tmp_path: Path) -> None:
     assert doctor.endpoint(f"ipc://{tmp_path}/no/folder/batos.sock", None).state == "fail"
 
 
+def test_settings_that_no_other_check_looks_at(tmp_path: Path) -> None:
+    [check] = doctor.others(settings(tmp_path))
+    assert (check.state, check.remedy) == ("ok", "")
+    (tmp_path / "file").touch()
+    metrics, folder = doctor.others(settings(tmp_path, metrics="here:9", profile="nope", backup_folder=str(tmp_path / "file" / "sub")))
+    assert (metrics.state, folder.state) == ("fail", "warn")
+    assert metrics.finding.startswith("metrics: setting metrics: 'here:9' is no host:port")
+    assert metrics.remedy == "name 127.0.0.1:PORT"
+    assert folder.finding == f"backup_folder: there are no backups: {tmp_path}/file is a file, not a folder"
+    assert folder.remedy == "name another backup_folder"
+
+
 def test_sandbox_runs_a_function() -> None:
     check = doctor.sandbox()
     assert check.state == "ok", check
@@ -178,6 +191,43 @@ async def test_models_that_a_daemon_cannot_have(tmp_path: Path) -> None:
     assert second.remedy
 
 
+async def test_models_of_an_ollama_that_the_daemon_will_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a `kill -9` or a stop nobody serves them; they are in the data folder all the same."""
+    import batos.bridge.service as service
+
+    monkeypatch.setattr(service, "find_binary", lambda _: Path("/bin/true"))
+    monkeypatch.setattr(service, "DEFAULT_HOST", "127.0.0.1:9")
+    there, folder = settings(tmp_path), tmp_path / "data" / "ollama" / "models"
+    profile = load_profile("embedded")
+    names = [*(model.name for model in profile.models), *profile.personas.values()]
+    _, check = await doctor.ollama(there, None)
+    assert f"{len(names)} of profile embedded to be made at the next start" in check.finding
+    (folder / "blobs").mkdir(parents=True)
+    (folder / "blobs" / "sha256-abc").write_bytes(b"weights")
+    part = {"digest": "sha256:abc", "size": 7}
+    for name in names:
+        model, _, tag = name.partition(":")
+        manifest = folder / "manifests" / "registry.ollama.ai" / "library" / model / tag
+        manifest.parent.mkdir(parents=True, exist_ok=True)
+        manifest.write_text(json.dumps({"config": part, "layers": [part]}))
+    _, check = await doctor.ollama(there, None)
+    assert check.finding == f"all {len(names)} of profile embedded are in the folder of the Ollama that the daemon starts"
+    (folder / "blobs" / "sha256-abc").write_bytes(b"wei")
+    _, check = await doctor.ollama(there, None)
+    assert "to be made at the next start" in check.finding, "a blob that is cut short is none"
+
+
+def test_names_of_models_by_their_manifests(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    for place in ("registry.ollama.ai/library/a/b", "registry.ollama.ai/me/a/b", "hf.co/me/a/b", "registry.ollama.ai/library/broken/b"):
+        manifest = tmp_path / "manifests" / place
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text("{}" if "broken" in place else '{"config": {"digest": "sha256:c", "size": 1}, "layers": []}')
+    (tmp_path / "blobs" / "sha256-c").write_bytes(b"c")
+    assert kept(tmp_path) == {"a:b", "me/a:b", "hf.co/me/a:b"}
+    assert kept(tmp_path / "nothing") == frozenset()
+
+
 def test_models() -> None:
     embedded, workstation = load_profile("embedded"), load_profile("workstation")
     needed = frozenset([*(m.name for m in embedded.models), *embedded.personas.values()])
@@ -248,8 +298,8 @@ def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytes
         checks = {check["name"]: check for check in found["checks"]}
         assert found["fit"] is False
         assert set(checks) == {
-            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "embedder", "training", "sandbox",
-            "second wall",
+            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "settings", "embedder", "training",
+            "sandbox", "second wall",
         }  # fmt: skip
         assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
         assert checks["ollama"]["state"] == "fail"

@@ -109,6 +109,11 @@ async def test_nothing_is_overwritten_and_no_folder_is_guessed(kept: Kept, tmp_p
     assert (tmp_path / "f" / NAME).read_bytes() == before
     with pytest.raises(InvalidInput, match="absolute"):
         await kept.upkeep.fork("elsewhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(ImageError, match=r"file is a file, not a folder; name another"):
+        await kept.upkeep.fork(str(tmp_path / "file"))
+    with pytest.raises(ImageError, match=r"cannot be written: Not a directory"):
+        await kept.upkeep.fork(str(tmp_path / "file" / "below"))
 
 
 async def test_moments_that_are_not_kept_are_refused(kept: Kept, tmp_path: Path) -> None:

@@ -143,10 +143,25 @@ async def test_files_that_cannot_be_read_are_told_of_and_the_others_go_on(tmp_pa
         assert len((await held.recollection.tell())["refused"]) == 4
 
 
-async def test_paths_that_are_not_there_are_refused_and_nothing_is_queued(tmp_path: Path, notes: Path) -> None:
+async def test_what_is_there_is_read_beside_what_is_not(tmp_path: Path, notes: Path) -> None:
+    (notes / "many").mkdir()
+    for name in "abc":
+        (notes / "many" / f"{name}.md").write_text(name)
     async with memory(tmp_path, ingest_folder_files=2) as held:
-        with pytest.raises(Unreadable, match="No such file"):
-            await held.read(notes / "garden.md", notes / "nothing.md")
+        told = await held.read(notes / "garden.md", notes / "nothing.md", notes / "many", follow=[notes / "away"])
+        assert (told["added"], told["queued"]) == (1, 1)
+        assert {Path(one["path"]).name: one["code"] for one in told["refused"]} == {
+            "nothing.md": "unreadable", "many": "unreadable", "away": "unreadable",
+        }  # fmt: skip
+        said = " ".join(one["message"] for one in told["refused"])
+        for words in ("No such file", "more than 2 files", "is not there: only a folder can be watched"):
+            assert words in said
+
+
+async def test_paths_of_which_none_is_there_are_refused_and_nothing_is_queued(tmp_path: Path, notes: Path) -> None:
+    async with memory(tmp_path, ingest_folder_files=2) as held:
+        with pytest.raises(Unreadable, match=r"nothing\.md: it cannot be read: No such file or directory \(1 more\)"):
+            await held.read(notes / "nothing.md", notes / "nor-this.md")
         with pytest.raises(Unreadable, match="no absolute path"):
             await held.read("garden.md")
         for name in "abc":

@@ -331,3 +331,9 @@ def test_keys_are_made_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_wrong_words(words: list[str], tmp_path: Path) -> None:
     assert main(["keys", *words, "--data", str(tmp_path)]) == 2
     assert not (tmp_path / "keys").exists()
+
+
+def test_a_folder_of_clients_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    assert main(["keys", "list", "--data", str(tmp_path / "file")]) == 2
+    assert f"the folder of clients {tmp_path}/file/keys/clients cannot be read: Not a directory" in capsys.readouterr().err

@@ -79,6 +79,14 @@ async def test_a_mission_is_shown_as_it_stood_then(image: LivingImage) -> None:
     assert look.show("job")["record"]["state"] == "FAILED"
 
 
+async def test_a_mission_under_way_is_shown_in_the_state_that_it_is_in(image: LivingImage) -> None:
+    """As `status` and `missions` tell it; on record it is ACCEPTED until it ends."""
+    await image.system(ledger.accept, "job", "the brief", {}, True, mission="job")
+    look = Looks(image.db, image.snapshot, lambda id, recorded: {"job": "DELEGATING"}.get(id, recorded))
+    assert look.show("job")["record"]["state"] == look.missions(None, 1)["missions"][0]["state"] == "DELEGATING"
+    assert look.show("job", image.db.lastTransaction().hex())["record"]["state"] == "ACCEPTED"
+
+
 @pytest.mark.parametrize("at", ["zz", "", "00", "0" * 15, 1e300, -1e300])
 async def test_what_is_no_moment_is_refused(image: LivingImage, at: float | str) -> None:
     with pytest.raises(InvalidInput, match="no moment"):

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from batos.config import Settings
-from batos.errors import Busy
+from batos.errors import Busy, ImageError
 from batos.image import LivingImage, backup, blobs, schedule
 from batos.image.costs import Meter
 from batos.image.schedule import Backups, BackupSet, Plan, outdated, plan_of, sets_of
@@ -258,3 +258,33 @@ async def test_a_folder_that_cannot_be_read_does_not_end_the_looking(
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+async def test_a_folder_that_is_a_file_is_told_of_at_the_start(upkeep: Upkeep, tmp_path: Path) -> None:
+    """And not when the first backup is due, which is in the night."""
+    (tmp_path / "b").touch()
+    made = backups(upkeep, tmp_path, first_s=1e6)
+    with capture_logs() as logged:
+        running = asyncio.create_task(made.run())
+        await until(lambda: made.facts()["error"] is not None)
+        running.cancel()
+        await asyncio.wait([running])
+    [told] = [line for line in logged if line["event"] == "backup_failed"]
+    assert told["error"] == f"{tmp_path}/b is a file, not a folder; name another backup_folder"
+
+
+async def test_a_folder_that_is_a_file_is_tried_again_when_that_is_due(upkeep: Upkeep, tmp_path: Path) -> None:
+    (tmp_path / "b").touch()
+    made = backups(upkeep, tmp_path)
+    await made.look()
+    with pytest.raises(ImageError, match="is a file, not a folder"):
+        await made._make()
+
+
+def test_a_folder_that_is_not_there_can_be_made(tmp_path: Path) -> None:
+    assert schedule.hindrance(tmp_path / "a" / "b") == ""
+
+
+def test_a_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
+    assert "cannot be written by this user; change its owner" in schedule.hindrance(tmp_path / "a")

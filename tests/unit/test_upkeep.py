@@ -418,6 +418,17 @@ async def test_a_restore_overwrites_nothing(image: LivingImage, kept: Upkeep, tm
         backup.restore(tmp_path / "nowhere", tmp_path / "other.fs")
 
 
+async def test_folders_that_are_none_for_backups_are_told_of(image: LivingImage, kept: Upkeep, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").touch()
+    with pytest.raises(ImageError, match=r"no backup in .*file: it is a file, not a folder; name another"):
+        await kept.backup(str(tmp_path / "file"))
+    with pytest.raises(ImageError, match=r"there is no backup in .*notes; name the folder that `batos backup` wrote to"):
+        backup.restore(tmp_path / "notes", tmp_path / "new" / "i.fs")
+    assert not (tmp_path / "new").exists()
+
+
 # --- under load
 
 

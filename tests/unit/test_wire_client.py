@@ -364,6 +364,15 @@ def test_the_examples_run(name: str, types: list[str] | None) -> None:
     assert [line.split('"')[3] for line in lines] == (types or ["accepted", "result"])
 
 
+@pytest.mark.parametrize("name", ["send_mission.py", "send_mission_req.py"])
+def test_the_examples_say_that_nobody_answers(name: str, tmp_path: Path) -> None:
+    """After seconds, where there are minutes for a mission."""
+    command = [sys.executable, str(ROOT / "examples" / name), "Plan a party", f"ipc://{tmp_path}/none.sock"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"no daemon answers at ipc://{tmp_path}/none.sock: start one with `batos run`, or name another ENDPOINT\n"
+
+
 def test_errors_come_back_from_the_wire_as_they_were() -> None:
     inference = from_wire(InferenceFailed("gone", cause="timeout", model="m").to_wire())
     assert isinstance(inference, InferenceFailed)

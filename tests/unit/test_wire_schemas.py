@@ -145,6 +145,21 @@ def test_at_a_limit_and_past_it(op: str, field: str, good: Any, bad: Any) -> Non
     assert refusal({"op": op, **GOOD[op], field: bad}).error.code == "invalid_request"
 
 
+@pytest.mark.parametrize("rating", [True, False, 1.0, -1.0, 0, 2, "1", None, [1]])
+def test_a_rating_is_one_of_two_numbers(rating: Any) -> None:
+    error = refusal({"op": "rate", "id": "m", "rating": rating}).error
+    assert (error.code, error.message) == ("invalid_request", "rate: `rating`: input should be 1 or -1")
+    assert [parse({"op": "rate", "id": "m", "rating": good}).rating for good in (1, -1)] == [1, -1]
+
+
+@pytest.mark.parametrize("blank", [" ", "\x00", "\x00\x01 \n\x7f", "\u200b", "\u2028\ufeff"])
+def test_what_says_nothing_is_no_brief_and_no_answer(blank: str) -> None:
+    for op, field in (("submit", "brief"), ("answer", "text")):
+        error = refusal({"op": op, **GOOD[op], field: blank}).error
+        assert (error.code, "is empty" in error.message) == ("invalid_request", True)
+        assert getattr(parse({"op": op, **GOOD[op], field: f"{blank}?{blank}"}), field) == f"{blank}?{blank}"
+
+
 @pytest.mark.parametrize("letter", ["a", "\u00e9", "\U0001f600"])
 def test_the_brief_is_measured_in_bytes(letter: str) -> None:
     limits = LIMITS._replace(brief_bytes=400)
