@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import structlog
 
 from batos.allocator import give_back
-from batos.errors import Busy, ImageError
+from batos.errors import BatosError, Busy, ImageError
 from batos.image import blobs, packing, retention
 from batos.image.costs import Meter
 from batos.image.fork import PART, fork
@@ -190,5 +190,5 @@ class Upkeep:
 async def _or_skipped(work: Coroutine[Any, Any, Any]) -> None:
     try:
         await work
-    except (Busy, ImageError) as e:  # somebody packs already; a full disk; damage, which the walk names: the next run will do
-        log.warning("upkeep_skipped", code=e.code, error=e.message)
+    except (BatosError, OSError) as e:  # somebody packs already; a full disk; damage, which the walk names: the next run will do
+        log.warning("upkeep_skipped", error=str(e))

@@ -588,3 +588,25 @@ async def test_upkeep_runs_by_itself(image: LivingImage, tmp_path: Path, monkeyp
     await made.stop()
     assert made.facts()["retention"]["dropped"] == 1
     assert revisions(image) == 1
+
+
+async def test_upkeep_outlives_a_full_disk(image: LivingImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "FOLD_S", 0.01)
+    await ended(image, "m1", "a")
+    drop, full = retention.drop, [True]
+
+    def dropped(root: Any, missions: Any) -> int:
+        if full.pop() if full else False:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return drop(root, missions)
+
+    monkeypatch.setattr(retention, "drop", dropped)
+    made = keeper(image, tmp_path, interval_s=0.05, first_s=0.05)
+    running = asyncio.ensure_future(made.run())
+    async with asyncio.timeout(WAIT_S):
+        while made.facts().get("retention", {}).get("dropped") != 1 and not running.done():
+            await asyncio.sleep(0.01)
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+    await made.stop()
