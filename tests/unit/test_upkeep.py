@@ -495,15 +495,34 @@ async def test_old_journals_lose_their_texts_and_keep_their_cost(image: LivingIm
     assert b"secret" not in (tmp_path / "i.fs").read_bytes()
 
 
-async def test_what_has_not_ended_holds_up_retention_until_it_has(image: LivingImage, kept: Upkeep) -> None:
+async def test_what_has_not_ended_is_passed_over_by_retention_until_it_has(image: LivingImage, kept: Upkeep) -> None:
+    """It may be paused, or wait for an answer of its user's, for ever: those behind it must not."""
     await ended(image, "m1", "a")
     await image.system(ledger.accept, "m2", "b", {}, False)
     await image.system(journal.add, "m2", inference())
     await ended(image, "m3", "a")
-    assert (await kept.retain())["missions"] == 1
-    await image.system(ledger.fail, "m2", {"code": "failed", "message": ""}, {}, True)
     assert (await kept.retain())["missions"] == 2
+    assert (await kept.retain())["missions"] == 0
+    assert image.read(journal.load, "m3") == []
+    assert len(image.read(journal.load, "m2")) == 1
+    await image.system(ledger.fail, "m2", {"code": "failed", "message": ""}, {}, True)
+    assert (await kept.retain())["missions"] == 1
     assert image.read(journal.load, "m2") == []
+    assert (await kept.retain())["missions"] == 0
+
+
+async def test_a_mission_from_the_future_holds_up_nobody(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock was wrong when it was accepted."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 1e9)
+    await ended(image, "m1", "a")
+    monkeypatch.undo()
+    await ended(image, "m2", "a")
+    assert await retention.retain(image, 1) == {"missions": 0, "dropped": 0}
+    assert await retention.retain(image, 0) == {"missions": 1, "dropped": 1}
+    assert image.read(journal.load, "m2") == []
+    monkeypatch.setattr(time, "time", lambda: right() + 2e9)
+    assert await retention.retain(image, 1) == {"missions": 1, "dropped": 1}
 
 
 async def many_missions(image: LivingImage, count: int) -> None:
