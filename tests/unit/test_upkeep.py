@@ -92,6 +92,21 @@ async def test_history_younger_than_the_setting_stays(image: LivingImage, tmp_pa
     assert revisions(image) == 1
 
 
+async def test_after_a_clock_was_ahead_all_history_can_be_packed(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions are named after the last one then, until that time has come: none of them is ever old."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 1e8)
+    await revise(image, 1)
+    monkeypatch.undo()
+    await revise(image, 20)
+    await kept.pack(1)
+    assert revisions(image) == 21, "how old they are is not known"
+    await kept.pack(0)
+    assert revisions(image) == 1
+    await revise(image, 2)
+    assert revisions(image) == 3
+
+
 async def test_a_pack_leaves_what_the_oldest_open_unit_sees(image: LivingImage, kept: Upkeep) -> None:
     await revise(image, 10)
     async with image.unit() as unit:
