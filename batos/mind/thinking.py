@@ -77,6 +77,7 @@ class Thinking:
 
     compare = True  # whether router and memory may be asked anew
     proposes = True  # whether the system's own missions end with a proposal
+    keeps = True  # whether what comes of it is kept: else nobody has to wait for what it writes, nor it for others
 
     def __init__(
         self,

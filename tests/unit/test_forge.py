@@ -411,6 +411,21 @@ async def test_a_replay_comes_out_the_same(tmp_path: Path) -> None:
         assert replayed["outcome"] == "same", replayed
 
 
+async def test_a_replay_does_not_wait_for_whoever_writes_the_same_method(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "I cannot write that.", ADD)
+    async with mind(tmp_path, inference, synthesis_tries=1) as kernel:
+        await give(kernel)
+        assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["error"]["code"] == "method_refused"
+        inference.hold()
+        second = asyncio.create_task(sent(kernel, "m2", "thing", "add_", 2, 3))
+        await inference.came(len(asked) + 1)
+        found = await kernel._replays(inference).replay("m1")
+        assert (found["outcome"], found["inferences"]) == ("same", 1)
+        inference.release()
+        assert (await second)["result"]["value"] == 5
+
+
 async def test_a_method_changed_on_disk_is_not_run(tmp_path: Path) -> None:
     inference = FakeInference()
     writing(inference, ADD)
