@@ -59,7 +59,7 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
             attempt.making.methods.claims.claim(key, attempt.id)
         cycle = _new_cycle(obj, holder, selector, args, kwargs)
         cycle.number = inner_number(attempt)
-        attempt.making.forged.append(cycle)
+        attempt.tally.forged.append(cycle)
         await run_cycle(cycle, attempt)
         method: Method = holder._slots[selector]
         return method

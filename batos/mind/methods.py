@@ -102,9 +102,7 @@ class Making:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew: nothing was run or written yet."""
-        self.forged: list[UvmObject] = []
-        """The cycles in which methods were written."""
+        """Begin anew: nothing was run yet."""
         self.activity = self.new_activity()
 
     def new_activity(self) -> Activity:

@@ -113,7 +113,7 @@ async def _apart(
 
 def _forged(attempt: Thinking) -> list[Draft]:
     """The methods that this mission has written so far, which no other transaction has."""
-    found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.making.forged)
+    found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
     return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]
 
 
