@@ -79,7 +79,7 @@ async def test_a_mission_is_shown_as_it_stood_then(image: LivingImage) -> None:
     assert look.show("job")["record"]["state"] == "FAILED"
 
 
-@pytest.mark.parametrize("at", ["zz", "", "00", "0" * 15, 1e300, -1e300])
+@pytest.mark.parametrize("at", ["zz", "", "00", "0" * 15, 1e300, -1e300, 1.8e18])
 async def test_what_is_no_moment_is_refused(image: LivingImage, at: float | str) -> None:
     with pytest.raises(InvalidInput, match="no moment"):
         looks(image).show("robin", at)
