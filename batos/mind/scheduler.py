@@ -201,8 +201,7 @@ class Scheduler:
             self._quiet.set()
 
     async def _run(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
-        record, id = entry.record, entry.record["id"]
-        asks = False
+        record, id, asks = entry.record, entry.record["id"], False
         try:
             try:
                 await self._try(entry, attempt, counted)
