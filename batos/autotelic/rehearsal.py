@@ -290,7 +290,7 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
     """What there is to compare of a mission that came to a good end."""
     usage = attempt.usage()
     tokens = int(usage["prompt_tokens"]) + int(usage["answer_tokens"])
-    seconds = sum(one.total_ms - one.load_ms for one in attempt.used) / 1000
+    seconds = sum(one.total_ms - one.load_ms for one in attempt.tally.used) / 1000
     if record["message"]:
         value = json.loads(json.dumps({"value": result.get("value")}, default=str))
         was = (record["result"] or {}).get("value")
@@ -312,7 +312,9 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
 
 def _revised(attempt: Rehearsing) -> int:
     """Answers that the gate sent back: of each cycle those after the first."""
-    woven = Counter(words[0] for one in attempt.used if (words := one.label.split(" "))[1:2] == ["SYNTHESIZING"] and words[3:] == ["-"])
+    woven = Counter(
+        words[0] for one in attempt.tally.used if (words := one.label.split(" "))[1:2] == ["SYNTHESIZING"] and words[3:] == ["-"]
+    )
     return sum(times - 1 for times in woven.values())
 
 

@@ -90,7 +90,9 @@ class Costs(Persistent):
     """Number of the last mission that is counted in; all before it are, too."""
     by_model: tuple[tuple[Any, ...], ...] = ()
     retained: int = 0
-    """Number of the last mission whose journal retention has dealt with."""
+    """Number of the last mission whose journal retention has dealt with, or passed over."""
+    passed_over: tuple[int, ...] = ()
+    """Numbers of those up to it that it has not dealt with."""
 
 
 class Newest(Persistent):

@@ -37,7 +37,7 @@ def tid_of(db: ZODB.DB, moment: Moment) -> bytes:
     """
     try:
         tid = bytes.fromhex(moment) if isinstance(moment, str) else _stamp(moment)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, OSError):  # the last, of nanoseconds: no year that the system knows
         tid = b""
     if len(tid) != 8:
         raise InvalidInput(f"{moment!r} is no moment: give seconds since the epoch, or the id of a transaction (16 hex digits)")

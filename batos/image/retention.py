@@ -1,14 +1,15 @@
 """Retention: the journals of old missions lose their texts and keep what they cost.
 
 Missions are dealt with in the order of their acceptance, a few in one system transaction, so that no commit waits long.
-One that has not ended holds up those behind it until it has.
+One that has not ended is passed over, and dealt with when it has: it may be paused, or wait for an answer, for ever. So is one from
+the future: a clock was wrong when it was accepted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from batos.image import journal
 from batos.image.ledger import FINAL, MILESTONE, ledger_of, numbered
@@ -18,35 +19,64 @@ RUN_LIMIT = 20_000  # missions in one run
 _BATCH = 32  # missions in one system transaction
 
 
+class Due(NamedTuple):
+    """What a look at the next missions came to."""
+
+    missions: list[tuple[int, str]]
+    """Number and id of those to deal with: at most a stretch, and those passed over that are due by now."""
+    mark: tuple[int, tuple[int, ...]]
+    """How far that is: the number of the last mission, and those of the ones before it that are passed over."""
+
+
 async def retain(image: LivingImage, days: float, limit: int = RUN_LIMIT) -> dict[str, int]:
     """Drop the texts of journals older than `days`, the age counted from the mission's acceptance.
 
     :returns: `missions` dealt with, and `dropped`, of how many there was anything to drop.
     """
-    before = time.time() - days * 86400
+    now = time.time()
     dealt = dropped = 0
     while dealt < limit:
-        missions = await asyncio.to_thread(image.read, due, before)
+        missions, mark = await asyncio.to_thread(image.read, due, now - days * 86400, now)
         for i in range(0, len(missions), _BATCH):
             dropped += await image.system(drop, missions[i : i + _BATCH])
         dealt += len(missions)
-        if len(missions) < MILESTONE:
+        if not await image.system(move, mark):
             break
     return {"missions": dealt, "dropped": dropped}
 
 
-def due(root: Any, before: float) -> list[tuple[int, str]]:
-    """Number and id of the next missions to deal with: at most a stretch, none if the next is too young or goes on."""
-    found = []
-    for mission in numbered(root, ledger_of(root).costs.retained, MILESTONE):
-        if mission.accepted >= before or mission.state not in FINAL:
+def due(root: Any, before: float, now: float) -> Due:
+    """The next missions to deal with; those behind one that is too young are not looked at."""
+    until, passed_over = _mark(root)
+    early = [one for number in passed_over for one in numbered(root, number - 1, 1)]
+    missions: list[tuple[int, str]] = []
+    waiting: list[int] = []
+    for mission in (*early, *numbered(root, until, MILESTONE)):
+        if mission.number > until and before <= mission.accepted <= now:
             break
-        found.append((mission.number, mission.id))
-    return found
+        if mission.state in FINAL and mission.accepted < before:
+            missions.append((mission.number, mission.id))
+        else:
+            waiting.append(mission.number)
+        until = max(until, mission.number)
+    return Due(missions, (until, tuple(waiting)))
 
 
 def drop(root: Any, missions: list[tuple[int, str]]) -> int:
-    """System transaction: deal with these missions, which follow each other; of how many there was anything to drop."""
+    """System transaction: deal with these missions; of how many there was anything to drop."""
     ledger = ledger_of(root)
-    ledger.costs.retained = max(ledger.costs.retained, missions[-1][0])
     return sum(journal.drop_texts(journal.of(ledger.missions[id])) for _, id in missions)
+
+
+def move(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:
+    """System transaction: note how far retention is; whether it was not there already."""
+    if _mark(root) == mark:
+        return False
+    costs = ledger_of(root).costs
+    costs.retained, costs.passed_over = mark
+    return True
+
+
+def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
+    costs = ledger_of(root).costs
+    return costs.retained, tuple(costs.passed_over)

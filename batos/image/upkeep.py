@@ -17,18 +17,19 @@ from typing import Any, TypeVar
 import structlog
 
 from batos.allocator import give_back
-from batos.errors import Busy, ImageError
+from batos.errors import BatosError, Busy, ImageError
 from batos.image import blobs, packing, retention
 from batos.image.costs import Meter
 from batos.image.fork import PART, fork
 from batos.image.living import LivingImage
-from batos.image.moments import Moment
+from batos.image.moments import Moment, seconds_of
 from batos.image.progress import Progress, growing
 from batos.image.storage import file_path
 from batos.image.turns import in_helper
 
 log = structlog.get_logger("batos.image")
 T = TypeVar("T")
+_AHEAD_S = 3600.0  # by which a transaction's time may be ahead without a word
 FOLD_S = 60.0  # between two looks at whether the total of costs should move up
 
 
@@ -153,7 +154,7 @@ class Upkeep:
     async def _pack(self, path: pathlib.Path, days: float) -> dict[str, Any]:
         db = self._image.db
         before = {"bytes_before": db.getSize(), "objects_before": len(db.storage)}
-        moment = packing.pack_time(days, self._image.oldest_view())
+        moment = packing.pack_time(days, self._image.oldest_view(), lambda: self._now(days))
         self._progress.begin("copying what stays", db.getSize(), growing(path.with_name(path.name + ".pack")))
         try:
             await in_helper(packing.pack, db, path, moment, self._stop)
@@ -164,6 +165,18 @@ class Upkeep:
         except OSError as e:
             raise ImageError(f"the image was not packed: {e.strerror or e}; a pack needs room for a second copy of it") from e
         return {**before, "bytes_after": db.getSize(), "objects_after": len(db.storage), "packed_to": round(moment, 3)}
+
+    def _now(self, days: float) -> float:
+        """The moment from which days are counted back. Where the last transaction is from the future, all since are named by that: how
+        old they are is not known any more, but all of their history can be asked to go."""
+        now, last = time.time(), seconds_of(self._image.db.lastTransaction())
+        if last > now + _AHEAD_S:
+            log.warning(
+                "clock_was_ahead",
+                until=round(last),
+                hint="history from then on is not packed until that time; `batos pack --days 0` does it",
+            )
+        return now if days else max(now, last)
 
     async def _backup(self, path: pathlib.Path, folder: pathlib.Path, full: bool) -> dict[str, Any]:
         from batos.image.backup import backup  # late: repozo is needed here only
@@ -190,5 +203,5 @@ class Upkeep:
 async def _or_skipped(work: Coroutine[Any, Any, Any]) -> None:
     try:
         await work
-    except (Busy, ImageError) as e:  # somebody packs already; a full disk; damage, which the walk names: the next run will do
-        log.warning("upkeep_skipped", code=e.code, error=e.message)
+    except (BatosError, OSError) as e:  # somebody packs already; a full disk; damage, which the walk names: the next run will do
+        log.warning("upkeep_skipped", error=str(e))

@@ -130,7 +130,7 @@ class Attempts:
             text = value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False)
             speaker = str(target.name) if find(target, "core_mission") else attempt.persona or None
             facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
-            forged = attempt.making.forged
+            forged = attempt.tally.forged
             if forged:
                 facts["wrote"] = [
                     {

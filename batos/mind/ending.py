@@ -37,7 +37,7 @@ class Endings:
         """A mission ended well, and that is on disk."""
         self.outcomes["COMPLETE"] += 1
         attempt.state = ledger.COMPLETE
-        log.info("complete", mission=record["id"], persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.replayed)
+        log.info("complete", mission=record["id"], persona=result.get("persona"), inferences=attempt.paid, replayed=attempt.tally.replayed)
         self._release(record["id"])
         attempt.publish("state")
         attempt.publish("result", result=result)

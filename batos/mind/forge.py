@@ -55,10 +55,11 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
             found = find(obj, selector)
             if found is not None and isinstance(found[1], Method):
                 return found[1]
-        attempt.making.methods.claims.claim(key, attempt.id)
+        if attempt.keeps:
+            attempt.making.methods.claims.claim(key, attempt.id)
         cycle = _new_cycle(obj, holder, selector, args, kwargs)
         cycle.number = inner_number(attempt)
-        attempt.making.forged.append(cycle)
+        attempt.tally.forged.append(cycle)
         await run_cycle(cycle, attempt)
         method: Method = holder._slots[selector]
         return method

@@ -37,6 +37,7 @@ def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
     """The value in a model's answer, and why it does not keep the schema; None if it does."""
     try:
         value = json.loads(strip_fences(text))
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # else it could never be told: NaN, 1e999, half a surrogate pair
     except (ValueError, RecursionError) as e:
         return None, f"it is no JSON ({e})"
     problem = next(iter(sorted(_validator(schema).iter_errors(value), key=lambda e: list(map(str, e.path)))), None)

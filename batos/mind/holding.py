@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from batos.errors import ImageDamaged
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 
@@ -38,7 +39,10 @@ class Held:
 
     def waits_for(self, context: str | None) -> bool:
         """Whether a mission with this context has to wait for it."""
-        return context is not None and not self._image.read(_is_final, context)
+        try:
+            return context is not None and not self._image.read(_is_final, context)
+        except ImageDamaged:
+            return False  # the attempt will say so
 
     def take(self, id: str) -> Record | None:
         """A mission's record, which is held back no longer; None if it was not."""

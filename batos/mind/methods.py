@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from batos.mind.thinking import Thinking
 
 Forge = Callable[["Thinking", UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
+_around: contextvars.ContextVar[tuple[Hashable, ...]] = contextvars.ContextVar("batos_writing", default=())
+"""What is being written around here, the outermost first: the trial of a method may need another one."""
 
 
 class Methods:
@@ -95,12 +98,11 @@ class Making:
         self._mission = mission
         self._now = datetime.datetime.fromtimestamp(accepted, datetime.UTC)
         self._writing: dict[Hashable, asyncio.Future[None]] = {}
+        self._waits: list[tuple[tuple[Hashable, ...], Hashable]] = []
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew: nothing was run or written yet."""
-        self.forged: list[UvmObject] = []
-        """The cycles in which methods were written."""
+        """Begin anew: nothing was run yet."""
         self.activity = self.new_activity()
 
     def new_activity(self) -> Activity:
@@ -120,17 +122,35 @@ class Making:
 
     @contextlib.asynccontextmanager
     async def writing(self, key: Hashable) -> AsyncIterator[bool]:
-        """One at a time writes a method; whether another part of this mission wrote it meanwhile."""
-        waited = False
-        while (other := self._writing.get(key)) is not None:
-            await asyncio.wait([other])
+        """One at a time writes a method; whether another part of this mission wrote it meanwhile. Where waiting could go round in a circle,
+        nobody waits: whoever would close it writes for a trial, of which nothing is kept."""
+        waited, around = False, _around.get()
+        while (other := self._writing.get(key)) is not None and not self._leads_to(key, around):
+            wait = around, key
+            self._waits.append(wait)
+            try:
+                await asyncio.wait([other])
+            finally:
+                self._waits.remove(wait)
             waited = True
-        done = self._writing[key] = asyncio.get_running_loop().create_future()
+        done = asyncio.get_running_loop().create_future()
+        self._writing.setdefault(key, done)
+        token = _around.set((*around, key))
         try:
             yield waited
         finally:
-            del self._writing[key]
+            _around.reset(token)
+            if self._writing.get(key) is done:
+                del self._writing[key]
             done.set_result(None)
+
+    def _leads_to(self, key: Hashable, around: tuple[Hashable, ...]) -> bool:
+        """Whether whoever writes `key` waits, by however many steps, for what is being written around here."""
+        found, more = {key}, {key}
+        while more:
+            more = {wanted for by, wanted in self._waits if not found.isdisjoint(by)} - found
+            found |= more
+        return not found.isdisjoint(around)
 
     def release(self) -> None:
         """The attempt has ended: others may look for the methods that were written in it."""

@@ -27,7 +27,7 @@ _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema"
 class Replaying(Thinking):
     """Takes every inference from the journal. What is not there fails, as it may have failed the first time."""
 
-    compare = proposes = False
+    compare = proposes = keeps = False
     missed: dict[str, Any] | None = None  # the first that was not there
 
     def recall(self) -> None:

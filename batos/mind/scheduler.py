@@ -201,22 +201,24 @@ class Scheduler:
             self._quiet.set()
 
     async def _run(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
-        record, id = entry.record, entry.record["id"]
+        record, id, asks = entry.record, entry.record["id"], False
         try:
-            await self._try(entry, attempt, counted)
-        except NeedAnswer as need:
-            await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence)
-            log.info("needs_input", mission=id, question=need.question[:200])
-            self._interrupted(record, attempt)
-        except asyncio.CancelledError:
-            if id in self._pausing:
-                await self._image.system(ledger.uncount_attempt, id, mission=id)
+            try:
+                await self._try(entry, attempt, counted)
+            except NeedAnswer as need:
+                asks = True
+                await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence)
+                log.info("needs_input", mission=id, question=need.question[:200])
                 self._interrupted(record, attempt)
+        except asyncio.CancelledError:
+            if id in self._cancelled and id not in self._pausing:
+                await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
-            if id not in self._cancelled:  # the daemon stops: the mission waits for the next start
-                await self._image.system(ledger.uncount_attempt, id, mission=id)
+            # A question that was on its way is recorded all the same, and with it that the attempt does not count.
+            await (self._image.told() if asks else self._image.system(ledger.uncount_attempt, id, mission=id))
+            if id not in self._pausing:  # the daemon stops: the mission waits for the next start
                 raise
-            await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
+            self._interrupted(record, attempt)
 
     def _interrupted(self, record: Record, attempt: Thinking) -> None:
         """An attempt ended that is to go on later; unless its commit, or its failure, reached the disk first."""

@@ -11,7 +11,6 @@ import contextvars
 import dataclasses
 import hashlib
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.router import Route, Router
+from batos.mind.tally import Tally
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
@@ -77,6 +77,7 @@ class Thinking:
 
     compare = True  # whether router and memory may be asked anew
     proposes = True  # whether the system's own missions end with a proposal
+    keeps = True  # whether what comes of it is kept: else nobody has to wait for what it writes, nor it for others
 
     def __init__(
         self,
@@ -119,7 +120,6 @@ class Thinking:
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
-        self._asked: dict[bytes, int] = {}
         self._voices: dict[str, str] = {}
         self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
         self.evidence = Evidence(self.id, image, memory, chars=settings.evidence_chars, ask=self.compare)
@@ -127,11 +127,9 @@ class Thinking:
         self.gated = False
         self.state, self.persona, self.why = "IDLE", "", ""
         self.reached = "IDLE"  # the state of thought, also after it FAILED
-        self.paid = self.replayed = 0
-        self.used: list[journal.Inference] = []
+        self.paid = 0
         self._own: dict[str, Any] = {"cycle": "", "model": None}  # of the mission's own cycle, for its events
-        self._cycles: Counter[str] = Counter()
-        self._questions: Counter[str] = Counter()
+        self._tally = Tally()
         self.making = Making(self.id, mission["accepted"], methods)
 
     def recall(self) -> None:
@@ -166,19 +164,20 @@ class Thinking:
         self._image.committer.defer(record, self.id, *what)
 
     @property
+    def tally(self) -> Tally:
+        """What counts here: the attempt's, or that of the trial in which this is asked."""
+        return _aside.get() or self._tally
+
+    @property
     def live_state(self) -> str:
         """The state as it is told while the mission is not final: a cycle that FAILED may be followed by another."""
         return self.reached if self.state in ("COMPLETE", "FAILED") else self.state
 
     def restart(self, *, gated: bool) -> None:
         """Begin the cycle anew, from the journal."""
-        self._asked.clear()
-        self._cycles.clear()
-        self._questions.clear()
-        self.used.clear()
+        self._tally = Tally()
         self.evidence.restart()
         self.making.restart()
-        self.replayed = 0
         self.gated = gated
         self.state = self.reached = "IDLE"
         if not gated:
@@ -202,22 +201,18 @@ class Thinking:
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""
-        self._cycles[outer] += 1
-        return f"{outer}.{self._cycles[outer]}" if outer else str(self._cycles[outer])
+        self.tally.cycles[outer] += 1
+        return f"{outer}.{self.tally.cycles[outer]}" if outer else str(self.tally.cycles[outer])
 
     @contextlib.contextmanager
     def rehearsing(self) -> Iterator[None]:
         """What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds them there. What is written
         inside counts as not written: its cycles are of a transaction that is aborted."""
-        kept = dict(self._asked), Counter(self._cycles), Counter(self._questions), len(self.used), self.replayed
-        forged = len(self.making.forged)
+        token = _aside.set(self.tally.aside())
         try:
             yield
         finally:
-            self._asked, self._cycles, self._questions = kept[0], kept[1], kept[2]
-            del self.used[kept[3] :]
-            self.replayed = kept[4]
-            del self.making.forged[forged:]
+            _aside.reset(token)
 
     def ask(self, question: str) -> str:
         """What the user answers to a question; the how-manieth of the same words it is decides which answer is meant.
@@ -227,8 +222,8 @@ class Thinking:
         """
         if not question.strip() or len(question) > self.settings.question_chars:
             raise InvalidInput(f"a question has 1 to {self.settings.question_chars} characters; this one has {len(question.strip())}")
-        occurrence = self._questions[question]
-        self._questions[question] += 1
+        occurrence = self.tally.questions[question]
+        self.tally.questions[question] += 1
         found = answer_to(self.mission, question, occurrence)
         if found is None:
             raise NeedAnswer(question, occurrence)
@@ -255,7 +250,7 @@ class Thinking:
         :raises InferenceFailed: with its cause.
         :raises BudgetSpent: past `mission_inferences`.
         """
-        if sum(self._asked.values()) >= self.settings.mission_inferences:
+        if self.tally.asked.total() >= self.settings.mission_inferences:
             raise BudgetSpent(
                 f"mission {self.id!r} asked for more than {self.settings.mission_inferences} inferences (setting mission_inferences)"
             )
@@ -266,18 +261,18 @@ class Thinking:
         request = dataclasses.replace(request, digest=digest)
         content = journal.content_of(digest, system, user, schema, chosen)
         key = journal.key_of(content)
-        place = Place(key, self._asked.get(key, 0), journal.parts_of(content))
-        self._asked[key] = place.occurrence + 1
+        place = Place(key, self.tally.asked[key], journal.parts_of(content))
+        self.tally.asked[key] += 1
         known = self.known(place)
         if known is not None:
-            self.replayed += 1
+            self.tally.replayed += 1
         elif self.gated and place[:2] in self._failed:
             raise self._failed[place[:2]]
         elif self.gated:
             raise NeedInference(request, place, by.label(part))
         else:
             known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
-        self.used.append(known)
+        self.tally.used.append(known)
         return ChatReply(**{f.name: getattr(known, f.name) for f in dataclasses.fields(ChatReply)})
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
@@ -372,16 +367,18 @@ class Thinking:
 
     def usage(self) -> dict[str, Any]:
         """What this mission's answer cost: inferences, tokens, model time in milliseconds."""
+        used = self.tally.used
         return {
-            "inferences": len(self.used),
-            "replayed": self.replayed,
-            "prompt_tokens": sum(e.prompt_tokens for e in self.used),
-            "answer_tokens": sum(e.answer_tokens for e in self.used),
-            "model_ms": round(sum(e.total_ms for e in self.used), 1),
-            "models": sorted({e.model for e in self.used}),
+            "inferences": len(used),
+            "replayed": self.tally.replayed,
+            "prompt_tokens": sum(e.prompt_tokens for e in used),
+            "answer_tokens": sum(e.answer_tokens for e in used),
+            "model_ms": round(sum(e.total_ms for e in used), 1),
+            "models": sorted({e.model for e in used}),
         }
 
 
+_aside: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("batos_aside", default=None)
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")
 
 

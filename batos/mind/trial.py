@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import json
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,10 +14,14 @@ from batos.image import history
 from batos.image.examples import Example
 from batos.mind.methods import Methods
 from batos.mind.thinking import Thinking
-from batos.objects import Method, UvmObject, find, is_new
+from batos.objects import Intent, Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 
 _SHOWN = 120  # characters of a value in a reason
+Draft = tuple[bytes, Method]
+"""A method that is not installed, and the id of the object that would hold it."""
+_drafts: contextvars.ContextVar[tuple[Draft, ...]] = contextvars.ContextVar("batos_drafts", default=())
+"""What is tried around here: the trial of one method may need another one, which may send the first."""
 
 
 class Case(NamedTuple):
@@ -52,19 +57,24 @@ async def run(
     :param writes: slots that it may write, by the audit.
     :raises BatosError: for what is no fault of the method's: an inference that fails, a worker that cannot be had.
     """
-    async with _apart(obj, case, methods) as apart:
+    drafts = _drafts.get()
+    async with _apart(obj, case, methods, (*_forged(attempt), *drafts)) as apart:
         if apart is None:
             return Outcome(case, "")
         receiver, args, kwargs = apart
-        receiver._slots[method.selector] = method  # it may send itself
+        home = _home_of(receiver, method.selector)
+        home._slots[method.selector] = method  # it may send itself, also to others who inherit it
         for name, value in case.expected.slots if case.expected else ():
             receiver._slots[name] = value
         sandbox = await methods.sandbox()
+        token = _drafts.set((*drafts, (home._p_oid, method)) if home._p_oid else drafts)
         try:
             with attempt.rehearsing():
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except (MethodError, MessageNotUnderstood) as e:
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
+        finally:
+            _drafts.reset(token)
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)
         left = {name: history.uncut(held[1]) for name in writes if (held := find(receiver, name))}
         return Outcome(case, reason, repr((history.uncut(value), left)))
@@ -72,7 +82,7 @@ async def run(
 
 @contextlib.asynccontextmanager
 async def _apart(
-    obj: UvmObject, case: Case, methods: Methods
+    obj: UvmObject, case: Case, methods: Methods, drafts: Sequence[Draft]
 ) -> AsyncIterator[tuple[UvmObject, tuple[Any, ...], Mapping[str, Any]] | None]:
     """The receiver and the arguments as another transaction sees them, which is aborted at the end.
 
@@ -81,6 +91,9 @@ async def _apart(
     """
     async with methods.image.unit() as unit:
         unit.doom()
+        for oid, draft in drafts:
+            with contextlib.suppress(LookupError):  # its holder is an object of this very transaction
+                unit.get(oid)._slots[draft.selector] = draft
 
         def there(value: Any) -> Any:
             if isinstance(value, UvmObject):
@@ -96,6 +109,18 @@ async def _apart(
             yield None
             return
         yield receiver, *given
+
+
+def _forged(attempt: Thinking) -> list[Draft]:
+    """The methods that this mission has written so far, which no other transaction has."""
+    found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
+    return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]
+
+
+def _home_of(receiver: UvmObject, selector: str) -> UvmObject:
+    """Where a method for a message belongs; for a copy it is itself, since what that inherits from is not of the trial's transaction."""
+    held = find(receiver, selector) if receiver._p_jar is not None else None
+    return held[0] if held is not None and isinstance(held[1], Intent | Method) else receiver
 
 
 def _difference(case: Case, expected: Example, selector: str, value: Any, receiver: UvmObject) -> str:

@@ -64,8 +64,13 @@ def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:
         answer = None
     if not isinstance(answer, dict):
         answer = {}
-    said = {facet: query.strip()[:QUERY_LENGTH] for facet in facets if isinstance(query := answer.get(facet), str)}
+    said = {facet: _sound(query).strip()[:QUERY_LENGTH] for facet in facets if isinstance(query := answer.get(facet), str)}
     return {facet: said.get(facet) or brief for facet in facets}
+
+
+def _sound(text: str) -> str:
+    """A text without half a surrogate pair, which no model can be sent."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def read_verdict(text: str) -> tuple[bool, str]:

@@ -16,6 +16,7 @@ from batos.errors import BatosError, InvalidInput, MissionIdTaken
 from batos.image import examples, ledger
 from batos.kernel import Kernel
 from batos.mind import versions
+from batos.mind.methods import Making
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire import Client
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, settings, submit
@@ -230,6 +231,58 @@ async def test_writing_has_a_depth(tmp_path: Path) -> None:
         assert "synthesis_depth" in end["error"]["message"]
 
 
+async def test_methods_that_send_each_other_are_written(tmp_path: Path) -> None:
+    """In the trial of the one the other is missing, and in the trial of that the first: which is being tried, and not written again."""
+    inference = FakeInference()
+    even = "def is_even_(self, number):\n    return number == 0 or self.is_odd_(number - 1)\n"
+    odd = "def is_odd_(self, number):\n    return number != 0 and self.is_even_(number - 1)\n"
+    asked = writing(inference, lambda request: even if "Write: def is_even_" in request.user else odd)
+    async with mind(tmp_path, inference, mission_deadline_s=WAIT_S / 2) as kernel:
+        await give(kernel)
+        end = await sent(kernel, "m1", "thing", "is_even_", 4)
+        assert (end["state"], end["result"].get("value")) == ("COMPLETE", True), end
+        assert len(asked) == 2
+        assert {one["selector"] for one in end["result"]["wrote"]} == {"is_even_", "is_odd_"}
+        assert (await sent(kernel, "m2", "thing", "is_odd_", 4))["result"]["value"] is False
+        assert len(asked) == 2
+
+
+async def test_a_method_sends_itself_to_others_who_inherit_it(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "def count_(self):\n    return 1 + sum([one.count_() for one in self.below])\n")
+    async with mind(tmp_path, inference, mission_deadline_s=WAIT_S / 2) as kernel:
+
+        def make(root: Any) -> None:
+            lobby = root["lobby"]
+            lobby.node = lobby.genesis.derive(name="node", count_=Intent("count me and all that is below me"), below=())
+            lobby.top = lobby.node.derive(below=(lobby.node.derive(), lobby.node.derive(below=(lobby.node.derive(),))))
+
+        await kernel.image.system(make)
+        end = await sent(kernel, "m1", "top", "count_")
+        assert (end["state"], end["result"].get("value")) == ("COMPLETE", 4), end
+        assert len(asked) == 1
+        assert method_of(kernel, "node", "count_")["version"] == 1
+
+
+async def test_where_waiting_would_go_round_in_a_circle_nobody_waits(tmp_path: Path) -> None:
+    """Two parts of one mission: each writes a method whose trial needs the other's."""
+    waited: list[bool] = []
+    both = asyncio.Barrier(2)
+
+    async def write(own: str, needed: str) -> None:
+        async with making.writing(own):
+            await both.wait()
+            async with making.writing(needed) as written_before:
+                waited.append(written_before)
+
+    async with mind(tmp_path, FakeInference()) as kernel, asyncio.timeout(WAIT_S):
+        making = Making("m1", 0.0, kernel.methods)
+        await asyncio.gather(write("x", "y"), write("y", "x"))
+        assert sorted(waited) == [False, True]
+        async with making.writing("x"), making.writing("x") as written_before:
+            assert not written_before
+
+
 async def test_examples_are_trials(tmp_path: Path) -> None:
     inference = FakeInference()
     minus = "def add_(self, number, number2):\n    return number - number2\n"
@@ -356,6 +409,21 @@ async def test_a_replay_comes_out_the_same(tmp_path: Path) -> None:
         await kernel.image.system(lambda root: setattr(root["lobby"].thing, "total", 1))
         replayed = await kernel._replays(inference).replay("m1")
         assert replayed["outcome"] == "same", replayed
+
+
+async def test_a_replay_does_not_wait_for_whoever_writes_the_same_method(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(inference, "I cannot write that.", ADD)
+    async with mind(tmp_path, inference, synthesis_tries=1) as kernel:
+        await give(kernel)
+        assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["error"]["code"] == "method_refused"
+        inference.hold()
+        second = asyncio.create_task(sent(kernel, "m2", "thing", "add_", 2, 3))
+        await inference.came(len(asked) + 1)
+        found = await kernel._replays(inference).replay("m1")
+        assert (found["outcome"], found["inferences"]) == ("same", 1)
+        inference.release()
+        assert (await second)["result"]["value"] == 5
 
 
 async def test_a_method_changed_on_disk_is_not_run(tmp_path: Path) -> None:

@@ -49,11 +49,14 @@ def test_a_schema_has_a_size() -> None:
         ('```json\n{"name": "Ulm"}\n```', {"name": "Ulm"}, None),
         ("Ulm has many people", None, "it is no JSON"),
         ("[" * 50_000, None, "it is no JSON"),
+        ('{"name": "Ulm", "people": NaN}', None, "it is no JSON"),
+        ('{"name": "Ulm", "people": 1e999}', None, "it is no JSON"),
+        ('{"name": "Ulm\\ud83d"}', None, "it is no JSON"),
         ('{"people": 3}', {"people": 3}, "at the top: 'name' is a required property"),
         ('{"name": "Ulm", "people": -1}', {"name": "Ulm", "people": -1}, "at ['people']: -1 is less than the minimum of 0"),
         ('{"name": "Ulm", "more": 1}', {"name": "Ulm", "more": 1}, "at the top: Additional properties are not allowed"),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_an_answer_is_read_and_held_against_it(text: str, value: Any, problem: str | None) -> None:
     found, why = forms.read(text, CITY)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
-from batos.errors import Busy, ImageError, InferenceFailed, MissionIdTaken
+from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.kernel import Kernel
-from batos.mind import states
+from batos.mind import holding, states
 from batos.objects import Primitive, UvmObject
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
 
@@ -868,6 +868,24 @@ async def test_a_commit_for_which_the_disk_has_no_room_fails_the_mission_by_name
         assert end["error"]["code"] == "image"
         assert end["error"]["context"] == {"cause": "disk_full"}
         assert "make room" in end["error"]["message"]
+
+
+async def test_a_mission_that_follows_a_damaged_one_keeps_no_daemon_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, shutdown_s=0.01) as kernel:
+        await submit(kernel, "m1", ROBIN)
+        await submit(kernel, "m2", ROBIN, context="m1")
+    inference.release()
+
+    def damaged(root: Any, id: str) -> bool:
+        raise ImageDamaged(f"the record of {id!r} is damaged")
+
+    monkeypatch.setattr(holding, "_is_final", damaged)
+    async with mind(tmp_path, inference) as kernel:
+        async with asyncio.timeout(WAIT_S):
+            await kernel.scheduler.quiet()
+        assert record(kernel, "m2")["state"] == "COMPLETE"
 
 
 async def test_a_time_out_inside_a_thought_is_not_the_deadline(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from batos.bridge.types import ChatRequest
 from batos.errors import InvalidInput, UnknownMission
-from batos.image import ledger
+from batos.image import ledger, questions
 from batos.kernel import Kernel
 from batos.mind import weaving
 from batos.objects import Primitive, UvmObject
@@ -309,3 +309,33 @@ async def test_a_deadline_that_passes_while_it_is_held_back(tmp_path: Path) -> N
         await heard(listened, "needs_input")
         assert (await listened.end())["error"]["code"] == "deadline"
         assert time.monotonic() - begun < WAIT_S
+
+
+@pytest.mark.parametrize("how", ["pause", "cancel"])
+async def test_a_mission_that_is_held_while_its_question_is_recorded(tmp_path: Path, how: str) -> None:
+    inference = FakeInference()
+    asking(inference)
+    async with mind(tmp_path, inference) as kernel:
+        system, reached, go = kernel.image.committer.system, asyncio.Event(), asyncio.Event()
+
+        async def slow(function: Any, *args: Any, mission: str = "") -> Any:
+            work = asyncio.ensure_future(system(function, *args, mission=mission))
+            if function is questions.ask:  # it is under way; whoever waits for it may be cancelled
+                reached.set()
+                await go.wait()
+            return await work
+
+        kernel.image.committer.system = slow  # type: ignore[method-assign]
+        listened = await submit(kernel, "m1", "Plan a party", may_ask=True)
+        await asyncio.wait_for(reached.wait(), WAIT_S)
+        if how == "cancel":
+            assert await kernel.scheduler.cancel("m1")
+            assert (await listened.end())["error"]["code"] == "cancelled"
+            return
+        await kernel.scheduler.pause("m1")
+        assert kernel.scheduler.state("m1") == "PAUSED"
+        assert record(kernel)["attempts"] == 0
+        await kernel.scheduler.resume("m1")
+        assert kernel.scheduler.state("m1") == "NEEDS_INPUT"
+        await kernel.scheduler.answer("m1", "twelve")
+        assert (await listened.end())["state"] == "COMPLETE"

@@ -61,10 +61,36 @@ async def test_the_same_words_twice_are_two_inferences_and_replay_as_two(tmp_pat
         attempt.restart(gated=False)
         assert [(await attempt.chat("robin", "s", "the same")).text for _ in range(3)] == first
         assert len(inference.asked) == 3
-        assert (attempt.replayed, attempt.paid) == (3, 3)
+        assert (attempt.tally.replayed, attempt.paid) == (3, 3)
         other = kernel.scheduler._thinking(attempt.mission)
         other.recall()
         assert [(await other.chat("robin", "s", "the same")).text for _ in range(4)] == [*first, "answer 4"]
+
+
+async def test_what_is_asked_beside_a_trial_counts(tmp_path: Path) -> None:
+    """A trial's end takes back what the trial asked, and not what another facet asked meanwhile."""
+    inference = FakeInference()
+    numbered(inference)
+    async with mind(tmp_path, inference) as kernel:
+        attempt, tried, beside = await mission(kernel), asyncio.Event(), asyncio.Event()
+
+        async def trial() -> None:
+            with attempt.rehearsing():
+                await attempt.chat("robin", "s", "in a trial")
+                attempt.number("")
+                tried.set()
+                await beside.wait()
+
+        trying = asyncio.create_task(trial())
+        await tried.wait()
+        texts = [(await attempt.chat("robin", "s", "the same")).text]
+        beside.set()
+        await trying
+        texts.append((await attempt.chat("robin", "s", "the same")).text)
+        assert texts == ["answer 2", "answer 3"]
+        assert attempt.usage()["inferences"] == 2
+        assert attempt.number("") == "1"
+        assert (await attempt.chat("robin", "s", "in a trial")).text == "answer 1"
 
 
 async def test_what_an_inference_cost_and_what_was_thought_is_kept(tmp_path: Path) -> None:
@@ -144,7 +170,7 @@ async def test_under_the_gate_nothing_waits_for_a_model(tmp_path: Path) -> None:
         await attempt.settle(caught.value)
         attempt.restart(gated=True)
         assert (await attempt.chat("robin", "s", "new")).text
-        assert (len(inference.asked), attempt.replayed, attempt.paid) == (2, 1, 2)
+        assert (len(inference.asked), attempt.tally.replayed, attempt.paid) == (2, 1, 2)
         assert [entry.occurrence for entry in kernel.image.read(journal.load, "m1")] == [0, 0]
 
 

@@ -92,6 +92,21 @@ async def test_history_younger_than_the_setting_stays(image: LivingImage, tmp_pa
     assert revisions(image) == 1
 
 
+async def test_after_a_clock_was_ahead_all_history_can_be_packed(image: LivingImage, kept: Upkeep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transactions are named after the last one then, until that time has come: none of them is ever old."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 1e8)
+    await revise(image, 1)
+    monkeypatch.undo()
+    await revise(image, 20)
+    await kept.pack(1)
+    assert revisions(image) == 21, "how old they are is not known"
+    await kept.pack(0)
+    assert revisions(image) == 1
+    await revise(image, 2)
+    assert revisions(image) == 3
+
+
 async def test_a_pack_leaves_what_the_oldest_open_unit_sees(image: LivingImage, kept: Upkeep) -> None:
     await revise(image, 10)
     async with image.unit() as unit:
@@ -506,15 +521,34 @@ async def test_old_journals_lose_their_texts_and_keep_their_cost(image: LivingIm
     assert b"secret" not in (tmp_path / "i.fs").read_bytes()
 
 
-async def test_what_has_not_ended_holds_up_retention_until_it_has(image: LivingImage, kept: Upkeep) -> None:
+async def test_what_has_not_ended_is_passed_over_by_retention_until_it_has(image: LivingImage, kept: Upkeep) -> None:
+    """It may be paused, or wait for an answer of its user's, for ever: those behind it must not."""
     await ended(image, "m1", "a")
     await image.system(ledger.accept, "m2", "b", {}, False)
     await image.system(journal.add, "m2", inference())
     await ended(image, "m3", "a")
-    assert (await kept.retain())["missions"] == 1
-    await image.system(ledger.fail, "m2", {"code": "failed", "message": ""}, {}, True)
     assert (await kept.retain())["missions"] == 2
+    assert (await kept.retain())["missions"] == 0
+    assert image.read(journal.load, "m3") == []
+    assert len(image.read(journal.load, "m2")) == 1
+    await image.system(ledger.fail, "m2", {"code": "failed", "message": ""}, {}, True)
+    assert (await kept.retain())["missions"] == 1
     assert image.read(journal.load, "m2") == []
+    assert (await kept.retain())["missions"] == 0
+
+
+async def test_a_mission_from_the_future_holds_up_nobody(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock was wrong when it was accepted."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 1e9)
+    await ended(image, "m1", "a")
+    monkeypatch.undo()
+    await ended(image, "m2", "a")
+    assert await retention.retain(image, 1) == {"missions": 0, "dropped": 0}
+    assert await retention.retain(image, 0) == {"missions": 1, "dropped": 1}
+    assert image.read(journal.load, "m2") == []
+    monkeypatch.setattr(time, "time", lambda: right() + 2e9)
+    assert await retention.retain(image, 1) == {"missions": 1, "dropped": 1}
 
 
 async def many_missions(image: LivingImage, count: int) -> None:
@@ -599,3 +633,25 @@ async def test_upkeep_runs_by_itself(image: LivingImage, tmp_path: Path, monkeyp
     await made.stop()
     assert made.facts()["retention"]["dropped"] == 1
     assert revisions(image) == 1
+
+
+async def test_upkeep_outlives_a_full_disk(image: LivingImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "FOLD_S", 0.01)
+    await ended(image, "m1", "a")
+    drop, full = retention.drop, [True]
+
+    def dropped(root: Any, missions: Any) -> int:
+        if full.pop() if full else False:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return drop(root, missions)
+
+    monkeypatch.setattr(retention, "drop", dropped)
+    made = keeper(image, tmp_path, interval_s=0.05, first_s=0.05)
+    running = asyncio.ensure_future(made.run())
+    async with asyncio.timeout(WAIT_S):
+        while made.facts().get("retention", {}).get("dropped") != 1 and not running.done():
+            await asyncio.sleep(0.01)
+    assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+    await made.stop()

@@ -45,6 +45,8 @@ def test_a_plan_of_its_form() -> None:
 def test_a_plan_that_is_not_of_its_form_is_used_for_what_it_has() -> None:
     text = json.dumps({"plain_facet_": " what now? ", "sage_facet_": "why?", "extra": "ignored"})
     assert weaving.read_plan(text, FACETS, "brief") == {"sage_facet_": "why?", "plain_facet_": "what now?"}
+    half = weaving.read_plan(r'{"sage_facet_": "why? \ud83d", "plain_facet_": 3}', FACETS, "brief")
+    assert half == {"sage_facet_": "why? ?", "plain_facet_": "brief"}, "what no request could be made of is left out"
 
 
 @pytest.mark.parametrize(

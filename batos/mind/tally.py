@@ -1,0 +1,30 @@
+"""What a mission's thought has asked, numbered and written so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from batos.image.journal import Inference
+from batos.objects import UvmObject
+
+
+class Tally:
+    """The counts of an attempt, or of a trial inside it. A trial has its own, which end with it: what is thought beside it meanwhile, by
+    another facet, say, counts in the attempt's."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[bytes] = Counter()
+        """How often each content was asked."""
+        self.cycles: Counter[str] = Counter()
+        self.questions: Counter[str] = Counter()
+        self.used: list[Inference] = []
+        self.replayed = 0
+        self.forged: list[UvmObject] = []
+        """The cycles in which methods were written."""
+
+    def aside(self) -> Tally:
+        """One that goes on from here, and leaves this one as it is."""
+        new = Tally()
+        new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
+        new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
+        return new
