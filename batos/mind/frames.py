@@ -28,7 +28,6 @@ _KEPT = 8  # lists of those that are so
 _OF, _BY, _IF = 250, 40, 24  # what is computed of items that is answered, that orders or groups, and that says which count: the cheapest
 _ALL = 6  # of what all items are, and the request names
 _PLAIN = 10  # of those that are answered, beside what orders or groups
-_ROWS = 400  # parts of items, the cheapest, of which texts and records are made
 _CONSTANT = 0.8  # what costs what some items become that is fixed
 _SAME = 3  # of what comes to the same values
 
@@ -210,7 +209,7 @@ def _of_each(over: Over, parts: Sequence[Computed], expected: Sequence[Any], sai
     counts = [len(items) for items in over.of]
     if not over.text or not sum(counts):
         return
-    rows = [Computed(one.part, _each(itertools.chain.from_iterable(one.values))) for one in parts[:_ROWS]]
+    rows = [Computed(one.part, _each(itertools.chain.from_iterable(one.values))) for one in parts]
     for frame, apart in _APART.items():
         wanted = [apart(one) for one in expected]
         if [len(one) if one is not None else -1 for one in wanted] == counts:
@@ -225,7 +224,7 @@ def _of_some(over: Over, parts: Sequence[Computed], expected: Sequence[Any]) -> 
     changed = [not _is(item, end) for item, end in zip(items, expected, strict=True)]
     if over.pairs or all(changed) or not any(changed):
         return
-    flat = [(one.part, [value for values in one.values for value in values]) for one in parts[:_ROWS] if one.part.text != ITEM]
+    flat = [(one.part, [value for values in one.values for value in values]) for one in parts if one.part.text != ITEM]
     constant = next(end for end, other in zip(expected, changed, strict=True) if other)
     if isinstance(constant, int | str | None):
         flat.append((Part(_CONSTANT, repr(constant)), [constant] * len(items)))

@@ -16,6 +16,7 @@ from batos.mind.handbook.entries import words_in
 from batos.mind.parts import Computed
 
 _CHARS, _PIECES, _ATOMS = 120, 7, 200
+_READ = (str, int, float)  # what is read in a text
 _BEST = 3  # ways to read what comes before a place
 _FIXED, _UNSAID, _ALONE = 0.4, 0.3, 1.2  # what is fixed costs, each word of it that is not said, and a letter alone
 _SHORT = {1: 1.2, 2: 0.5}  # what a part costs besides that may be there by chance, by its length
@@ -36,11 +37,8 @@ def joined(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[s
     """
     if not all(isinstance(one, str) and 0 < len(one) <= _CHARS for one in expected):
         return
-    known: dict[str, Computed] = {}
-    for one in parts:
-        if all(type(values[0]) in (str, int) and len(str(values[0])) <= _CHARS for values in one.values):
-            known.setdefault(repr([str(values[0]) for values in one.values]), one)
-    for way in _ways(expected[0], list(known.values())[:_ATOMS], said):
+    given = " ".join(str(one.values[0][0]) for one in parts[:_ATOMS] if type(one.values[0][0]) in _READ).lower()
+    for way in _ways(expected[0], _there(parts, expected)[:_ATOMS], said, given):
         parts_of = [one for one in way.pieces if isinstance(one, Computed)]
         if len(way.pieces) < 2 or not parts_of:
             continue
@@ -50,14 +48,27 @@ def joined(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[s
             yield Part(way.cost, text, fixed.union(*(one.part.words for one in parts_of)))
 
 
-def _ways(text: str, parts: Sequence[Computed], said: frozenset[str]) -> list[_Way]:
-    """The cheapest ways to read a text, as parts and what is fixed, by turns of the latter with parts."""
+def _there(parts: Sequence[Computed], expected: Sequence[str]) -> list[Computed]:
+    """Parts that each text has in it, the cheapest of those that read the same."""
+    known: dict[tuple[str, ...], Computed] = {}
+    for one in parts:
+        if all(type(values[0]) in _READ for values in one.values):
+            texts = tuple(str(values[0]) for values in one.values)
+            if all(text and text in whole for text, whole in zip(texts, expected, strict=True)):
+                known.setdefault(texts, one)
+    return list(known.values())
+
+
+def _ways(text: str, parts: Sequence[Computed], said: frozenset[str], given: str) -> list[_Way]:
+    """The cheapest ways to read a text, as parts and what is fixed, by turns of the latter with parts.
+
+    :param given: see `_fixed`.
+    """
     starts: dict[int, list[tuple[str, Computed]]] = {}
     for one in parts:
         value = str(one.values[0][0])
-        for at in (match.start() for match in re.finditer(f"(?={re.escape(value)})", text)) if value else ():
+        for at in (match.start() for match in re.finditer(f"(?={re.escape(value)})", text)):
             starts.setdefault(at, []).append((value, one))
-    given = " ".join(str(one.values[0][0]) for one in parts).lower()
     best: list[list[_Way]] = [[] for _ in range(len(text) + 1)]
     best[0].append(_Way(0.0, ()))
     for at in range(len(text)):
@@ -75,7 +86,7 @@ def _ways(text: str, parts: Sequence[Computed], said: frozenset[str]) -> list[_W
 def _fixed(text: str, said: frozenset[str], given: str) -> float:
     """What a text costs that is fixed; without end for a figure, or a word of what is given, that nobody speaks of: it is hardly fixed.
 
-    :param given: all that the parts come to, in small letters.
+    :param given: all that the cheapest parts come to, in small letters.
     """
     words = [word for word in re.findall(r"[^\W\d_]{2,}", text) if words_in(word) - said]
     figures = [figure for figure in re.findall(r"\d+", text) if figure not in said]

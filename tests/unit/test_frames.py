@@ -92,6 +92,7 @@ async def test_what_goes_through_items_is_found_by_what_it_gives(intent: str, ex
         ("the birthday in a year", ("1999-03-21", 2024), "2024-03-21", "str(number) + '-' + text[5:]"),
         ("hello to the name", ({"name": "Eve", "age": 7},), "Hello, Eve!", "'Hello, ' + record['name'] + '!'"),
         ("how many pears", (12,), "12 pears", "str(number) + ' pears'"),
+        ("half of the price, with km behind it", (5,), "2.5 km", "str(number / 2) + ' km'"),
     ],
 )
 async def test_a_text_may_be_parts_with_something_fixed_between_them(intent: str, args: Any, result: str, text: str) -> None:
