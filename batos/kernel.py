@@ -140,6 +140,7 @@ class Kernel:
             deliver=deliver,
             on_verdict=each(*self._hearers("verdict")),
             on_run=each(*self._hearers("ran")),
+            writers_known=self.substrate.experts_known,
         )
         self._stack.push_async_callback(self.methods.close)
         parts = (self.image, inference, self.profile.embedder, self.codex)

@@ -224,6 +224,12 @@ class Substrate:
         if self.facts():
             await self._settled.wait()
 
+    async def experts_known(self) -> None:
+        """Wait until the staged experts were looked at once, after the models that they are built on."""
+        await self.settled()
+        if self.factory is not None:
+            await self.factory.scan_settled()
+
     async def experts(self, scan: bool, patience_s: float) -> Record:
         """What there is to say of the experts, after a scan if one is asked for; without an Ollama what the image knows."""
         if self.factory is None:

@@ -20,7 +20,7 @@ from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
 from batos.mind import conversation
-from batos.mind.claims import BeingWritten
+from batos.mind.claims import BeingWritten, WriterAwaited
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
@@ -69,6 +69,9 @@ class Attempts:
                 attempt.restart(gated=True)
             except BeingWritten as written:
                 await attempt.making.methods.claims.ended(written.other, attempt.id)
+                attempt.restart(gated=attempt.gated)
+            except WriterAwaited:
+                await attempt.making.methods.writer_known()
                 attempt.restart(gated=attempt.gated)
             except NeedInference as need:
                 await attempt.settle(need)

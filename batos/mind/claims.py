@@ -21,6 +21,10 @@ class BeingWritten(BatosSignal):
         self.other = other
 
 
+class WriterAwaited(BatosSignal):
+    """The expert that writes methods may be there soon: the cycle that needs one begins again when that is known."""
+
+
 class Claims:
     """The methods that are being written, each by one attempt (named by its mission)."""
 

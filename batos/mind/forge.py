@@ -19,6 +19,7 @@ from batos.image import examples, experts, history, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
 from batos.mind import lessons, prompting, second_look, trial, vouched
+from batos.mind.claims import WriterAwaited
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
 from batos.mind.parameters import misfit, parameters_in
@@ -46,6 +47,7 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
     :raises InvalidInput: for a name under which no source could be kept.
     :raises MethodRefused: (or CovenantViolationError) when every try was refused.
     :raises BeingWritten: when another mission writes it; the cycle begins again when that one has ended.
+    :raises WriterAwaited: when the expert that writes methods is not there yet, but may be soon; as above.
     """
     lessons.check_name(selector)
     holder = home_of(obj, selector)
@@ -344,9 +346,11 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
 def _model(cycle: UvmObject, attempt: Thinking) -> str:
     """Who writes, by the setting `synthesis_model`: an expert for methods, if there is one; else the writer's own voice."""
     chosen = attempt.settings.synthesis_model
-    if chosen == "expert":
-        return experts.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
-    return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
+    if chosen == "expert" and (expert := experts.speaks_methods(_root(cycle))):
+        return expert
+    if chosen == "expert" and attempt.keeps and attempt.making.methods.writer_awaited:
+        raise WriterAwaited  # else the first message of a new image is left to a voice that can write none
+    return attempt.voice_of(cycle.persona) if chosen in ("expert", "plain") else chosen
 
 
 def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:

@@ -40,6 +40,7 @@ class Methods:
         deliver: Sender,
         on_verdict: Callable[[bool], None] = lambda accepted: None,
         on_run: Callable[[str, str, bool, bool], None] = lambda holder, selector, ok, taken: None,
+        writers_known: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """
         :param forge: writes a missing method.
@@ -47,6 +48,7 @@ class Methods:
         :param on_verdict: hears whether each audited source was accepted.
         :param on_run: hears of each run of a method, trials apart: the holder's oid (empty if not stored), selector, whether it ended
             well, and whether the call was one that the method takes (`batos.mind.parameters.takes`).
+        :param writers_known: returns when it is known which experts are there, after a start.
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
@@ -55,6 +57,7 @@ class Methods:
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()
         self._started = False
+        self._writers_known = writers_known
 
     def audit(self, source: str, selector: str) -> Verdict:
         """The guardian's verdict, by the policy of the settings."""
@@ -76,6 +79,17 @@ class Methods:
                 await self._sandbox.start()
                 self._started = True
         return self._sandbox
+
+    @property
+    def writer_awaited(self) -> bool:
+        """Whether an expert for methods may be there soon, if none is there."""
+        return self._writers_known is not None
+
+    async def writer_known(self) -> None:
+        """Wait until it is known whether there is an expert for methods."""
+        if self._writers_known is not None:
+            await self._writers_known()
+            self._writers_known = None
 
     async def close(self) -> None:
         """End the sandbox, if it was started."""

@@ -13,9 +13,9 @@ import pytest
 
 from batos.bridge.types import ChatRequest
 from batos.errors import BatosError, InvalidInput, MissionIdTaken
-from batos.image import examples, ledger
+from batos.image import examples, experts, ledger
 from batos.kernel import Kernel
-from batos.mind import versions
+from batos.mind import prompting, versions
 from batos.mind.methods import Making
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire import Client
@@ -87,6 +87,49 @@ async def test_a_message_that_nobody_understands_is_written_kept_and_answered(tm
     async with mind(tmp_path, inference) as kernel:
         assert (await sent(kernel, "m3", "thing", "add_", 1, 1))["result"]["value"] == 2
         assert len(asked) == 1
+
+
+async def test_an_expert_that_is_being_built_after_a_start_is_waited_for(tmp_path: Path) -> None:
+    """Else the first message of a new image is left to a voice that cannot write methods."""
+    inference, known = FakeInference(), asyncio.Event()
+    inference.say, looked = (lambda request: ADD), asyncio.Event()
+    expert = {"model": "brick:writer-v1", "persona": "brick", "expert": "writer", "version": 1, "base": "brick:embedded", "content": "c",
+              "folder": "writer", "role": "methods"}  # fmt: skip
+
+    async def writers_known() -> None:
+        looked.set()
+        await known.wait()
+
+    async with mind(tmp_path, inference) as kernel:
+        kernel.methods._writers_known = writers_known
+        await kernel.image.system(experts.begin, {"brick": "brick:embedded"})
+        await give(kernel)
+        message = json.dumps({"target": "thing", "selector": "add_", "args": [2, 3], "kwargs": {}})
+        first = await submit(kernel, "m1", "send thing add_", message=message)
+        await asyncio.wait_for(looked.wait(), WAIT_S)
+        assert not inference.asked
+        await kernel.image.system(experts.intend, expert)
+        await kernel.image.system(experts.built, expert["model"], "d", "r", "adapter", "")
+        known.set()
+        end = await first.end()
+        assert (end["state"], end["result"]["value"]) == ("COMPLETE", 5)
+        assert {(one.model, one.system) for one in inference.asked} == {("brick:writer-v1", prompting.COMPACT_SYSTEM)}
+
+
+async def test_where_no_expert_came_the_writers_own_voice_writes(tmp_path: Path) -> None:
+    inference, looks = FakeInference(), 0
+    asked = writing(inference, ADD)
+
+    async def writers_known() -> None:
+        nonlocal looks
+        looks += 1
+
+    async with mind(tmp_path, inference) as kernel:
+        kernel.methods._writers_known = writers_known
+        await give(kernel)
+        assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["result"]["value"] == 5
+        assert (await sent(kernel, "m2", "thing", "plus_", 2, 3))["result"]["value"] == 5
+        assert (looks, len(asked)) == (1, 2)
 
 
 async def test_a_method_that_writes_writes_in_the_missions_transaction_and_a_trial_writes_nothing(tmp_path: Path) -> None:
