@@ -57,9 +57,11 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
             found = find(obj, selector)
             if found is not None and isinstance(found[1], Method):
                 return found[1]
-        if attempt.keeps:
-            attempt.making.methods.claims.claim(key, attempt.id)
         cycle = _new_cycle(obj, holder, selector, args, kwargs)
+        if attempt.keeps:
+            if attempt.making.methods.writer_awaited and not experts.speaks_methods(_root(cycle)):
+                raise WriterAwaited  # else the first message of a new image is left to a voice that can write no methods
+            attempt.making.methods.claims.claim(key, attempt.id)
         cycle.number = inner_number(attempt)
         attempt.tally.forged.append(cycle)
         await run_cycle(cycle, attempt)
@@ -346,11 +348,9 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
 def _model(cycle: UvmObject, attempt: Thinking) -> str:
     """Who writes, by the setting `synthesis_model`: an expert for methods, if there is one; else the writer's own voice."""
     chosen = attempt.settings.synthesis_model
-    if chosen == "expert" and (expert := experts.speaks_methods(_root(cycle))):
-        return expert
-    if chosen == "expert" and attempt.keeps and attempt.making.methods.writer_awaited:
-        raise WriterAwaited  # else the first message of a new image is left to a voice that can write none
-    return attempt.voice_of(cycle.persona) if chosen in ("expert", "plain") else chosen
+    if chosen == "expert":
+        return experts.speaks_methods(_root(cycle)) or attempt.voice_of(cycle.persona)
+    return attempt.voice_of(cycle.persona) if chosen == "plain" else chosen
 
 
 def _lessons(cycle: UvmObject, attempt: Thinking) -> list[str]:

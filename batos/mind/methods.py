@@ -83,7 +83,7 @@ class Methods:
     @property
     def writer_awaited(self) -> bool:
         """Whether an expert for methods may be there soon, if none is there."""
-        return self._writers_known is not None
+        return self._writers_known is not None and self.settings.synthesis_model == "expert"
 
     async def writer_known(self) -> None:
         """Wait until it is known whether there is an expert for methods."""
