@@ -65,6 +65,7 @@ class Made(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=0, help="tasks of held-out families, one a family; 0: all")
+    parser.add_argument("--skip", type=int, default=0, help="of these that are left out first, in an order that does not change")
     parser.add_argument("--base-tasks", type=int, default=20, help="of them, for the base model, which takes long to fail")
     parser.add_argument("--far", type=int, default=0, help="tasks of the far set; 0: all, -1: none")
     parser.add_argument("--part", default="test", choices=("validation", "test"), help="of held-out families; rules come of validation")
@@ -91,7 +92,7 @@ async def measure(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     unseen, far = (generate(part, args.seed, each=1) for part in (args.part, "far"))
     near, blind = ([task for task in unseen if (task.group in BLIND) == others] for others in (False, True))
     rng = random.Random(args.seed)
-    near = rng.sample(near, args.tasks or len(near))
+    near = rng.sample(near, min(args.skip + args.tasks, len(near)) if args.tasks else len(near))[args.skip :]
     far = rng.sample(far, args.far or len(far)) if args.far >= 0 else []
     blind = rng.sample(blind, min(args.blind, len(blind)))
     service = OllamaService(load({"data": folder, "ollama_host": "127.0.0.1:1"}, environ={}))  # nobody answers there: one of its own
