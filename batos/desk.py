@@ -67,7 +67,7 @@ class Desk:
         self._undoing = undoing
         self._looks = Looks(image.db, image.snapshot, self._state, assessed)
         self._rate = rate
-        self._ingests_watched: set[tuple[Recipient, str | int | None]] = set()
+        self._ingests_watched: dict[tuple[Recipient, str | int | None], tuple[schemas.Ingest, int]] = {}
         self._models_watched: set[Recipient] = set()
         self._watches = Watches(events, watches_per_client, self._status)
 
@@ -313,21 +313,25 @@ class Desk:
 
     async def _ingest(self, request: schemas.Ingest, client: Recipient) -> None:
         """The number of files; watched, what becomes of each, and the figures at the end."""
+        watched = (client, request.ref)
+        asked, queued = self._ingests_watched.get(watched, (None, 0))
+        if asked == request:  # again after a silence, in which one file takes long: it stays one watch, and no file is read again
+            client.send({"type": "ingest", "watching": True, "queued": queued})
+            return
         ingest = await self._memory.ask(request.paths, request.follow)
         if not request.watch:
             ingest.close()
             client.send({"type": "ingest", "queued": len(ingest.files), **({"refused": ingest.refused} if ingest.refused else {})})
             return
         client.send({"type": "ingest", "watching": True, "queued": len(ingest.files)})
-        watched = (client, request.ref)
         if watched in self._ingests_watched:
             ingest.close()
-            return  # asked for twice, it stays one watch
-        self._ingests_watched.add(watched)
+            return
+        self._ingests_watched[watched] = request, len(ingest.files)
         try:
             client.send({"type": "ingest", **await ingest.done(lambda event: client.send({"type": "file", **event}, event=True))})
         finally:
-            self._ingests_watched.discard(watched)
+            del self._ingests_watched[watched]
 
 
 def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = None) -> Reply:

@@ -113,7 +113,7 @@ class Audits:
         return (changes.MEASUREMENT, changes.MODEL) if failed else (changes.MODEL, changes.MEASUREMENT)
 
     def _measured(self, root: Any, cause: Cause) -> Proposal | None:
-        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self._fault(root, one)), None)
+        return next((one for one in remedies(root, cause.trigger, cause.key, self._ground) if not self._fault(root, one, cause)), None)
 
     async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
@@ -129,7 +129,7 @@ class Audits:
                     raise
                 return None
             proposal = found.value.proposal()
-            if not (fault := self._fault(root, proposal)):
+            if not (fault := self._fault(root, proposal, cause)):
                 return proposal
             log.info("proposal_makes_no_sense", kind=proposal.kind, target=proposal.target, why=fault, left=left)
             prompt = asked + weaving.fill(AGAIN, kind=proposal.kind, target=proposal.target, fault=fault)
@@ -142,14 +142,15 @@ class Audits:
             there.append(f"- models that a persona may be given: {', '.join(models)}")
         return weaving.fill(PROMPT, measured=measured, thought=thought[:_THOUGHT], kinds=told, there="\n".join(there))
 
-    def _fault(self, root: Any, proposal: Proposal) -> str:
+    def _fault(self, root: Any, proposal: Proposal, cause: Cause) -> str:
         """Why a proposal is not to be made; empty where nothing speaks against it."""
         try:
             kinds.check(root, proposal, self._ground)
         except BatosError as e:
             return e.message
         digest = changes.digest_of(proposal)
-        before = next((changes.described(one) for one in changes.newest_first(root) if one.digest == digest), None)
+        same = (changes.described(one) for one in changes.newest_first(root) if one.digest == digest)
+        before = next((one for one in same if not _is_another(root, one, proposal, cause)), None)
         if before is None or before["state"] == changes.KEPT or self._may_be_judged_now(root, before):
             return ""
         return f"it was proposed before and is {before['state']}{' ({})'.format(before['reason']) if before['reason'] else ''}"
@@ -216,6 +217,14 @@ def _accepted_since(root: Any, at: float) -> int:
 
 def _is_of(change: dict[str, Any], cause: Cause) -> bool:
     return (change["evidence"].get("trigger"), change["evidence"].get("key")) == (cause.trigger, cause.key)
+
+
+def _is_another(root: Any, before: dict[str, Any], proposal: Proposal, cause: Cause) -> bool:
+    """Whether what was refused was to take away something else that stood there, or for other trouble: no content tells them apart."""
+    if proposal.kind != "retire" or before["state"] != changes.REFUSED:
+        return False
+    stood = before["comparison"].get(kinds.STANDING)
+    return before["evidence"].get("trigger") != cause.trigger or (stood is not None and stood != kinds.standing(root, proposal))
 
 
 def _there(root: Any) -> list[str]:

@@ -125,6 +125,10 @@ class Budget:
         """Count bytes of a model that was pulled; returns when that is durable."""
         await self._image.system(_note, Row(self._hour(), 0, 0.0, 0, size))
 
+    def came(self, size: int) -> None:
+        """As `pulled`, of what has come of a pull that goes on; without waiting."""
+        self._image.later(_note, Row(self._hour(), 0, 0.0, 0, size))
+
     async def may_train(self) -> float:
         """Minutes for which an expert may be trained now."""
         return max(0.0, self._limits.training_minutes - (await self.spent()).training_minutes)

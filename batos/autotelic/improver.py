@@ -21,7 +21,7 @@ from transaction.interfaces import TransientError
 
 from batos.autotelic import changes, kinds, purse
 from batos.autotelic.audit import Audits, proposal_of, unrecorded
-from batos.autotelic.kinds import Ground
+from batos.autotelic.kinds import STANDING, Ground
 from batos.autotelic.preparing import NotYet, Preparation
 from batos.autotelic.proposals import Proposal
 from batos.autotelic.purse import Allowance, Purse
@@ -36,8 +36,8 @@ log = structlog.get_logger("batos.autotelic")
 
 OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of its own"
 """Why a change that is not rehearsed is not watched either."""
-STANDING, AFTER = "standing", "after"
-"""In a comparison: what stood at the target when the change was tried (`kinds.standing`), and the number of the last change made before."""
+AFTER = "after"
+"""In a comparison: the number of the last change made before."""
 PREPARED = "prepared"
 """In a comparison: what was brought about so that the change could be tried (`batos.autotelic.preparing`)."""
 

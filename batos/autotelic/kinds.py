@@ -29,6 +29,8 @@ _FACET = re.compile(r"[a-z][a-z0-9_]{0,60}_facet_")
 LEAST_CHARS = 10  # of a facet's intent: less guides nobody
 EXEMPLARS = 8  # of one proposal
 EXEMPLAR_CHARS = 2000
+STANDING = "standing"
+"""In a comparison: what stood at the target when the change was tried (`standing`)."""
 
 
 class Ground(NamedTuple):

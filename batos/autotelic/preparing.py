@@ -63,6 +63,9 @@ class Pulls(Protocol):
     async def pulled(self, size: int) -> None:
         """Count what was pulled."""
 
+    def came(self, size: int) -> None:
+        """The same in the middle of a pull, without waiting for it to be durable."""
+
 
 class Store(Protocol):
     """`bridge.models.Models`, as a pull needs it."""
@@ -70,8 +73,11 @@ class Store(Protocol):
     async def has(self, name: str) -> bool:
         """Whether a model is there."""
 
-    async def fetch(self, name: str, most: int) -> tuple[ModelStatus, int]:
-        """Pull a model of at most so many bytes; how it stands with it then, and how many bytes came."""
+    async def fetch(self, name: str, most: int, whole: Callable[[int], object]) -> tuple[ModelStatus, int]:
+        """Pull a model of at most so many bytes; how it stands with it then, and how many bytes came.
+
+        :param whole: hears at once of the bytes of each layer that has come.
+        """
 
     async def discard(self, name: str) -> None:
         """Delete a model."""
@@ -93,8 +99,15 @@ class Fetching:
             raise NotYet(f"the loop has pulled all that it may in 24 hours ({self._pulls.pull_limit} bytes, setting loop_pull_bytes)")
         held = {"model": name, "bytes": held.get("bytes", 0), "there": False}
         await keep(held)
-        status, came = await self._models.fetch(name, most)
-        await self._pulls.pulled(came)
+        counted = 0
+
+        def whole(size: int) -> None:  # at once: a stop or a kill may cut the pull off, and the next one finds the layer there
+            nonlocal counted
+            counted += size
+            self._pulls.came(size)
+
+        status, came = await self._models.fetch(name, most, whole)
+        await self._pulls.pulled(came - counted)
         held = {**held, "bytes": held["bytes"] + came, "there": status.ready}
         await keep(held)
         log.info("model_fetched", change=number, model=name, bytes=came, there=status.ready, why=status.detail)

@@ -67,12 +67,12 @@ def connect(host: str) -> AsyncClient:
         raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts': {host!r} is no address ({e}); give host:port or a URL") from None
 
 
-async def version_of(client: AsyncClient) -> str | None:
-    """The version of a client's Ollama; None where none answers within `PROBE_S`."""
+async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | None:
+    """The version of a client's Ollama; None where none answers in that time."""
     import httpx
 
     try:
-        async with asyncio.timeout(PROBE_S):
+        async with asyncio.timeout(within_s):
             # AsyncClient has no call for the version; its address and connections are the ones to ask with.
             reply = await client._client.get("/api/version")
             return str(reply.raise_for_status().json()["version"])

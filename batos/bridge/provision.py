@@ -147,10 +147,13 @@ class Provisioner:
         await self._run([want])
         return want.status
 
-    async def fetch(self, model: str, most: int) -> tuple[ModelStatus, int]:
-        """Pull a model that nothing needs yet, of `most` bytes at most; how it stands with it then, and how many bytes came."""
+    async def fetch(self, model: str, most: int, whole: Callable[[int], object] = lambda size: None) -> tuple[ModelStatus, int]:
+        """Pull a model that nothing needs yet, of `most` bytes at most; how it stands with it then, and how many bytes came.
+
+        :param whole: hears at once of the bytes of each layer that has come.
+        """
         want = self._want(model, kept=False)
-        allowance = want.allowance = Allowance(most)
+        allowance = want.allowance = Allowance(most, whole=whole)
         await self._run([want])
         self._forget(want)
         return want.status, allowance.came

@@ -42,14 +42,16 @@ class _Transfer:
     `came` are the bytes that it brought so far.
     """
 
-    def __init__(self, model: str, room: Room, step: Step, note_s: float, most: int | None = None) -> None:
-        self._model, self._room, self._step, self._note_s, self._most = model, room, step, note_s, most
+    def __init__(self, model: str, room: Room, step: Step, note_s: float, allowance: Allowance | None = None) -> None:
+        self._model, self._room, self._step, self._note_s = model, room, step, note_s
+        self._allowance = allowance or Allowance()
         self._needed = 0
         self._there = _blobs(room.folder)
         self._had: dict[str, int] = {}  # of each layer, before it began
         self._have: dict[str, int] = {}
         self.layers: set[str] = set()  # of which something was heard
         self._noted: dict[str, int] = {}  # how far each was when it was broken off
+        self._told: set[str] = set()  # layers of which it was told that they are whole
         self._whole = False  # whether one is: Ollama checks it at the end of the transfer that brought it, and not of a later one
         self.again()
 
@@ -66,9 +68,10 @@ class _Transfer:
         known_before = self._there is None or _blob(layer) in self._there
         there = completed if completed >= total and known_before else 0
         self._needed += total - there
-        if self._most is not None and self._needed > self._most:
+        most = self._allowance.most
+        if most is not None and self._needed > most:
             raise Cannot(
-                f"{self._model} takes {mib(self._needed)} or more, and {mib(self._most)} may be pulled for it",
+                f"{self._model} takes {mib(self._needed)} or more, and {mib(most)} may be pulled for it",
                 f"pull it yourself (`ollama pull {self._model}`), or let the loop pull more (setting loop_pull_bytes)",
                 TOO_LARGE,
             )
@@ -89,6 +92,9 @@ class _Transfer:
             else:
                 self._begins(layer, completed, total)
             self._have[layer] = completed
+            if completed >= total and layer not in self._told:
+                self._told.add(layer)
+                self._allowance.whole(completed - self._had[layer])
         self._step(Progress(self._model, part.status or "", layer, part.completed, total))
         if layer and total is not None:
             self._whole = self._whole or completed >= total
@@ -134,7 +140,7 @@ async def pull(
     """
     remedy = f"see that this machine reaches the registry ({again}), or run `ollama pull {name}` where it does"
     allowance = allowance or Allowance()
-    transfer = _Transfer(model, room, step, note_s, allowance.most)
+    transfer = _Transfer(model, room, step, note_s, allowance)
     try:
         with ServerErrors(f"cannot pull {name}", remedy, reported="registry"):
             while not await _transferred(client, name, transfer, remedy):

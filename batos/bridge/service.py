@@ -1,6 +1,6 @@
 """The Ollama server: one that answers is used as it is; else one is started, watched over, and stopped with the daemon.
 
-The child runs on a free loopback port with its models under the data folder. It is started again when it dies, on the same
+The child runs on a free loopback port with its models under the data folder. It is started again when it dies or hangs, on the same
 port. A daemon that is killed takes it along (see `launcher`); what is left all the same is stopped at the next start.
 """
 
@@ -35,7 +35,9 @@ STEADY_S = 60.0  # a child that lived this long starts the backoff anew
 PORT_ATTEMPTS = 3  # another process may take the free port before Ollama does
 STOP_S = 5.0
 LOG_LIMIT = 16 * 1024 * 1024  # bytes; a longer log is set aside
-LOG_LOOK_S = 600.0  # between two looks at how long it is
+LOOK_S = 60.0  # between two looks at a child: whether it says its version, and how long its log is
+SAY_S = 20.0  # time for it to do so; while it loads, pulls or generates it takes milliseconds, but the machine may be short of memory
+HUNG_LOOKS = 5  # in a row without an answer: it hangs. With the time for the answers less than missions wait (`outage_wait_s`)
 LOG_TAIL = 600  # characters of it that an error shows
 NO_BINARY = "run `make ollama`, or install Ollama, or set ollama_host to one that runs"
 
@@ -73,7 +75,7 @@ class OllamaService:
 
     @property
     def state(self) -> State:
-        """`external`: someone else's server; `running`: the own child; `restarting`: it died and is being started again."""
+        """`external`: someone else's server; `running`: the own child; `restarting`: it died or hung and is being started again."""
         return self._state
 
     @property
@@ -88,7 +90,7 @@ class OllamaService:
 
     @property
     def restarts(self) -> int:
-        """How often the child died and was started again."""
+        """How often the child died, or hung, and was started again."""
         return self._restarts
 
     @property
@@ -208,15 +210,16 @@ class OllamaService:
         return any(part.stat().st_mtime > oldest for part in (self._folder / "models" / "blobs").glob("*-partial"))
 
     async def _watch(self, binary: Path) -> None:
-        """Start the child again whenever it dies."""
+        """Start the child again whenever it dies, or hangs."""
         backoff = BACKOFF_S
         while self._child is not None:
             born = time.monotonic()
-            status = await self._ended(self._child)
+            status = await self._over(self._child)
             self._state = "restarting"
             if time.monotonic() - born > STEADY_S:
                 backoff = BACKOFF_S
-            log.error("ollama died; starting it again", status=status, backoff_s=backoff)
+            happened = "died" if status is not None else "hangs"
+            log.error(f"ollama {happened}; starting it again", pid=self._child.pid, status=status, backoff_s=backoff)
             while True:
                 await self._clear_group()
                 await asyncio.sleep(backoff)
@@ -229,14 +232,23 @@ class OllamaService:
             self._restarts += 1
             self._state = "running"
 
-    async def _ended(self, child: asyncio.subprocess.Process) -> int:
-        """Wait until the child ends, and keep its log short meanwhile: it may live for months. Its status."""
-        ending = asyncio.ensure_future(child.wait())
+    async def _over(self, child: asyncio.subprocess.Process) -> int | None:
+        """Wait until the child ends, or hangs, and keep its log short meanwhile: it may live for months. Its status; None if it hangs.
+
+        One that is busy says its version all the same. Looks are counted, and not seconds: the daemon may have been asleep itself.
+        """
+        ending, silent = asyncio.ensure_future(child.wait()), 0
         try:
-            while not ending.done():
-                await asyncio.wait([ending], timeout=LOG_LOOK_S)
-                await asyncio.to_thread(self._shorten_log)
-            return ending.result()
+            async with connect(self._host) as client:
+                while silent < HUNG_LOOKS:
+                    await asyncio.wait([ending], timeout=LOOK_S)
+                    await asyncio.to_thread(self._shorten_log)
+                    if ending.done():
+                        return ending.result()
+                    silent = 0 if await version_of(client, SAY_S) is not None else silent + 1
+                    if silent:
+                        log.warning("ollama does not say its version", pid=child.pid, times=silent, of=HUNG_LOOKS)
+            return None
         finally:
             ending.cancel()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -67,10 +68,14 @@ class Cannot(Exception):
 
 @dataclass(slots=True)
 class Allowance:
-    """How many bytes a pull may bring (`most`; None: as many as it needs), and how many it brought."""
+    """How many bytes a pull may bring (`most`; None: as many as it needs), and how many it brought.
+
+    `whole` hears at once of the bytes of each layer that is there now: a pull that is cut off brought those all the same.
+    """
 
     most: int | None = None
     came: int = 0
+    whole: Callable[[int], object] = lambda size: None
 
 
 @dataclass(slots=True, eq=False)

@@ -255,7 +255,8 @@ def _queue(root: Any, paths: list[str], most: int) -> None:
     library = library_of(root)
     if len(library.queue) + len(paths) > most:
         raise Busy(f"{len(library.queue)} files wait to be read already (setting ingest_queue); ask again later")
-    library.queue.update(dict.fromkeys(paths, 0))
+    for path in paths:
+        library.queue.setdefault(path, 0)  # who watches asks again after a restart: attempts at what waits are counted on
 
 
 def _begin(root: Any, path: str) -> None:

@@ -105,15 +105,30 @@ class Connection:
 
     async def _ask(self, op: str, *, hold_s: float = 0.0, **fields: Any) -> dict[str, Any]:
         """Send one request and return its first reply; an error reply is raised. `hold_s`: time it may be held back on purpose."""
+        begun = asyncio.get_running_loop().time()
         with self._stream(op, **fields) as stream:
             for _ in range(_TRIES):
-                try:
-                    async with asyncio.timeout(hold_s + self.timeout_s / _TRIES):
-                        await self._send(stream)
-                        return _checked(await stream.replies.get())
-                except TimeoutError:
-                    continue
-        raise self._unavailable(hold_s * _TRIES + self.timeout_s)
+                with contextlib.suppress(TimeoutError):
+                    return _checked(await self._reply(stream, hold_s))
+        raise self._unavailable(round(asyncio.get_running_loop().time() - begun, 1))
+
+    async def _reply(self, stream: _Stream, hold_s: float) -> dict[str, Any]:
+        """Send a request; its next reply. What is held back for long is waited for in spells, while the connection stands on which it went.
+
+        :raises TimeoutError: if none comes any more.
+        """
+        now = asyncio.get_running_loop().time
+        spell_s = min(hold_s, self.timeout_s) + self.timeout_s / _TRIES
+        end, way = now() + hold_s + self.timeout_s / _TRIES, self._handshakes.way()
+        async with asyncio.timeout(spell_s):
+            await self._send(stream)
+        while True:
+            try:
+                async with asyncio.timeout(min(spell_s, end - now())):
+                    return await stream.replies.get()
+            except TimeoutError:
+                if now() >= end or not self._handshakes.stands(way):
+                    raise
 
     @contextlib.contextmanager
     def _stream(self, op: str, **fields: Any) -> Iterator[_Stream]:

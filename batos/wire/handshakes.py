@@ -17,12 +17,13 @@ _HEARD = (
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_DISCONNECTED
 )
 _HANG_UPS = 3  # of a daemon in the middle of a handshake with keys: it cannot read what was meant for another
 
 
 class Handshakes:
-    """Hears how one socket's handshakes go, and whether a further one could do better. Inside a running loop."""
+    """Hears how one socket's handshakes go, whether a further one could do better, and whether a connection stands. In a running loop."""
 
     def __init__(self, socket: zmq.asyncio.Socket, endpoint: str, *, with_keys: bool, on_refused: Callable[[KeyRefused], None]) -> None:
         """
@@ -31,12 +32,21 @@ class Handshakes:
         self._refused: asyncio.Future[KeyRefused] = asyncio.get_running_loop().create_future()
         self._socket, self._endpoint, self._with_keys, self._on_refused = socket, endpoint, with_keys, on_refused
         self._monitor: Any = socket.get_monitor_socket(_HEARD)
-        self._hang_ups = 0
+        self._hang_ups = self._made = 0
+        self._there = False
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
         """Hear from now on."""
         self._task = asyncio.create_task(self._hear())
+
+    def way(self) -> int:
+        """Which connection takes what is sent now: the one that stands, else the next."""
+        return self._made if self._there else self._made + 1
+
+    def stands(self, way: int) -> bool:
+        """Whether a connection stands: on one that does not, no answer comes any more."""
+        return self._there and way == self._made
 
     def check(self) -> None:
         """
@@ -80,7 +90,9 @@ class Handshakes:
 
     def _why(self, event: int, value: int) -> str | None:
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-            self._hang_ups = 0
+            self._hang_ups, self._made, self._there = 0, self._made + 1, True
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._there = False
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             return "does not know this client's key; put its public key into the daemon's folder of clients (curve_clients)"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL and value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:

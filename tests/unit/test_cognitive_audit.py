@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from batos.autotelic import alarms, audit, changes, home
+from batos.autotelic import alarms, audit, changes, home, kinds
+from batos.autotelic.kinds import STANDING
 from batos.autotelic.proposals import Proposal
 from batos.bridge.types import ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import history, journal
 from batos.kernel import Kernel
 from batos.mind.replay import Replays
+from batos.objects import Method
 from tests.unit.improving_support import BRIEFS, fire, improving, overlooked, proposing, stepped, thought
 from tests.unit.mind_support import FakeInference, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
@@ -166,9 +168,46 @@ async def test_a_change_that_was_refused_for_want_of_missions_may_be_proposed_ag
         assert first["reason"].startswith("too little is known")
         fault = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
         proposal = Proposal(**{**FACET, "why": "w"})
-        assert "it was proposed before and is refused" in kernel.image.read(fault, proposal)
+        assert "it was proposed before and is refused" in kernel.image.read(fault, proposal, audit.IN_PASSING)
         await thought(kernel, *BRIEFS[1:], prefix="n")
-        assert kernel.image.read(fault, proposal) == ""
+        assert kernel.image.read(fault, proposal, audit.IN_PASSING) == ""
+
+
+async def test_a_method_that_was_not_taken_away_may_be_for_another_reason_or_when_it_is_another(tmp_path: Path) -> None:
+    """The content of such a proposal is always the same."""
+    retire = Proposal("retire", "thing.add_", "", "w")
+    async with improving(tmp_path, FakeInference()) as kernel:
+        await give(kernel, add_=Method("add_", ADD, parameters=("number", "number2")))
+
+        def proposed(root: Any, trigger: str) -> int:
+            return changes.propose(root, retire, {"trigger": trigger, "key": "k", "words": "w"}, f"m-{trigger}")
+
+        def refused(root: Any, trigger: str) -> int:
+            number = proposed(root, trigger)
+            changes.refuse(root, number, "nothing gets better", {"missions": 9, "least": 3, STANDING: kinds.standing(root, retire)})
+            return number
+
+        def fault(trigger: str) -> str:
+            faulty = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
+            return str(kernel.image.read(faulty, retire, audit.Cause(trigger, "k", "w")))
+
+        await kernel.image.system(refused, "method_fails")
+        assert "it was proposed before and is refused" in fault("method_fails")
+        assert fault("method_unused") == ""
+        await kernel.image.system(refused, "method_unused")
+        assert "refused" in fault("method_unused")
+        assert "refused" in fault("method_fails"), "not by turns"
+
+        def rewrite(root: Any) -> None:
+            root["lobby"].thing._slots["add_"] = Method("add_", ADD.replace("return", "return 1 +"), parameters=("number", "number2"))
+
+        await kernel.image.system(rewrite)
+        assert fault("method_fails") == fault("method_unused") == ""
+        number = await kernel.image.system(proposed, "state_slow")
+        assert "is proposed" in fault("method_fails"), "one at a time"
+        await kernel.image.system(changes.promote, number, {})
+        await kernel.image.system(changes.take_back, number, changes.UNDONE, "a user said so", {})
+        assert "is undone (a user said so)" in fault("method_unused"), "a user's word"
 
 
 async def test_a_replay_of_an_audit_proposes_nothing_and_is_the_same(tmp_path: Path) -> None:

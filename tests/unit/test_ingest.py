@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from batos.desk import Desk
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
 from batos.image import LivingImage
 from batos.memory import ingest as ingesting
 from batos.memory import objects
+from batos.memory.files import read_file
+from batos.wire.schemas import Ingest
 from tests.unit.memory_support import CountsWords, memory
 
 TOMATOES = (
@@ -332,6 +335,65 @@ async def test_a_file_that_kills_the_daemon_is_left_out_after_some_attempts(tmp_
         assert "died 3 times" in told["refused"][0]["message"]
         assert told["waiting"]["files"] == 0
         assert (await held.read(notes / "garden.md"))["added"] == 1  # asked for again, it is tried again
+
+
+async def test_asked_for_again_while_it_waits_its_attempts_are_counted_on(tmp_path: Path, notes: Path) -> None:
+    """A client that watches asks again after each restart."""
+    path = str(notes / "garden.md")
+    image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))
+    await image.system(ingesting._queue, [path], 10)
+    await image.system(ingesting._begin, path)
+    await image.system(ingesting._queue, [path], 10)
+    assert image.read(ingesting._next) == (path, 1)
+    await image.close()
+
+
+class Heard:
+    """A client of the desk."""
+
+    def __init__(self) -> None:
+        self.replies: list[dict[str, Any]] = []
+
+    def send(self, reply: dict[str, Any], *, event: bool = False) -> None:
+        self.replies.append(reply)
+
+
+async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notes / "slow.md").write_text("A file that takes its time.\n")
+    going_on, read = threading.Event(), read_file
+    began: list[str] = []
+
+    def slowly(path: str, most: int) -> Any:
+        began.append(Path(path).name)
+        if path.endswith("slow.md"):
+            going_on.wait(20)
+        return read(path, most)
+
+    monkeypatch.setattr(ingesting, "read_file", slowly)
+    async with memory(tmp_path) as held:
+        others = ("scheduler", "events", "router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "undoing")
+        parts: dict[str, Any] = {**dict.fromkeys((*others, "assessed", "rate")), "watches_per_client": 1}
+        client: Any = Heard()
+        desk = Desk(image=held.image, memory=held.recollection, **parts)
+        asked = Ingest(op="ingest", paths=[str(notes)], watch=True, ref=1)
+        watching = asyncio.create_task(desk.handle(asked, client))
+        try:
+            await held.until(lambda: "slow.md" in began)
+            await desk.handle(asked.model_copy(), client)
+            assert held.look(lambda library: [Path(path).name for path in library.queue]) == ["slow.md"]
+            (notes / "new.md").write_text("Another one.\n")
+            await desk.handle(Ingest(op="ingest", paths=[str(notes / "new.md")], watch=True, ref=1), client)
+            assert held.look(lambda library: len(library.queue)) == 2, "what is asked for beside it is read"
+        finally:
+            going_on.set()
+        await watching
+        assert [reply for reply in client.replies if reply.get("watching")] == [
+            {"type": "ingest", "watching": True, "queued": queued} for queued in (2, 2, 1)
+        ]
+        assert client.replies[-1]["added"] == 2
+        assert began.count("garden.md") == 1
 
 
 async def test_a_fault_in_one_file_holds_up_no_other(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,13 +31,16 @@ class Store:
         self.there: set[str] = set()
         self.outcome, self.size = outcome, size
         self.fetched: list[tuple[str, int]] = []
+        self.layer = 0  # bytes of it that have come whole, before `begins`
         self.begins: Callable[[], None] = lambda: None
 
     async def has(self, name: str) -> bool:
         return name in self.there
 
-    async def fetch(self, name: str, most: int) -> tuple[ModelStatus, int]:
+    async def fetch(self, name: str, most: int, whole: Callable[[int], object] = lambda size: None) -> tuple[ModelStatus, int]:
         self.fetched.append((name, most))
+        if self.layer:
+            whole(self.layer)
         self.begins()
         if self.size > most:
             return ModelStatus(name, "failed", "it takes more", "", TOO_LARGE), 0
@@ -198,7 +201,7 @@ async def test_killed_in_the_pull_the_next_daemon_knows_whose_model_it_is(tmp_pa
         store.there.add(NEW)  # the pull itself came to its end
         raise SystemError("killed")
 
-    store.begins = dies
+    store.begins, store.layer = dies, 400
     async with improving(tmp_path, inferring(), autotelic_models=(NEW,)) as kernel:
         equip(kernel, store)
         await thought(kernel, *BRIEFS)
@@ -206,11 +209,23 @@ async def test_killed_in_the_pull_the_next_daemon_knows_whose_model_it_is(tmp_pa
         with pytest.raises(SystemError):
             await stepped(kernel)
         assert listed(kernel)[0]["comparison"]["prepared"] == {"model": NEW, "bytes": 0, "there": False}
-    store.begins, store.size = lambda: None, 0
+    store.begins, store.size, store.layer = lambda: None, 0, 0
     async with improving(tmp_path, inferring(), autotelic_models=(NEW,)) as kernel:
-        equip(kernel, store)
+        budget = equip(kernel, store)
+        assert await budget.may_pull() == 600, "what came whole before the kill is counted: nothing tells of it later"
         (change,) = await stepped(kernel)
         assert (change["state"], store.there) == (changes.REFUSED, set()), "it knows that it was not there before"
+
+
+async def test_what_was_counted_layer_by_layer_is_counted_once(tmp_path: Path) -> None:
+    store = Store()
+    store.layer = 500
+    async with improving(tmp_path, inferring(), autotelic_models=(NEW,)) as kernel:
+        budget = equip(kernel, store)
+        await thought(kernel, *BRIEFS)
+        await recorded(kernel, "model", "robin", NEW)
+        (change,) = await stepped(kernel)
+        assert (change["comparison"]["prepared"]["bytes"], await budget.may_pull()) == (600, 400)
 
 
 async def test_what_is_not_on_the_list_is_no_proposal_and_a_voice_goes_before_any_model(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from batos.bridge.built import Built
 from batos.bridge.pulling import _Anew, _Transfer, on_loopback
 from batos.bridge.reports import EVENT_GAP_S, LINE_BYTES, LINE_DUE_S, Reports
 from batos.bridge.room import Room
-from batos.bridge.wants import Cannot, ModelStatus, Progress
+from batos.bridge.wants import Allowance, Cannot, ModelStatus, Progress
 from batos.config import MIB
 
 
@@ -206,6 +206,24 @@ def test_a_transfer_is_broken_off_where_that_costs_nothing() -> None:
     transfer.again()
     assert [heard(transfer, n) for n in (20, 96, 100)] == [False, False, False]  # nor near its end
     assert [heard(transfer, n, "sha256:2") for n in (0, 50)] == [False, False]  # nor where a whole layer was not checked yet
+
+
+def test_a_layer_is_told_of_once_when_it_is_whole_and_none_that_was_there(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "sha256-0").write_bytes(b"")
+    told: list[int] = []
+    transfer = _Transfer("m", Room(tmp_path), lambda step: None, note_s=60, allowance=Allowance(whole=told.append))
+    for layer, completed, so_far in (
+        ("0", 100, []),
+        ("1", 40, []),
+        ("1", 100, [100]),
+        ("2", 30, [100]),
+        ("1", 100, [100]),
+        ("2", 100, [100, 100]),
+    ):
+        heard(transfer, completed, f"sha256:{layer}")
+        assert [size for size in told if size] == so_far
+    assert transfer.came == sum(told) == 200
 
 
 def test_a_transfer_goes_on_until_it_is_time() -> None:

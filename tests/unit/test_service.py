@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from batos.bridge import processes
 from batos.bridge import service as service_module
 from batos.bridge.processes import Note, claim
 from batos.bridge.service import OllamaService, find_binary, version_at
@@ -189,7 +190,7 @@ async def test_the_log_of_a_child_that_lives_for_long_does_not_grow_for_ever(tmp
     (tmp_path / "bin" / "ollama").chmod(0o755)
     monkeypatch.setattr(service_module, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
     monkeypatch.setattr(service_module, "LOG_LIMIT", 1000)
-    monkeypatch.setattr(service_module, "LOG_LOOK_S", 0.01)
+    monkeypatch.setattr(service_module, "LOOK_S", 0.01)
     service, log = OllamaService(load({"data": str(tmp_path)}, environ={})), tmp_path / "logs" / "ollama.log"
     host = await service.start()
     try:
@@ -206,6 +207,51 @@ async def test_the_log_of_a_child_that_lives_for_long_does_not_grow_for_ever(tmp
         assert (service.pid, service.restarts) == (pid, 0)
     finally:
         await service.stop()
+
+
+@pytest.fixture
+async def talking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OllamaService]:
+    """One whose child says its version and nothing else; it is looked at often."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ollama").write_text(TALKS)
+    (tmp_path / "bin" / "ollama").chmod(0o755)
+    monkeypatch.setattr(service_module, "find_binary", lambda settings: tmp_path / "bin" / "ollama")
+    monkeypatch.setattr(service_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(processes, "TERM_S", 0.2)  # a stopped one takes no SIGTERM
+    service = OllamaService(load({"data": str(tmp_path)}, environ={}))
+    await service.start()
+    yield service
+    await service.stop()
+
+
+async def test_a_child_that_hangs_is_ended_and_started_again(talking: OllamaService, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, pid = talking.host, talking.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(service_module, "SAY_S", 0.1)
+    await until(lambda: talking.restarts > 0)
+    monkeypatch.setattr(service_module, "SAY_S", 20)
+    assert not alive(pid)
+    assert (talking.state, talking.host) == ("running", host)
+    assert talking.pid != pid
+    assert await version_at(host)
+
+
+async def test_a_child_that_is_silent_now_and_then_is_left_alone(talking: OllamaService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may be short of memory for a while: only a silence without any answer counts."""
+    pid, looks, enough = talking.pid, 0, asyncio.Event()
+
+    async def says(client: object, within_s: float) -> str | None:
+        nonlocal looks
+        looks += 1
+        if looks > 20 * service_module.HUNG_LOOKS:
+            enough.set()
+        return "0.0.1" if looks % service_module.HUNG_LOOKS == 0 else None
+
+    monkeypatch.setattr(service_module, "version_of", says)
+    async with asyncio.timeout(WAIT_S):
+        await enough.wait()
+    assert (talking.pid, talking.restarts, talking.state) == (pid, 0, "running")
 
 
 async def test_two_daemons_on_one_data_folder(service: OllamaService, settings: Settings) -> None:

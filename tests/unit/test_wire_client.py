@@ -210,6 +210,70 @@ async def test_no_daemon() -> None:
             await anext(client.watch("m"))
 
 
+class Killed:
+    """A daemon that takes one request and is killed then: its socket is closed, without a word."""
+
+    def __init__(self, context: zmq.asyncio.Context, port: int = 0) -> None:
+        self.socket = context.socket(zmq.ROUTER)
+        self.socket.linger = 0
+        self.port = port or self.socket.bind_to_random_port("tcp://127.0.0.1")
+        if port:
+            self.socket.bind(f"tcp://127.0.0.1:{port}")
+
+    async def asked(self) -> tuple[bytes, dict[str, object]]:
+        client, payload = await self.socket.recv_multipart()
+        return client, json.loads(payload)
+
+    async def answer(self) -> None:
+        client, request = await self.asked()
+        await self.socket.send_multipart([client, json.dumps({"type": request["op"], "ref": request["ref"]}).encode()])
+
+    def die(self) -> None:
+        self.socket.close()
+
+
+async def test_a_long_wait_ends_soon_after_the_daemon_was_killed() -> None:
+    with zmq.asyncio.Context() as context:
+        daemon = Killed(context)
+        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=0.2) as client, asyncio.timeout(10):
+            packing = asyncio.create_task(client.pack())
+            await daemon.asked()
+            daemon.die()
+            with pytest.raises(DaemonUnavailable, match="batos run"):
+                await packing
+            with pytest.raises(DaemonUnavailable):
+                await client.backup()
+
+
+async def test_a_long_wait_goes_on_at_a_daemon_that_is_back() -> None:
+    with zmq.asyncio.Context() as context:
+        daemon = Killed(context)
+        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=2) as client, asyncio.timeout(20):
+            packing = asyncio.create_task(client.pack())
+            await daemon.asked()
+            daemon.die()
+            daemon = Killed(context, daemon.port)
+            await daemon.answer()
+            assert await packing == {"type": "pack"}
+            daemon.die()
+
+
+async def test_a_long_wait_at_a_daemon_that_is_there_is_one_request() -> None:
+    """However long it is silent: nobody packs twice."""
+    with zmq.asyncio.Context() as context:
+        daemon = Killed(context)
+        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=0.01) as client, asyncio.timeout(10):
+            packing = asyncio.create_task(client.pack())
+            sender, asked = await daemon.asked()
+            with pytest.raises(DaemonUnavailable):  # as much time as many spells of the pack
+                await client.result("m", timeout_s=5)
+            assert (await daemon.asked())[1]["op"] == "result"
+            assert not packing.done()
+            await daemon.socket.send_multipart([sender, json.dumps({"type": "pack", "ref": asked["ref"]}).encode()])
+            assert await packing == {"type": "pack"}
+        daemon.die()
+
+
 async def test_a_client_and_its_watch_outlive_a_restart_of_the_daemon() -> None:
     first, second = Missions(), Missions()
     async with contextlib.AsyncExitStack() as stack:
