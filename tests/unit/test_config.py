@@ -9,7 +9,7 @@ import pytest
 
 from batos import config
 from batos.cli import main
-from batos.config import settings
+from batos.config import checked
 from batos.errors import ConfigError
 from batos.guardian import policy_named
 from batos.guardian.policy import POLICIES
@@ -97,7 +97,7 @@ def test_an_unfit_value_names_setting_and_source() -> None:
 
 
 def test_a_policy_is_one_that_the_guardian_has() -> None:
-    assert (set(settings.POLICIES), set(settings.CAPABILITIES)) == (set(POLICIES), set(CAPABILITIES))
+    assert (set(checked.POLICIES), set(checked.CAPABILITIES)) == (set(POLICIES), set(CAPABILITIES))
     for name in ("strict", "default+files", "default+files+network"):
         assert policy_named(load({"guardian_policy": name}).guardian_policy)
     for name in ("foo", "default+foo", "default+", "+files"):
