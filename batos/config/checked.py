@@ -12,11 +12,27 @@ from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
 """Of the setting `guardian_policy`: what the guardian has. It stands above this layer; a test holds both against each other."""
 
+FILES = (
+    "data",
+    "modelfiles",
+    "lora_staging",
+    "backup_folder",
+    "curve_secret",
+    "curve_clients",
+    "curve_client",
+    "curve_server",
+    "embedder_folder",
+)
+"""Settings that name a file or folder, in which ~ is a user's home."""
+
 MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
 """What the name of a model looks like, with its registry, tag and digest if it has them."""
 
 ORDERED = (("chunk_smallest", "chunk_largest"),)
 """Settings of which the first cannot be more than the second."""
+
+PARTS = (("trigger_recent_s", "trigger_window_s"),)
+"""Settings of which the first is a part of the second, and compared with the rest: there has to be one."""
 
 
 class Checked(BaseModel):
@@ -36,6 +52,15 @@ class Checked(BaseModel):
         """An empty name, of a shell variable that is not set, say, would be the working folder."""
         if value == "":
             raise ValueError("'' names no folder; the working folder is .")
+        return value
+
+    @field_validator(*FILES, mode="after", check_fields=False)
+    @classmethod
+    def _home(cls, value: Path | str) -> Path | str:
+        try:
+            Path(value).expanduser()
+        except RuntimeError:  # what Python raises, which is no word for whoever mistyped a name
+            raise ValueError("there is no such user's home; write the path without ~") from None
         return value
 
     @field_validator("data", mode="after", check_fields=False)
@@ -86,4 +111,8 @@ class Checked(BaseModel):
         for low, high in ORDERED:
             if (least := getattr(self, low)) > (most := getattr(self, high)):
                 raise ValueError(f"{low} ({least}) is more than {high} ({most}); lower {low}, or raise {high}")
+        for part, whole in PARTS:
+            if (its := getattr(self, part)) >= (most := getattr(self, whole)):
+                why = f"{part} ({its}) is not less than {whole} ({most}): nothing is left to compare it with"
+                raise ValueError(f"{why}; lower {part}, or raise {whole}")
         return self

@@ -312,7 +312,7 @@ class Settings(Checked):
     weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
     weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")
     trigger_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time over which triggers are measured")
-    trigger_recent_s: float = Field(3600, ge=0.05, le=366 * 86400, description="its last part, which is compared with the rest")
+    trigger_recent_s: float = Field(3600, ge=0.05, le=365 * 86400, description="its last part, which is compared with the rest")
     trigger_failures: int = Field(3, ge=2, le=10_000, description="missions that FAILED in the same way before the system looks into it")
     trigger_slower: float = Field(
         2.0, ge=1.05, le=1000, description="times that a state gets slower, or a mission costlier, before it does"
