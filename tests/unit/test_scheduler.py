@@ -860,6 +860,24 @@ async def test_a_full_disk_does_not_keep_the_daemon_from_ending(tmp_path: Path) 
         assert record(kernel, "m1")["state"] == "COMPLETE"
 
 
+async def test_a_mission_that_is_paused_when_the_disk_becomes_full_is_held_and_can_be_resumed(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, disk_retry_s=0.05) as kernel:
+        heard = await submit(kernel, "m1")
+        await inference.came(1)
+        disk = FullDisk(kernel, ledger.uncount_attempt)
+        pausing = asyncio.create_task(kernel.scheduler.pause("m1"))
+        async with asyncio.timeout(WAIT_S):
+            await disk.refused.wait()
+            disk.room = True
+            await pausing
+        assert kernel.scheduler.state("m1") == "PAUSED"
+        inference.release()
+        await kernel.scheduler.resume("m1")
+        assert (await heard.end())["state"] == "COMPLETE"
+
+
 async def test_a_commit_for_which_the_disk_has_no_room_fails_the_mission_by_name(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         disk = FullDisk(kernel, journal.add)
