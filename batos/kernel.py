@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 import batos
-from batos import logs
+from batos import logs, unfit
 from batos.autotelic import home, voices, weights
 from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
@@ -98,9 +98,10 @@ class Kernel:
 
     async def _start(self, inference: Inference | None, listen: bool) -> None:
         settings = self.settings
+        unfit.check(settings)  # refused before an image is made and an Ollama started; so are addresses that are taken
         if listen:
             for endpoint in settings.listen:
-                endpoints.check(endpoint, guarded=bool(settings.curve_secret))  # refused before an image is made and an Ollama started
+                endpoints.check(endpoint, guarded=bool(settings.curve_secret))
             if settings.console == "on":
                 await self._take_console_address()
         self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
@@ -293,14 +294,8 @@ class Kernel:
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")
         plan = plan_of(settings, self.image.uri)
-        self.backups = Backups(
-            self.upkeep,
-            settings.backups,
-            plan,
-            size=self.image.db.getSize,
-            reserve=settings.disk_reserve_bytes,
-            first_s=settings.backup_first_s,
-        )
+        reserve, first_s = settings.disk_reserve_bytes, settings.backup_first_s
+        self.backups = Backups(self.upkeep, settings.backups, plan, size=self.image.db.getSize, reserve=reserve, first_s=first_s)
         self._background(self.backups.run(), "backups")
 
     def _background(self, work: Any, name: str) -> None:

@@ -225,9 +225,10 @@ class Substrate:
             await self._settled.wait()
 
     async def experts_known(self) -> None:
-        """Wait until the staged experts were looked at once, after the models that they are built on."""
-        await self.settled()
-        if self.factory is not None:
+        """Wait until it is known which experts write methods: where one is staged that may, it was looked at once, after the models that it
+        is built on. Where none is, nobody waits: a pull may take hours, and what is known needs no model."""
+        if self.factory is not None and await self.factory.writes_soon():
+            await self.settled()
             await self.factory.scan_settled()
 
     async def experts(self, scan: bool, patience_s: float) -> Record:

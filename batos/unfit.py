@@ -1,4 +1,5 @@
-"""What `batos run` refuses, or does without, of settings each of which may be as it is: found without a start, for `config` and `doctor`.
+"""What `batos run` refuses, or does without, of settings each of which may be as it is: found before anything is made, and without a
+start for `config` and `doctor`.
 
 The table of settings stands below what knows of profiles, endpoints and keys; this stands above, and asks those.
 """
@@ -15,11 +16,20 @@ from batos.config import Settings
 from batos.errors import ConfigError, EndpointError
 
 
+def check(settings: Settings) -> None:
+    """See that nothing in the settings keeps a daemon from starting.
+
+    :raises BatosError: with the first thing that does.
+    """
+    for _, look in _checks(settings):
+        look()
+
+
 def refusals(settings: Settings) -> Iterator[tuple[str, str]]:
     """Settings with which no daemon starts, each with why and what to do."""
-    for name, check in _checks(settings):
+    for name, look in _checks(settings):
         try:
-            check()
+            look()
         except (ConfigError, EndpointError) as e:
             yield name, e.message
 

@@ -212,7 +212,7 @@ def loopback(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:
-        if int(port) > 65535:
+        if not 0 <= int(port) <= 65535:
             raise ValueError(port)
         if not ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
             raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting metrics")

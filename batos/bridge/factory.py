@@ -16,7 +16,7 @@ import structlog
 from batos.bridge.adapters import Unfit
 from batos.bridge.client import tagged
 from batos.bridge.expert_model import Builder, Foundation, NotNow, bases_of, delete, digests, foundation, mark_of
-from batos.bridge.experts import Refusal, Staged, Staging, scratch_folder, sorted_out, staging_folder
+from batos.bridge.experts import About, Refusal, Staged, Staging, same_base, scratch_folder, sorted_out, staging_folder
 from batos.bridge.profiles import Profile, modelfiles_folder
 from batos.config import Settings
 from batos.errors import BatosError, ExpertRefused, InferenceFailed
@@ -120,6 +120,19 @@ class LoraFactory:
             if any(refusal.moving for refusal in self._refused.values()):
                 await asyncio.sleep(self._settle_s)
                 await self.scan()
+
+    async def writes_soon(self) -> bool:
+        """Whether an expert for methods lies in the folder that may be built here; also where it is being copied, so that nobody knows."""
+        async with self._one_scan:
+            try:
+                looked = await asyncio.to_thread(self._staging.look)
+            except OSError:
+                return False
+        return any((isinstance(one, Refusal) and one.moving) or (one.about is not None and self._may_write(one.about)) for one in looked)
+
+    def _may_write(self, about: About) -> bool:
+        _, base = self._personas.get(about.persona.lower(), ("", ""))
+        return about.role == "methods" and not about.on_choice and same_base(about.base, base, self._known_as.get(base, ()))
 
     async def discard(self, model: str, why: str) -> None:
         """Delete the model of an expert whose folder was taken away.

@@ -20,7 +20,7 @@ from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
 from batos.config import nearest
-from batos.errors import MissionFailed, MissionPending, UnknownPersona, UnknownTarget
+from batos.errors import Busy, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
 
 T = TypeVar("T")
@@ -163,6 +163,7 @@ async def _awaited(client: Client, id: str, timeout: float | None, output: Outpu
     """The result, once there is one; that the mission itself waits for its user is said, since nothing else would end that.
 
     :raises MissionPending: if there is none in that time.
+    :raises Busy: if the daemon is stopping, or too many wait for results, until that time is over.
     """
     now, told = asyncio.get_running_loop().time, ""
     end = math.inf if timeout is None else now() + timeout
@@ -174,6 +175,10 @@ async def _awaited(client: Client, id: str, timeout: float | None, output: Outpu
             state = str(e.context.get("state"))
             if end - now() <= 0:
                 raise
+        except Busy:  # the client has asked again for as long as the spell was
+            if end - now() <= _SPELL_S:
+                raise
+            continue
         if state != told and state in _HELD:
             output.note(_HELD[state].format(id=id), "yellow")
         told = state

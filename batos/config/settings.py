@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field
+
+from batos.config.checked import Checked
 
 MIB = 1024 * 1024
 
@@ -19,17 +19,8 @@ RELOADED = (
 )  # fmt: skip
 """Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
 
-POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
-"""Of the setting `guardian_policy`: what the guardian has. It stands above this layer; a test holds both against each other."""
 
-MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
-"""What the name of a model looks like, with its registry, tag and digest if it has them."""
-
-ORDERED = (("chunk_smallest", "chunk_largest"),)
-"""Settings of which the first cannot be more than the second."""
-
-
-class Settings(BaseModel):
+class Settings(Checked):
     """Every setting and limit of BAT OS. Times in seconds, sizes in bytes, unless the name says otherwise."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
@@ -321,7 +312,7 @@ class Settings(BaseModel):
     weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
     weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")
     trigger_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time over which triggers are measured")
-    trigger_recent_s: float = Field(3600, ge=0.05, le=366 * 86400, description="its last part, which is compared with the rest")
+    trigger_recent_s: float = Field(3600, ge=0.05, le=365 * 86400, description="its last part, which is compared with the rest")
     trigger_failures: int = Field(3, ge=2, le=10_000, description="missions that FAILED in the same way before the system looks into it")
     trigger_slower: float = Field(
         2.0, ge=1.05, le=1000, description="times that a state gets slower, or a mission costlier, before it does"
@@ -410,72 +401,6 @@ class Settings(BaseModel):
     log_format: Literal["auto", "console", "json", "journal"] = Field(
         "auto", description="auto: console on a terminal, lines with their priority where the journal reads them, JSON lines elsewhere"
     )
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Python takes true for 1: one that was written for a number was meant for something else."""
-        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation in (int, float):
-            raise ValueError("true and false are no numbers; write one")
-        return value
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _named(cls, value: Any) -> Any:
-        """An empty name, of a shell variable that is not set, say, would be the working folder."""
-        if value == "":
-            raise ValueError("'' names no folder; the working folder is .")
-        return value
-
-    @field_validator("data", mode="after")
-    @classmethod
-    def _expand(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
-
-    @field_validator("listen", "ollama_hosts", "autotelic_models", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: Any) -> Any:
-        return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
-
-    @field_validator("autotelic_models", mode="after")
-    @classmethod
-    def _models(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not re.fullmatch(MODEL_NAME, name):
-                raise ValueError(f"{name!r} is no name of a model; write llama3.2:3b, or several with commas between them")
-        return value
-
-    @field_validator("stop", mode="before")
-    @classmethod
-    def _sequences(cls, value: Any) -> Any:
-        """A text is one sequence, or a JSON array of them: they may hold anything, line ends and commas too."""
-        if not isinstance(value, str):
-            return value
-        return json.loads(value) if value.startswith("[") else [value]
-
-    @field_validator("stop", mode="after")
-    @classmethod
-    def _not_empty(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if "" in value:
-            raise ValueError("an empty sequence would end every answer before it begins")
-        return value
-
-    @field_validator("guardian_policy", mode="after")
-    @classmethod
-    def _policy(cls, value: str) -> str:
-        """One that the guardian knows: else the daemon would come as far as its methods before it fails."""
-        policy, *granted = value.split("+")
-        for kind, name, known in (("policy", policy, POLICIES), *(("capability", name, CAPABILITIES) for name in granted)):
-            if name not in known:
-                raise ValueError(f"no {kind} {name!r}; there are {', '.join(known)}")
-        return value
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Settings:
-        for low, high in ORDERED:
-            if (least := getattr(self, low)) > (most := getattr(self, high)):
-                raise ValueError(f"{low} ({least}) is more than {high} ({most}); lower {low}, or raise {high}")
-        return self
 
     @property
     def image_uri(self) -> str:

@@ -46,7 +46,7 @@ def load_with_sources(
     given_flags = {k: v for k, v in (flags or {}).items() if v is not None and v != ()}
     env_values, env_sources = _from_environ(environ)
     data = given_flags.get("data") or env_values.get("data") or Settings.model_fields["data"].default
-    path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, Path(data).expanduser())
+    path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, _folder(data))
     file_values = _read_file(path) if path else {}
     values = {**file_values, **env_values, **given_flags}
     sources = {
@@ -91,6 +91,13 @@ def _here() -> tuple[Path, ...]:
         return (Path.cwd(),)
     except FileNotFoundError:
         return ()
+
+
+def _folder(data: str | os.PathLike[str]) -> Path:
+    try:
+        return Path(data).expanduser()
+    except RuntimeError:  # there is no such user: whoever checks the setting says so
+        return Path(data)
 
 
 def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:

@@ -126,9 +126,7 @@ class Scheduler:
         self._start(entry, counted=True)
 
     def _expire(self, record: Record) -> None:
-        if self._stopping:
-            return  # its time is looked at again at the next start
-        if self._take(record["id"]) is None:
+        if self._stopping or self._take(record["id"]) is None:  # at the next start its time is looked at again
             return
         late = DeadlineExceeded(f"mission {record['id']!r} was not finished in time while it waited; it asked for {record['deadline_s']} s")
         task = asyncio.create_task(self._endings.fail(record, self._thinking(record), late, final=True))
@@ -214,8 +212,13 @@ class Scheduler:
             if id in self._cancelled and id not in self._pausing:
                 await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
-            # A question that was on its way is recorded all the same, and with it that the attempt does not count.
-            await (self._image.told() if asks else self._image.system(ledger.uncount_attempt, id, mission=id))
+            if asks:  # a question that was on its way is recorded all the same, and with it that the attempt does not count
+                await self._image.told()
+            if not asks or questions.open_question(self._image.read(_described, id)) is None:  # one that waits for room on the disk was not
+                if id in self._pausing:  # it would not be looked after before the next start
+                    await self._endings.recorded(id, ledger.uncount_attempt, id)
+                else:
+                    await self._image.system(ledger.uncount_attempt, id, mission=id)
             if id not in self._pausing:  # the daemon stops: the mission waits for the next start
                 raise
             self._interrupted(record, attempt)
@@ -231,15 +234,13 @@ class Scheduler:
             self._endings.failed(record, attempt, now["error"])
         else:
             attempt.state = held_state(now) or ledger.ACCEPTED
-            question = questions.open_question(now)
             attempt.publish("state")
-            if question:
+            if question := questions.open_question(now):
                 attempt.publish("needs_input", **question)
             self._again(record)
 
     async def _try(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
-        record, settings, pause = entry.record, self.settings, 0.0
-        id = record["id"]
+        record, id, settings, pause = entry.record, entry.record["id"], self.settings, 0.0
         while True:
             try:
                 if pause:
@@ -305,14 +306,13 @@ class Scheduler:
 
         :raises ImageError: while the disk is too full to record anything of it.
         """
-        task = self._running.get(id)
         if id in self._endings.waiting:
-            raise ImageError(f"nothing can be recorded of mission {id!r} now: {self._image.committer.trouble}", cause="disk_full")
-        if task is not None:
+            why = self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
+            raise ImageError(f"nothing can be recorded of mission {id!r} now: {why}", cause="disk_full")
+        if (task := self._running.get(id)) is not None:
             await self._cancel_running(id, task)
             return True
-        record = self._take(id)
-        if record is None:
+        if (record := self._take(id)) is None:
             return False
         await self._endings.fail(record, self._thinking(record), MissionCancelled(f"mission {id!r} was cancelled"), final=True)
         return True

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from batos.config.settings import MODEL_NAME
+from batos.config.checked import MODEL_NAME
 
 REF_CHARS = 256
 NAME_CHARS = 128

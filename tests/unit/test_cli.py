@@ -293,6 +293,18 @@ def test_result_of_a_mission_that_waits_for_its_user_says_so(state: str, hint: s
     assert told.err.replace("\n", " ").count(hint) == 1
 
 
+def test_result_outlives_a_daemon_that_is_busy_for_longer_than_a_spell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is stopping, say: it is back soon."""
+    monkeypatch.setattr("batos.cli.missions._SPELL_S", 0.5)
+    replies = [Busy("the daemon is stopping"), Busy("the daemon is stopping"), EVENTS[-1]]
+    code, requests = batos({"result": lambda request: replies.pop(0)}, "result", "m1")
+    assert (code, len(requests)) == (0, 3), capsys.readouterr()
+    code, _ = batos({"result": Busy("too many clients wait")}, "result", "m1", "--timeout", "0.1")
+    assert code == 4
+
+
 def test_result_that_is_not_there_yet_is_4(capsys: pytest.CaptureFixture[str]) -> None:
     code, _ = batos({"result": {"type": "status", "state": "DELEGATING"}}, "result", "m1", "--no-wait")
     assert code == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 
 from batos import config
 from batos.cli import main
-from batos.config import settings
-from batos.errors import ConfigError
+from batos.config import checked
+from batos.errors import BatosError, ConfigError
 from batos.guardian import policy_named
 from batos.guardian.policy import POLICIES
 from batos.guardian.vocabulary import CAPABILITIES
+from batos.kernel import Kernel
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +99,7 @@ def test_an_unfit_value_names_setting_and_source() -> None:
 
 
 def test_a_policy_is_one_that_the_guardian_has() -> None:
-    assert (set(settings.POLICIES), set(settings.CAPABILITIES)) == (set(POLICIES), set(CAPABILITIES))
+    assert (set(checked.POLICIES), set(checked.CAPABILITIES)) == (set(POLICIES), set(CAPABILITIES))
     for name in ("strict", "default+files", "default+files+network"):
         assert policy_named(load({"guardian_policy": name}).guardian_policy)
     for name in ("foo", "default+foo", "default+", "+files"):
@@ -118,7 +120,10 @@ def test_a_policy_that_is_none_is_wrong_usage_of_every_verb(verb: str, capsys: p
 )
 def test_every_limit_holds_at_the_limit_and_one_beyond(row: config.SettingRow) -> None:
     low, high = (float(word) if "." in word else int(word) for word in row.limits.split(" to "))
-    fitting = {"chunk_smallest": {"chunk_largest": 100_000}, "chunk_largest": {"chunk_smallest": 20}}
+    fitting = {
+        "chunk_smallest": {"chunk_largest": 100_000}, "chunk_largest": {"chunk_smallest": 20},
+        "trigger_recent_s": {"trigger_window_s": 366 * 86400}, "trigger_window_s": {"trigger_recent_s": 0.05},
+    }  # fmt: skip
     for value in (low, high):
         assert getattr(load({**fitting.get(row.name, {}), row.name: value}), row.name) == value
     for value in (low - 1, high + 1):
@@ -136,6 +141,16 @@ def test_settings_that_cannot_be_together_are_named_with_values_and_sources(smal
         assert f"{name} from {'flag' if value else 'default'}" in str(refused.value)
     assert "lower chunk_smallest, or raise chunk_largest" in str(refused.value)
     assert load({"chunk_smallest": 200, "chunk_largest": 200}).chunk_largest == 200
+
+
+@pytest.mark.parametrize(("recent_s", "window_s"), [(90000, None), (None, 3600), (60, 60)])
+def test_what_is_compared_with_the_rest_leaves_one(recent_s: int | None, window_s: int | None) -> None:
+    """Else triggers that compare both would be silent for ever."""
+    with pytest.raises(
+        ConfigError, match=r"trigger_recent_s \(.*\) is not less than trigger_window_s \(.*lower trigger_recent_s, or raise"
+    ):
+        load({"trigger_recent_s": recent_s, "trigger_window_s": window_s})
+    assert load({"trigger_recent_s": 59, "trigger_window_s": 60}).trigger_recent_s == 59
 
 
 def test_a_mission_may_have_fewer_attempts_than_a_change_has_deaths() -> None:
@@ -211,7 +226,7 @@ def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, mon
 REFUSED = {
     "profile": ("nope", "there are embedded, workstation"),
     "listen": ("foo", "write tcp://127.0.0.1:PORT"),
-    "metrics": ("127.0.0.1:99999", "name 127.0.0.1:PORT"),
+    "metrics": ("127.0.0.1:-5", "name 127.0.0.1:PORT"),
     "codex": ("/no/codex.toml", "cannot read the codex"),
     "modelfiles": ("/no/folder", "no folder /no/folder"),
     "ollama_host": (":::", "give host:port"),
@@ -232,6 +247,20 @@ def test_config_says_what_a_start_would_refuse(name: str, capsys: pytest.Capture
     assert hint in told.err
     assert main(["config", name, *words[1:]]) == 2
     assert main(["config", "facets_limit", *words[1:]]) == 0, "another was asked for"
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_start_refuses_it_before_anything_is_made(name: str, tmp_path: Path) -> None:
+    value, hint = REFUSED[name]
+    with pytest.raises(BatosError, match=re.escape(hint)):
+        await Kernel.start(load({"data": str(tmp_path / "data"), name: value}), listen=False)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["data", "curve_secret", "backup_folder", "lora_staging"])
+def test_the_home_of_a_user_that_there_is_not_is_refused_in_words(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): there is no such user's home"):
+        load({name: "~nobody-of-that-name/here"})
 
 
 def test_config_says_of_a_wildcard_that_it_needs_keys(capsys: pytest.CaptureFixture[str]) -> None:

@@ -339,6 +339,19 @@ async def test_waits_for_its_personas_own_model(house: House) -> None:
     assert house.states == {WEAVER: "built"}
 
 
+async def test_whether_an_expert_for_methods_is_on_its_way(house: House) -> None:
+    """Only for one that may be built here is a message kept waiting that nobody understands."""
+    assert not await house.factory.writes_soon()
+    stage(house.staging, "voice")
+    stage(house.staging, "other", name="other", role="methods", base="another-base")
+    stage(house.staging, "chosen", name="chosen", role="methods", on_choice=True)
+    assert not await house.factory.writes_soon()
+    stage(house.staging, "writer", name="writer", role="methods")
+    assert await house.factory.writes_soon()
+    shutil.rmtree(house.staging)
+    assert not await house.factory.writes_soon()
+
+
 # --- in the way
 
 

@@ -83,7 +83,9 @@ async def test_reading_waits_for_nothing(tmp_path: Path) -> None:
         assert len(kernel.metrics.durations) == 0
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:9000", "nonsense", "127.0.0.1:port", "example.org:9000", ":9000"])
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:0", "192.0.2.1:9000", "nonsense", "127.0.0.1:port", "example.org:9000", ":9000", "127.0.0.1:65536"]
+)
 async def test_only_on_loopback(tmp_path: Path, address: str) -> None:
     with pytest.raises(EndpointError, match=r"127\.0\.0\.1:PORT"):
         async with mind(tmp_path, FakeInference(), metrics=address):

@@ -118,3 +118,17 @@ async def test_asked_twice_under_one_mark_it_is_one_watch(client: Client, script
 async def test_names_that_are_none(client: Client, name: str) -> None:
     with pytest.raises(InvalidRequest):
         await client.models([name], ensure=True)
+
+
+async def test_a_message_waits_for_no_pull_where_no_expert_is_to_come(tmp_path: Path, scripted: ScriptedOllama) -> None:
+    """What the handbook knows needs no model, and a pull may take longer than the mission has."""
+    provisioned(scripted)
+    (tmp_path / "staging").mkdir()
+    given = {"data": str(tmp_path), "ollama_host": scripted.host, "autotelic": "off", "lora_staging": str(tmp_path / "staging")}
+    kernel = await Kernel.start(load(given, environ={}), listen=False)
+    try:
+        kernel.substrate._settled = asyncio.Event()  # as while a model is pulled
+        async with asyncio.timeout(10):
+            await kernel.methods.writer_known()
+    finally:
+        await kernel.stop()

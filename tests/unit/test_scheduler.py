@@ -820,8 +820,8 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         async with asyncio.timeout(WAIT_S):
             await disk.refused.wait()
         assert record(kernel, "m1")["state"] == "ACCEPTED"
-        with pytest.raises(ImageError, match="nothing can be recorded of mission 'm1' now"):
-            await kernel.scheduler.cancel("m1")
+        with pytest.raises(ImageError, match=r"nothing can be recorded of mission 'm1' now: its disk was full; .* within 0\.05 s"):
+            await kernel.scheduler.cancel("m1")  # another commit went well meanwhile
         inference.fail_when = lambda request: None
         disk.room = True
         assert (await heard.end())["error"]["code"] == "inference_failed"
@@ -858,6 +858,24 @@ async def test_a_full_disk_does_not_keep_the_daemon_from_ending(tmp_path: Path) 
         async with asyncio.timeout(WAIT_S):
             await kernel.scheduler.quiet()
         assert record(kernel, "m1")["state"] == "COMPLETE"
+
+
+async def test_a_mission_that_is_paused_when_the_disk_becomes_full_is_held_and_can_be_resumed(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, disk_retry_s=0.05) as kernel:
+        heard = await submit(kernel, "m1")
+        await inference.came(1)
+        disk = FullDisk(kernel, ledger.uncount_attempt)
+        pausing = asyncio.create_task(kernel.scheduler.pause("m1"))
+        async with asyncio.timeout(WAIT_S):
+            await disk.refused.wait()
+            disk.room = True
+            await pausing
+        assert kernel.scheduler.state("m1") == "PAUSED"
+        inference.release()
+        await kernel.scheduler.resume("m1")
+        assert (await heard.end())["state"] == "COMPLETE"
 
 
 async def test_a_commit_for_which_the_disk_has_no_room_fails_the_mission_by_name(tmp_path: Path) -> None:

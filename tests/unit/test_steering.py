@@ -339,3 +339,27 @@ async def test_a_mission_that_is_held_while_its_question_is_recorded(tmp_path: P
         assert kernel.scheduler.state("m1") == "NEEDS_INPUT"
         await kernel.scheduler.answer("m1", "twelve")
         assert (await listened.end())["state"] == "COMPLETE"
+
+
+async def test_a_mission_that_is_paused_while_its_question_waits_for_room_on_the_disk(tmp_path: Path) -> None:
+    """The question was not recorded, so neither was it that the attempt does not count."""
+    inference = FakeInference()
+    asking(inference)
+    async with mind(tmp_path, inference, mission_attempts=1, disk_retry_s=600) as kernel:
+        system, refused = kernel.image.committer.system, asyncio.Event()
+
+        async def full(function: Any, *args: Any, mission: str = "") -> Any:
+            if function is questions.ask and not refused.is_set():
+                refused.set()
+                raise OSError(28, "No space left on device")
+            return await system(function, *args, mission=mission)
+
+        kernel.image.committer.system = full  # type: ignore[method-assign]
+        listened = await submit(kernel, "m1", "Plan a party", may_ask=True)
+        await asyncio.wait_for(refused.wait(), WAIT_S)
+        await kernel.scheduler.pause("m1")
+        assert (kernel.scheduler.state("m1"), record(kernel)["attempts"]) == ("PAUSED", 0)
+        await kernel.scheduler.resume("m1")
+        await heard(listened, "needs_input")
+        await kernel.scheduler.answer("m1", "twelve")
+        assert (await listened.end())["state"] == "COMPLETE"
