@@ -101,10 +101,11 @@ async def test_after_a_clock_was_ahead_all_history_can_be_packed(image: LivingIm
     await revise(image, 20)
     await kept.pack(1)
     assert revisions(image) == 21, "how old they are is not known"
-    await kept.pack(0)
-    assert revisions(image) == 1
-    await revise(image, 2)
-    assert revisions(image) == 3
+    for _ in range(8):  # their names are closer together than a float tells apart
+        await kept.pack(0)
+        assert revisions(image) == 1
+        await revise(image, 2)
+        assert revisions(image) == 3
 
 
 async def test_a_pack_leaves_what_the_oldest_open_unit_sees(image: LivingImage, kept: Upkeep) -> None:
