@@ -27,7 +27,6 @@ from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _Message = schemas.Send | schemas.Teach | schemas.Revert
-_MISSIONS = (schemas.Submit, schemas.Send, schemas.Teach, schemas.Revert)
 
 
 class Desk:
@@ -79,8 +78,6 @@ class Desk:
             raise unwritten.refusal(e) or e from None
 
     async def _serve(self, request: schemas.Request, client: Recipient) -> None:
-        if not isinstance(request, _MISSIONS):  # those wait for their own commit
-            await self._image.barrier()
         match request:
             case schemas.Submit():
                 persona = self._router.known(request.persona) if request.persona else None
@@ -94,80 +91,88 @@ class Desk:
             case schemas.Revert():
                 wanted = [request.selector] if request.version is None else [request.selector, request.version]
                 await self._message(request, "revert_", wanted, f"revert {request.target} {request.selector}", client)
-            case schemas.Method():
-                client.send(await asyncio.to_thread(self._looks.method, request.target, request.selector, request.at))
-            case schemas.Methods():
-                client.send(await asyncio.to_thread(self._looks.methods, request.target, request.at))
             case schemas.Watch():
-                self._follow(request.id, client)
+                await self._follow(request.id, client)
+            case schemas.Models():
+                await self._tell_of_models(request, client)
+            case schemas.Ingest():
+                await self._ingest(request, client)
+            case _:
+                reply = await self._reply(request)
+                await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
+                client.send(reply)
+
+    async def _reply(self, request: schemas.Request) -> Reply:
+        """The one reply to what is no mission and no stream."""
+        match request:
+            case schemas.Method():
+                return await asyncio.to_thread(self._looks.method, request.target, request.selector, request.at)
+            case schemas.Methods():
+                return await asyncio.to_thread(self._looks.methods, request.target, request.at)
             case schemas.Status():
-                client.send(self._status(request.id))
+                return self._status(request.id)
             case schemas.Result():
-                client.send(await self._result(request.id, request.wait_s))
+                return await self._result(request.id, request.wait_s)
             case schemas.Cancel():
                 self._image.read(ledger.mission_of, request.id)
                 await self._scheduler.cancel(request.id)
-                client.send(self._status(request.id))
+                return self._status(request.id)
             case schemas.Pause():
                 await self._scheduler.pause(request.id)
-                client.send(self._status(request.id))
+                return self._status(request.id)
             case schemas.Resume():
                 await self._scheduler.resume(request.id)
-                client.send(self._status(request.id))
+                return self._status(request.id)
             case schemas.Answer():
                 await self._scheduler.answer(request.id, request.text, request.number)
-                client.send(self._status(request.id))
+                return self._status(request.id)
             case schemas.Rate():
                 await self._rate(request.id, request.rating, request.why)
-                client.send(self._status(request.id))
+                return self._status(request.id)
             case schemas.Show():
-                client.send(await self._seen(request.at, self._looks.show, request.target))
+                return await self._seen(request.at, self._looks.show, request.target)
             case schemas.Ls():
-                client.send(await self._seen(request.at, self._looks.ls, request.target))
+                return await self._seen(request.at, self._looks.ls, request.target)
             case schemas.Diff():
-                client.send(await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b))
+                return await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
-                client.send(await asyncio.to_thread(self._looks.history, request.target, request.limit))
+                return await asyncio.to_thread(self._looks.history, request.target, request.limit)
             case schemas.Missions() if request.state is None and request.at is None:
-                client.send(self._looks.missions(None, request.limit))
+                return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                client.send(await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at))
+                return await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at)
             case schemas.Failures():
                 fits = (request.id, request.code, request.selector, request.limit, request.at)
-                client.send(await asyncio.to_thread(self._looks.failures, *fits))
+                return await asyncio.to_thread(self._looks.failures, *fits)
             case schemas.Changes():
-                client.send(self._looks.changes(request.number, request.state, request.limit))
+                return self._looks.changes(request.number, request.state, request.limit)
             case schemas.UndoChange():
                 why = request.why or "taken back by its user"
-                client.send({"type": "undo_change", **await self._undoing.undo_change(request.number, why, dry=request.dry)})
+                return {"type": "undo_change", **await self._undoing.undo_change(request.number, why, dry=request.dry)}
             case schemas.Replay():
-                client.send({"type": "replay", **await self._replays.replay(request.id)})
+                return {"type": "replay", **await self._replays.replay(request.id)}
             case schemas.Pack():
-                client.send({"type": "pack", **await self._upkeep.pack(request.days)})
+                return {"type": "pack", **await self._upkeep.pack(request.days)}
             case schemas.Fork():
-                client.send({"type": "fork", **await self._upkeep.fork(request.folder, request.at)})
+                return {"type": "fork", **await self._upkeep.fork(request.folder, request.at)}
             case schemas.Backup():
-                client.send({"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)})
+                return {"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)}
             case schemas.Undo():
-                client.send({"type": "undo", **await self._undoing.undo(request)})
+                return {"type": "undo", **await self._undoing.undo(request)}
             case schemas.Info():
-                client.send({"type": "info", **self._info()})
+                return {"type": "info", **self._info()}
             case schemas.Metrics():
-                client.send({"type": "metrics", "metrics": await asyncio.to_thread(self._metrics)})
+                return {"type": "metrics", "metrics": await asyncio.to_thread(self._metrics)}
             case schemas.Personas():
-                client.send({"type": "personas", **await self._personas(request.accept)})
-            case schemas.Models():
-                await self._tell_of_models(request, client)
+                return {"type": "personas", **await self._personas(request.accept)}
             case schemas.Experts():
-                client.send({"type": "experts", **await self._experts(request.scan, request.persona, request.voice)})
-            case schemas.Ingest():
-                await self._ingest(request, client)
+                return {"type": "experts", **await self._experts(request.scan, request.persona, request.voice)}
             case schemas.Memory():
-                client.send({"type": "memory", **await self._memory.tell(**request.model_dump(exclude={"op", "ref"}))})
+                return {"type": "memory", **await self._memory.tell(**request.model_dump(exclude={"op", "ref"}))}
             case schemas.Curate():
-                client.send({"type": "curate", **await self._memory.curator.round("it was asked for", dry=request.dry)})
+                return {"type": "curate", **await self._memory.curator.round("it was asked for", dry=request.dry)}
             case schemas.Search():
-                client.send({"type": "search", **await self._memory.search(request)})
+                return {"type": "search", **await self._memory.search(request)}
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
 
@@ -240,13 +245,22 @@ class Desk:
         else:
             watch.release()
 
-    def _follow(self, id: str, client: Recipient) -> None:
+    async def _follow(self, id: str, client: Recipient) -> None:
         known = self._record(id)
         if known["state"] in ledger.FINAL:
+            await self._image.barrier()
             client.send(_final(known))
             return
+        watched = (id, client) in self._watches
         watch = self._watches.open(id, client)
-        client.send(self._status(id))
+        try:
+            status = self._status(id)
+            await self._image.barrier()
+        except BaseException:
+            if not watched:
+                watch.stop()
+            raise
+        client.send(status)
         watch.release()
 
     async def _result(self, id: str, wait_s: float) -> Reply:

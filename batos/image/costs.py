@@ -1,8 +1,8 @@
 """What all missions cost, by model: exact over restarts and kills, and without a record in the way of a mission.
 
-The truth is in the journals. A durable total covers all missions up to one of them; those after it are read at the
-start, and what is paid from then on is added in memory. From time to time the total is moved up, by a system
-transaction that rides along with others.
+The truth is in the journals. A durable total covers all missions up to one of them that have ended; those after it, and the few
+before it that have not, are read at the start, and what is paid from then on is added in memory. From time to time the total is moved
+up, by a system transaction that rides along with others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -21,6 +21,18 @@ from batos.image.ledger import FINAL, MILESTONE, Costs, ledger_of, numbered
 from batos.image.living import LivingImage
 
 log = structlog.get_logger("batos.image")
+APART = 64
+"""Missions that have not ended, and that the total is moved past: they may be paused, or wait for an answer, for ever."""
+
+
+class Counted(NamedTuple):
+    """What missions cost that have ended, up to one of them."""
+
+    until: int
+    """Its number."""
+    apart: tuple[int, ...]
+    """Numbers of those up to it that are not counted in, since they have not ended."""
+    rows: list[Spent]
 
 
 class Meter:
@@ -69,13 +81,13 @@ class Meter:
         return facts
 
     async def fold(self) -> int:
-        """Move the durable total up to the last stretch of missions that all have ended; its number, 0 if nothing moved."""
-        until, rows = await asyncio.to_thread(lambda: self._image.read(foldable))
-        if until <= self._folded:
+        """Move the durable total up to the last stretch of missions that have ended; its number, 0 if nothing moved."""
+        counted: Counted = await asyncio.to_thread(lambda: self._image.read(foldable))
+        if counted.until <= self._folded:
             return 0
-        self._folded = until
-        self._image.committer.defer(fold, until, rows)
-        return int(until)
+        self._folded = counted.until
+        self._image.committer.defer(fold, counted)
+        return counted.until
 
     async def stop(self) -> None:
         """End the reading."""
@@ -88,28 +100,38 @@ class Meter:
 
 def total(root: Any) -> list[Spent]:
     """What all missions cost so far, by model."""
-    until, rows = foldable(root)
+    until, apart, rows = foldable(root)
+    rows = merged([*rows, *_spent_on(_missions(root, apart))])
     while missions := numbered(root, until, MILESTONE):
         rows = merged([*rows, *_spent_on(missions)])
         until = missions[-1].number
     return rows
 
 
-def foldable(root: Any) -> tuple[int, list[Spent]]:
-    """Up to which mission all have ended, in whole stretches, and what they cost."""
+def foldable(root: Any) -> Counted:
+    """What the durable total can be moved up to: in whole stretches, past no more than `APART` missions that have not ended."""
     costs: Costs = ledger_of(root).costs
     until, rows = costs.until, [Spent(*row) for row in costs.by_model]
-    while len(missions := numbered(root, until, MILESTONE)) == MILESTONE and all(m.state in FINAL for m in missions):
-        rows = merged([*rows, *_spent_on(missions)])
-        until = missions[-1].number
-    return until, rows
+    apart = tuple(costs.apart)
+    while len(missions := numbered(root, until, MILESTONE)) == MILESTONE:
+        missions = [*_missions(root, apart), *missions]
+        waiting = tuple(mission.number for mission in missions if mission.state not in FINAL)
+        if len(waiting) > APART:
+            break
+        rows = merged([*rows, *_spent_on(mission for mission in missions if mission.number not in waiting)])
+        until, apart = missions[-1].number, waiting
+    return Counted(until, apart, rows)
 
 
-def fold(root: Any, until: int, rows: list[Spent]) -> None:
+def fold(root: Any, counted: Counted) -> None:
     """System transaction: set the durable total."""
     costs: Costs = ledger_of(root).costs
-    if until > costs.until:
-        costs.until, costs.by_model = until, tuple(tuple(row) for row in rows)
+    if counted.until > costs.until:
+        costs.until, costs.apart, costs.by_model = counted.until, counted.apart, tuple(tuple(row) for row in counted.rows)
+
+
+def _missions(root: Any, numbers: Iterable[int]) -> list[Any]:
+    return [mission for number in numbers for mission in numbered(root, number - 1, 1)]
 
 
 def _spent_on(missions: Iterable[Any]) -> list[Spent]:

@@ -41,7 +41,7 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
     :returns: `image` (the new file), `bytes`, `objects`, `tid` and `time` of its last transaction, `unfinished` missions in it.
     :raises HistoryGone: for a moment before the last pack, or before there was an image.
     :raises InvalidInput: for a folder that is not given by an absolute path.
-    :raises ImageError: if an image is there already, or it cannot be written; nothing is left of it.
+    :raises ImageError: if an image, or the blobs of one, is there already, or it cannot be written; nothing is left of it.
     """
     if not folder.is_absolute():
         raise InvalidInput(f"{str(folder)!r} is no absolute path; the daemon does not know which folder you are in")
@@ -50,9 +50,13 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
         raise ImageError(f"there is an image at {target} already; nothing is overwritten, name another folder")
     if folder.exists() and not folder.is_dir():
         raise ImageError(f"{folder} is a file, not a folder; name another")
+    part, blobs = target.with_name(PART), folder_of(target)
+    if blobs.exists() and not part.exists():  # with one, both are of a fork that was killed
+        raise ImageError(
+            f"there are blobs of another image at {blobs}, and that image is not there; nothing is overwritten, name another folder"
+        )
     until = None if at is None else tid_of(db, at)
     storage = base_of(db.storage)
-    part = target.with_name(PART)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
@@ -62,7 +66,7 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
             with part.open("wb") as copy:
                 _copy(source, copy, cut, stop)
         sync_to_disk(part)
-        found = _proved(part, path, folder_of(target))
+        found = _proved(part, path, blobs)
         part.rename(target)
         sync_to_disk(target)
     except sums.Mismatch as e:
@@ -70,10 +74,10 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
     except OSError as e:
         raise ImageError(f"the fork {target} cannot be written: {e.strerror or e}") from e
     finally:
-        with contextlib.suppress(OSError):  # of a folder that could not be made: why, is on its way already
-            part.unlink(missing_ok=True)
         if not target.exists():
-            shutil.rmtree(folder_of(target), ignore_errors=True)
+            shutil.rmtree(blobs, ignore_errors=True)
+        with contextlib.suppress(OSError):  # of a folder that could not be made: why, is on its way already
+            part.unlink(missing_ok=True)  # last: it says whose the blobs are
     return {"image": str(target), **found}
 
 

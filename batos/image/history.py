@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import re
+from collections.abc import Collection
 from typing import Any
 
 import ZODB
@@ -189,7 +190,7 @@ def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
         return {"method": value.selector, "version": value.version, "source": value.source, "oid": oid_of(value)}
     if depth < 4:
         if isinstance(value, SlotDict | dict):
-            return {str(key): plain(item, depth + 1, text=text) for key, item in value.items()}
+            return dict(zip(_names(value), (plain(item, depth + 1, text=text) for item in value.values()), strict=True))
         if isinstance(value, list | tuple | SlotList):
             return [plain(item, depth + 1, text=text) for item in value]
         if isinstance(value, set | frozenset | SlotSet):
@@ -197,6 +198,18 @@ def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
     if isinstance(value, Persistent):
         return {"oid": oid_of(value), "class": type(value).__name__}
     return repr(value)[:_TEXT]
+
+
+def _names(keys: Collection[Any]) -> list[str]:
+    """What a mapping's keys are called in JSON; those that would be called as another is have their class beside it: 1 and "1"."""
+    taken, names = {key for key in keys if isinstance(key, str)}, []
+    for key in keys:
+        name = str(key)
+        while not isinstance(key, str) and name in taken:
+            name = f"{name} ({type(key).__name__})"
+        taken.add(name)
+        names.append(name)
+    return names
 
 
 def _in_order(items: list[Any]) -> list[Any]:

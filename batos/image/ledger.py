@@ -87,7 +87,9 @@ class Costs(Persistent):
 
     __module__ = "batos.image"
     until: int = 0
-    """Number of the last mission that is counted in; all before it are, too."""
+    """Number of the last mission that is counted in; all before it are, too, but for those `apart`."""
+    apart: tuple[int, ...] = ()
+    """Numbers of those that had not ended."""
     by_model: tuple[tuple[Any, ...], ...] = ()
     retained: int = 0
     """Number of the last mission whose journal retention has dealt with, or passed over."""

@@ -18,6 +18,7 @@ from ZODB.POSException import POSKeyError
 from batos.errors import HistoryGone, ImageError, InvalidInput
 
 Moment = float | str
+_LAST_YEAR = 9900  # an id counts minutes since 1900 in 32 bits: soon after, it would begin again from there
 Snapshot = Callable[..., contextlib.AbstractContextManager[Any]]
 """`LivingImage.snapshot`, or what takes its place where no daemon runs."""
 
@@ -91,5 +92,7 @@ def when(tid: bytes) -> str:
 
 def _stamp(seconds: float) -> bytes:
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    if moment.year > _LAST_YEAR:
+        return b"\xff" * 8
     stamp = TimeStamp(moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second + moment.microsecond / 1e6)
     return stamp.raw()  # type: ignore[no-any-return]

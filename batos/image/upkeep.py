@@ -29,6 +29,7 @@ from batos.image.turns import in_helper
 
 log = structlog.get_logger("batos.image")
 T = TypeVar("T")
+_SAME_S = 1e-3  # transactions that are named after the last one are 14 ns apart: in seconds since the epoch as a float that is nothing
 _AHEAD_S = 3600.0  # by which a transaction's time may be ahead without a word
 FOLD_S = 60.0  # between two looks at whether the total of costs should move up
 
@@ -176,7 +177,7 @@ class Upkeep:
                 until=round(last),
                 hint="history from then on is not packed until that time; `batos pack --days 0` does it",
             )
-        return now if days else max(now, last)
+        return now if days else max(now, last + _SAME_S)
 
     async def _backup(self, path: pathlib.Path, folder: pathlib.Path, full: bool) -> dict[str, Any]:
         from batos.image.backup import backup  # late: repozo is needed here only

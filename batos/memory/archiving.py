@@ -20,7 +20,7 @@ from batos.memory import mentions, remembering
 from batos.memory.archives import Chunk, Held, Material, packed, unpacked
 from batos.memory.library import Library, library_of
 from batos.memory.segments import Array, Segment
-from batos.memory.standing import pinned
+from batos.memory.standing import pinned, waits
 from batos.objects import UvmObject
 
 OWN = frozenset(("parent*", "number", "document", "text", "speaker", "mentioned"))
@@ -66,7 +66,7 @@ def held(root: Any, numbers: Iterable[int]) -> list[Held]:
 
 
 def _held(library: Library, number: int) -> Held | None:
-    if number not in library.sections or number in library.waiting or library.change is not None:
+    if number not in library.sections or waits(library, number) or library.change is not None:
         return None  # or its embedder changes: its vectors are made anew just now
     section = library.section(number)
     chunks = [library.chunks[n] for n in section.numbers]

@@ -10,11 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from BTrees.LLBTree import LLTreeSet
 from persistent import Persistent
+from ZODB.POSException import POSKeyError
 
+from batos.errors import ImageDamaged
 from batos.memory.library import Library, library_of
 from batos.memory.meaning import Work, work_of
 from batos.memory.vectorlog import VectorLog
@@ -84,16 +86,24 @@ def arrive(root: Any, identity: str) -> bool:
     return bool(library.embedder == identity)
 
 
-def due(root: Any, most: int) -> list[Work]:
+class Due(NamedTuple):
+    """Sections that lack vectors."""
+
+    works: list[Work]
+    damaged: list[int]
+    """Numbers of those that cannot be read."""
+
+
+def due(root: Any, most: int) -> Due:
     """Sections that lack the vectors of the embedder that the settings ask for, in the order in which they came."""
     library = library_of(root)
     return _works(library, (library.change or library).waiting.keys(0, excludemin=True), most)
 
 
-def late(root: Any, most: int) -> list[Work]:
+def late(root: Any, most: int) -> Due:
     """Sections that came during a change, and lack the vectors that searches use till its end."""
     library = library_of(root)
-    return _works(library, library.waiting.keys(library.change.since, excludemin=True), most) if library.change is not None else []
+    return _works(library, library.waiting.keys(library.change.since, excludemin=True) if library.change is not None else [], most)
 
 
 def give_up(root: Any, work: Work, identity: str) -> None:
@@ -104,8 +114,21 @@ def give_up(root: Any, work: Work, identity: str) -> None:
         waiting.discard(work.section.number)
 
 
-def _works(library: Library, numbers: Iterable[int], most: int) -> list[Work]:
-    return [work_of(library, number) for number in itertools.islice(numbers, most)]
+def pass_over(root: Any, damaged: Iterable[int], identity: str) -> None:
+    """System transaction: sections that cannot be read stay without an embedder's vectors, and hold up no other."""
+    waiting = library_of(root).lacking(identity)
+    for number in damaged if waiting is not None else []:
+        waiting.discard(number)
+
+
+def _works(library: Library, numbers: Iterable[int], most: int) -> Due:
+    found = Due([], [])
+    for number in itertools.islice(numbers, most):
+        try:
+            found.works.append(work_of(library, number))
+        except (ImageDamaged, POSKeyError):  # the self-audit tells of what is damaged
+            found.damaged.append(number)
+    return found
 
 
 def _serve(library: Library, identity: str) -> None:

@@ -101,7 +101,7 @@ def _candidates(root: Any, library: Library, limits: Limits, now: float) -> list
     judged = []
     for number, state in library.sections.items():
         turns.take()
-        if number in library.waiting or state[0] in stay:
+        if standing.waits(library, number) or state[0] in stay:
             continue
         stands = standing.of(library, number)
         score = stands.now(now, limits.half_life_s)

@@ -7,12 +7,15 @@ system transactions.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from ZODB.POSException import POSKeyError
 
+from batos.errors import ImageDamaged
 from batos.memory import meaning, mentions
 from batos.memory.library import Library, library_of
 from batos.memory.links import Gazetteer
@@ -46,12 +49,14 @@ def naming(root: Any, view: View, names: Sequence[Name], most: int) -> list[mean
     """
     library = library_of(root)
     gazetteer = Gazetteer((name.text, name.document) for name in names)
-    found: dict[int, None] = {}
+    found: dict[int, meaning.Work] = {}
     for name in names:
         for chunk in (library.chunks.get(number) for number in _with_words(view, name, most)):
-            if chunk is not None and set(gazetteer.find(chunk.text)) - {chunk.document.number}:
-                found[library.section_of(chunk).number] = None
-    return [meaning.work_of(library, number) for number in found]
+            with contextlib.suppress(ImageDamaged, POSKeyError):  # what cannot be read holds up no other
+                if chunk is not None and set(gazetteer.find(chunk.text)) - {chunk.document.number}:
+                    section = library.section_of(chunk).number
+                    found[section] = found.get(section) or meaning.work_of(library, section)
+    return list(found.values())
 
 
 def _with_words(view: View, name: Name, most: int) -> list[int]:

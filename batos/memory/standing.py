@@ -77,6 +77,11 @@ def of(library: Library, section: int) -> Standing:
 # --- what stays
 
 
+def waits(library: Library, number: int) -> bool:
+    """Whether a section stays until it has vectors; where there never was an embedder, that could be for ever."""
+    return bool(library.embedder) and number in library.waiting
+
+
 def pin(root: Any, source: str, *, stays: bool) -> bool:
     """System transaction: what is from a source, or below that folder, stays from now on, or may leave; whether that is new.
 

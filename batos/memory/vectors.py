@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import time
 import traceback
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -91,8 +92,7 @@ class Vectors:
         await self._linked()
         await self._late()
         await self._known()
-        work = await in_helper(self._image.read, changing.due, self._settings.embed_sections)
-        if work:
+        if work := await self._readable(changing.due, self._identity):
             if self._state != "away":
                 self._state, self._why = "working", ""
             await self._round(work, self._readers.present, self._identity)
@@ -103,6 +103,16 @@ class Vectors:
         self._state = "ready"
         await self._tidied()
         return False
+
+    async def _readable(self, which: Callable[[Any, int], changing.Due], identity: str) -> list[meaning.Work]:
+        """The next sections that lack an embedder's vectors; those that are damaged stay without."""
+        while True:
+            due: changing.Due = await in_helper(self._image.read, which, self._settings.embed_sections)
+            if due.damaged:
+                log.error("sections_damaged", sections=due.damaged, hint="they stay without vectors; restore a backup (`batos restore`)")
+                await self._image.system(changing.pass_over, due.damaged, identity, mission="ingest")
+            if due.works or not due.damaged:
+                return due.works
 
     async def _away(self, e: BatosError | OSError) -> None:
         why = e.message if isinstance(e, BatosError) else f"vectors cannot be stored: {e.strerror or e}"
@@ -175,7 +185,7 @@ class Vectors:
     async def _late(self) -> None:
         """Give what came during a change the vectors that searches use meanwhile, if their embedder can be had."""
         while time.monotonic() >= self._former_until:
-            work = await in_helper(self._image.read, changing.late, self._settings.embed_sections)
+            work = await self._readable(changing.late, self._hearer.collection.maker.identity)
             former = await self._former() if work else None
             if former is None:
                 return

@@ -99,6 +99,27 @@ class Endings:
         attempt.publish("result", error=wire)
 
 
+class Deadlines:
+    """Own deadlines of missions that wait: they count from the acceptance, also over restarts. A timer and its record stay no longer
+    than the mission waits."""
+
+    def __init__(self, expire: Callable[[Record], None]) -> None:
+        self._expire = expire
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def begin(self, record: Record) -> None:
+        """This mission waits from now on, or again."""
+        self.end(record["id"])
+        if record["deadline_s"] is not None:
+            left = record["accepted"] + record["deadline_s"] - time.time()
+            self._timers[record["id"]] = asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
+
+    def end(self, id: str) -> None:
+        """It does not wait any more."""
+        if (timer := self._timers.pop(id, None)) is not None:
+            timer.cancel()
+
+
 def as_error(error: Exception) -> BatosError:
     """An exception that ended an attempt, as its mission's error."""
     if isinstance(error, BatosError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageD
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
-from batos.mind.ending import Endings, as_error, in_time
+from batos.mind.ending import Deadlines, Endings, as_error, in_time
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
 from batos.mind.queue import Entry, Grouping, MissionQueue
@@ -57,7 +56,7 @@ class Scheduler:
         self.queue = MissionQueue(grouping)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Thinking] = {}
-        self._held = Held(image)
+        self._held, self._deadlines = Held(image), Deadlines(self._expire)
         self._cancelled: set[str] = set()
         self._pausing: set[str] = set()
         self._reserved = self._accepting = 0
@@ -135,6 +134,7 @@ class Scheduler:
 
     def _take(self, id: str) -> Record | None:
         """Take a mission out of the queue, or from those that are held back."""
+        self._deadlines.end(id)
         return self.queue.remove(id) or self._held.take(id)
 
     def _expired(self, task: asyncio.Task[bool]) -> None:
@@ -145,9 +145,7 @@ class Scheduler:
             self._quiet.set()
 
     def _push(self, record: Record) -> None:
-        if record["deadline_s"] is not None:
-            left = record["accepted"] + record["deadline_s"] - time.time()
-            asyncio.get_running_loop().call_later(max(0.0, left), self._expire, record)
+        self._deadlines.begin(record)
         if not self._held.holds(record):
             self.queue.push(record)
 
@@ -168,6 +166,7 @@ class Scheduler:
 
     def _start(self, entry: Entry, *, counted: bool) -> None:
         id = entry.record["id"]
+        self._deadlines.end(id)  # of its attempts `in_time` sees to that
         self._live[id] = self._thinking(entry.record)
         task = asyncio.create_task(self._run(entry, self._live[id], counted), name=f"mission {id}")
         self._running[id] = task

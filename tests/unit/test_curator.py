@@ -57,14 +57,17 @@ class Curated:
         self.curator._now = self.clock
 
     async def fill(self, themes: Sequence[str] = tuple(THEMES), places: Sequence[str] = PLACES) -> None:
+        await self.write(themes, places)
+        await self.held.embedded()
+        await self.curator.round("to see what is there")
+
+    async def write(self, themes: Sequence[str], places: Sequence[str] = PLACES) -> None:
         for theme in themes:
             for place in places:
                 path = self.folder / theme / f"{theme} of {place}.md"
                 path.parent.mkdir(exist_ok=True)
                 path.write_text("".join(f"# Of {theme} {n}\n\n{text_of(theme, n, place)}\n\n" for n in range(3)))
         assert (await self.held.read(self.folder / themes[0], *(self.folder / theme for theme in themes[1:])))["refused"] == []
-        await self.held.embedded()
-        await self.curator.round("to see what is there")
 
     def chunks(self) -> int:
         return self.held.look(lambda library: len(library.chunks))  # type: ignore[no-any-return]
@@ -257,6 +260,22 @@ async def test_without_an_embedder_it_goes_by_words(tmp_path: Path) -> None:
         assert (await kept.curator.round("time went by"))["chunks"] == 12
         assert kept.held.found("ferry")
         kept.held.embedder.away = False
+        await kept.held.whole()
+
+
+async def test_where_there_never_was_an_embedder_things_leave_and_come_back_too(tmp_path: Path) -> None:
+    async with curated(tmp_path, curate_least=3) as kept:  # the sections of a document: nothing says what else is of one theme
+        kept.held.embedder.away = True
+        await kept.write(("boats",))
+        await kept.curator.round("to see what is there")
+        kept.clock.now += 31 * DAY
+        assert (await kept.curator.round("time went by"))["chunks"] == 12
+        assert kept.held.found("ferry")
+        kept.held.embedder.away = False
+        await kept.held.embedded()
+        for place in PLACES:
+            await kept.curator.restore(str(tmp_path / "boats" / f"boats of {place}.md"))
+        assert kept.chunks() == 12
         await kept.held.whole()
 
 

@@ -166,6 +166,19 @@ async def test_what_a_kill_left_half_done_is_made_anew(kept: Kept, tmp_path: Pat
     assert probe(f"file://{tmp_path / 'f' / NAME}")["exists"]
 
 
+async def test_the_blobs_of_an_image_that_is_elsewhere_stay(kept: Kept, tmp_path: Path) -> None:
+    blobs = tmp_path / "f" / (NAME + ".blobs")
+    blobs.mkdir(parents=True)
+    (blobs / "x.blob").write_bytes(b"of somebody")
+    with pytest.raises(ImageError, match=r"blobs of another image .* name another folder"):
+        await kept.upkeep.fork(str(tmp_path / "f"))
+    assert (blobs / "x.blob").read_bytes() == b"of somebody"
+    assert [one.name for one in (tmp_path / "f").iterdir()] == [blobs.name]
+    (tmp_path / "f" / (NAME + ".part")).touch()  # with it they are what a kill left half done
+    await kept.upkeep.fork(str(tmp_path / "f"))
+    assert await n_of(tmp_path / "f") == 0
+
+
 async def test_one_at_a_time_and_a_stop_ends_it(kept: Kept, tmp_path: Path) -> None:
     first, second = await asyncio.gather(
         kept.upkeep.fork(str(tmp_path / "f")), kept.upkeep.fork(str(tmp_path / "g")), return_exceptions=True

@@ -7,20 +7,25 @@ import collections
 import contextlib
 import errno
 import importlib
+import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from transaction.interfaces import DoomedTransaction, TransientError
 
+from batos.desk import Desk
 from batos.errors import BatosSignal, ImageError, ImageFailed
-from batos.image import LivingImage
+from batos.image import LivingImage, ledger
 from batos.image.checked import base_of
 from batos.image.history import revisions
+from batos.mind.events import Events
 from batos.objects import UvmObject
+from batos.wire.schemas import Missions, Watch
 
 
 @pytest.fixture
@@ -432,6 +437,62 @@ async def test_what_is_seen_before_it_is_durable_waits_at_the_barrier(image: Liv
     go_on.set()
     await barrier
     assert bumped.done()
+
+
+class Sync:
+    """An fsync that waits until it may."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began, self.go_on, self.done, self._real = threading.Event(), threading.Event(), threading.Event(), os.fsync
+        monkeypatch.setattr(os, "fsync", self)
+
+    def __call__(self, fd: int) -> None:
+        self.began.set()
+        assert self.go_on.wait(30)
+        self._real(fd)
+        self.done.set()
+
+
+@pytest.mark.parametrize("when", ["before the look", "during the look"])
+@pytest.mark.parametrize("op", ["missions", "watch"])
+async def test_the_desk_tells_nothing_that_is_not_durable(image: LivingImage, monkeypatch: pytest.MonkeyPatch, op: str, when: str) -> None:
+    def end(root: Any) -> None:
+        ledger.complete(ledger.mission_of(root, "m"), {"text": ""}, None)
+
+    await image.system(ledger.accept, "m", "b", {}, False)
+    parts, part = inspect.signature(Desk).parameters, Mock(live=lambda id: {}, state=lambda id: None)
+    desk = Desk(**{**dict.fromkeys(parts, part), "image": image, "events": Events(), "watches_per_client": 1})
+    loop, sync, told = asyncio.get_running_loop(), Sync(monkeypatch), list[tuple[Any, bool]]()
+    client = Mock(closed=False, send=lambda reply: told.append((reply, sync.done.is_set())))
+    barrier, missions = image.barrier, desk._looks.missions
+
+    def committed() -> None:
+        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(image.system(end)))
+        assert sync.began.wait(30)
+
+    async def at_the_barrier() -> None:
+        if when == "during the look" and not sync.began.is_set():
+            await asyncio.to_thread(committed)  # while it waits for what came before
+            return
+        sync.go_on.set()
+        await barrier()
+
+    def look(*args: Any) -> Any:
+        if when == "during the look":
+            committed()
+        return missions(*args)
+
+    monkeypatch.setattr(image, "barrier", at_the_barrier)
+    monkeypatch.setattr(desk._looks, "missions", look)
+    if when == "before the look":
+        await asyncio.to_thread(committed)
+    try:
+        request = Missions(op="missions", state="COMPLETE") if op == "missions" else Watch(op="watch", id="m")
+        await desk.handle(request, client)
+    finally:
+        sync.go_on.set()
+    assert told
+    assert all(durable for reply, durable in told if "COMPLETE" in str(reply))
 
 
 async def test_what_one_turn_of_the_loop_brings_is_one_group(image: LivingImage) -> None:

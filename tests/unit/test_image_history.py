@@ -125,6 +125,8 @@ async def test_revisions_of_nothing_and_of_a_storage_without_history(image: Livi
         (Intent("greet"), {"intent": "greet"}), (Primitive("a.b"), {"primitive": "a.b"}),
         (Method("m", "source"), {"method": "m", "version": 1, "source": "source", "oid": None}),
         ((1, [2]), [1, [2]]), (SlotList([1, SlotDict(k=1)]), [1, {"k": 1}]), (SlotSet({1}), [1]), ({1: 2}, {"1": 2}),
+        (SlotDict({1: 2, "1": 3}), {"1 (int)": 2, "1": 3}),
+        ({(): 1, "()": 2, "() (tuple)": 3}, {"() (tuple) (tuple)": 1, "()": 2, "() (tuple)": 3}),
         (UvmObject(x=1), {"oid": None, "class": "UvmObject"}), (PersistentMapping(), {"oid": None, "class": "PersistentMapping"}),
         (1 + 2j, "(1+2j)"),
     ],

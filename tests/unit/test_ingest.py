@@ -228,6 +228,26 @@ async def test_a_document_that_is_damaged_holds_up_no_other_file(tmp_path: Path,
         assert [(one["code"], Path(one["path"]).name) for one in told["refused"]] == [("image_damaged", "garden.md")]
 
 
+async def test_a_section_that_is_damaged_holds_up_no_vectors(tmp_path: Path, notes: Path) -> None:
+    (notes / "other.md").write_text("# Garden of dogs\n\nThe dog has no piano.\n")
+    async with memory(tmp_path) as held:
+        held.embedder.away = True
+        await held.read(notes / "garden.md")
+        _, cats = held.numbers(notes / "garden.md")
+    data = (tmp_path / "image.fs").read_bytes()
+    assert b"tomatoes stand on" in data
+    (tmp_path / "image.fs").write_bytes(data.replace(b"tomatoes stand on", b"tomatoes stood on"))
+    async with memory(tmp_path) as held:
+        await held.read(notes / "other.md")
+        await held.embedded()
+        view = held.recollection.collection.view()
+        assert set(view.ids[view.has].tolist()) == {cats, *held.numbers(notes / "other.md")}
+        (notes / "stand.md").write_text("# Tomatoes\n\nThey are named where nobody can read it.\n")  # a title that is looked for there
+        await held.read(notes / "stand.md")
+        await held.embedded()
+        assert held.recollection.vectors.facts()["state"] == "ready"
+
+
 async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put, damaged = ingesting._put, [ImageError("the image is away")] * 4  # a group that fails is tried once more, each alone
 

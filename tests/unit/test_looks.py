@@ -93,6 +93,11 @@ async def test_what_is_no_moment_is_refused(image: LivingImage, at: float | str)
         looks(image).show("robin", at)
 
 
+@pytest.mark.parametrize("at", [253402300799.0, 250800000000.0, 4e9])  # the ends of the years 9999 and 9917
+async def test_a_far_future_is_the_present(image: LivingImage, at: float) -> None:
+    assert looks(image).show("robin", at)["tid"] == looks(image).show("robin")["tid"]
+
+
 @pytest.mark.parametrize("at", [0.0, 1.0, "0000000000000001"])
 async def test_before_there_was_an_image(image: LivingImage, at: float | str) -> None:
     with pytest.raises(HistoryGone, match=r"there was no image yet at .*; it began at 20"):

@@ -928,6 +928,33 @@ async def test_a_deadline_passes_while_the_mission_waits(tmp_path: Path) -> None
         assert (record["state"], record["attempts"]) == ("FAILED", 0)
 
 
+async def test_a_deadline_keeps_nothing_of_a_mission_that_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference, loop, timers = FakeInference(), asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1) as kernel:
+        later = loop.call_later
+
+        def noted(delay: float, callback: Any, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+            timer = later(delay, callback, *args, **kwargs)
+            timers.extend([timer] if callback == kernel.scheduler._expire else [])
+            return timer
+
+        monkeypatch.setattr(loop, "call_later", noted)
+        await submit(kernel, "first")
+        await inference.came(1)
+        heard = await submit(kernel, "m", deadline_s=3600)
+        for _ in range(3):
+            await kernel.scheduler.pause("m")
+            await kernel.scheduler.resume("m")
+        assert [timer.cancelled() for timer in timers].count(False) == 1  # it waits
+        inference.release()
+        assert (await heard.end())["result"]["text"]
+        cancelled = await submit(kernel, "c", deadline_s=3600)
+        await kernel.scheduler.cancel("c")
+        await cancelled.end()
+        assert all(timer.cancelled() for timer in timers)
+
+
 async def test_a_mission_that_is_tried_again_is_never_told_to_have_failed(tmp_path: Path) -> None:
     inference = FakeInference()
     failures = [InferenceFailed("away", cause="unreachable")]
