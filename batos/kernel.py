@@ -98,6 +98,7 @@ class Kernel:
 
     async def _start(self, inference: Inference | None, listen: bool) -> None:
         settings = self.settings
+        log.info("starting", version=batos.__version__, data=str(settings.data))
         unfit.check(settings)  # refused before an image is made and an Ollama started; so are addresses that are taken
         if listen:
             for endpoint in settings.listen:

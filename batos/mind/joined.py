@@ -49,14 +49,18 @@ def joined(parts: Sequence[Computed], expected: Sequence[Any], said: frozenset[s
 
 
 def _there(parts: Sequence[Computed], expected: Sequence[str]) -> list[Computed]:
-    """Parts that each text has in it, the cheapest of those that read the same."""
-    known: dict[tuple[str, ...], Computed] = {}
+    """Parts that each text has in it, the cheapest of those that read the same; those that may be there by chance are cheap ones."""
+    found: list[Computed] = []
+    seen: set[tuple[str, ...]] = set()
     for one in parts:
-        if all(type(values[0]) in _READ for values in one.values):
-            texts = tuple(str(values[0]) for values in one.values)
-            if all(text and text in whole for text, whole in zip(texts, expected, strict=True)):
-                known.setdefault(texts, one)
-    return list(known.values())
+        if not all(type(values[0]) in _READ for values in one.values):
+            continue
+        texts = tuple(str(values[0]) for values in one.values)
+        there = texts not in seen and all(text and text in whole for text, whole in zip(texts, expected, strict=True))
+        if there and (len(seen) < _ATOMS or min(map(len, texts)) > max(_SHORT)):
+            found.append(one)
+        seen.add(texts)
+    return found
 
 
 def _ways(text: str, parts: Sequence[Computed], said: frozenset[str], given: str) -> list[_Way]:

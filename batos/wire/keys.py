@@ -65,7 +65,7 @@ class ClientKeys(NamedTuple):
             return None
         if not settings.curve_client or not settings.curve_server:
             raise ConfigError("a client needs both settings, curve_client (its own secret key) and curve_server (the daemon's public key)")
-        return cls.load(Path(settings.curve_client).expanduser(), Path(settings.curve_server).expanduser())
+        return cls.load(Path(settings.curve_client).expanduser(), settings.curve_server)  # a key as it is may end in a slash
 
     def use(self, socket: zmq.Socket[Any]) -> None:
         """Have a socket come in with them; before it connects."""
@@ -116,10 +116,10 @@ def load_public(named: str | os.PathLike[str]) -> bytes:
 
     :raises ConfigError: if it is neither.
     """
-    text = os.fspath(named)
-    if _KEY.match(text) and not Path(text).exists():
+    text, path = os.fspath(named), Path(named).expanduser()
+    if _KEY.match(text) and not path.exists():
         return text.encode()
-    return _read(Path(text))[0]
+    return _read(path)[0]
 
 
 class Clients:

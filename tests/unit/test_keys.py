@@ -277,6 +277,14 @@ def test_files_are_for_their_owner_and_nothing_is_overwritten(tmp_path: Path) ->
             keys.create(tmp_path, name)
 
 
+@pytest.mark.parametrize("key", ["a" * 39 + "/", "a//" + "b" * 37, "a/./" + "b" * 36])
+def test_a_key_that_a_path_would_be_cut_from_is_one(tmp_path: Path, key: str) -> None:
+    secret, _ = keys.create(tmp_path, "anna")
+    made = ClientKeys.of(Settings(curve_client=str(secret), curve_server=key))
+    assert made is not None
+    assert made.server == key.encode()
+
+
 def test_what_is_no_key(tmp_path: Path) -> None:
     secret, public = keys.create(tmp_path, "anna")
     with pytest.raises(ConfigError, match="key_secret"):

@@ -349,7 +349,7 @@ async def test_a_mission_that_waits_for_its_next_attempt_can_end(tmp_path: Path,
     inference = FakeInference()
     failing_once(inference, "the first")
     async with mind(tmp_path, inference, concurrent_missions=1, retry_backoff_s=60) as kernel:
-        heard = await submit(kernel, "m1", "the first", **({"deadline_s": 0.3} if how == "deadline" else {}))
+        heard = await submit(kernel, "m1", "the first", **({"deadline_s": 2} if how == "deadline" else {}))
         async with asyncio.timeout(WAIT_S):
             while not kernel.scheduler._resting:
                 await asyncio.sleep(0)
