@@ -22,6 +22,7 @@ from batos.mind import lessons, prompting, second_look, trial, vouched
 from batos.mind.claims import WriterAwaited
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
+from batos.mind.methods import home_of
 from batos.mind.parameters import misfit, parameters_in
 from batos.mind.psm import inner_number, run_cycle
 from batos.mind.states import by, lobby_of
@@ -67,12 +68,6 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
         await run_cycle(cycle, attempt)
         method: Method = holder._slots[selector]
         return method
-
-
-def home_of(obj: UvmObject, selector: str) -> UvmObject:
-    """Where the method belongs: where the Intent or the earlier method is held, so that all who inherit have it; else the receiver."""
-    found = find(obj, selector)
-    return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
 
 
 def _new_cycle(obj: UvmObject, holder: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> UvmObject:

@@ -17,7 +17,7 @@ from batos.image.history import oid_of
 from batos.image.living import LivingImage
 from batos.mind.claims import Claims
 from batos.mind.parameters import takes
-from batos.objects import Method, UvmObject
+from batos.objects import Intent, Method, UvmObject, find
 from batos.sandbox import Activity, Sandbox, Sender
 
 if TYPE_CHECKING:
@@ -95,6 +95,12 @@ class Methods:
         """End the sandbox, if it was started."""
         if self._started:
             await self._sandbox.close()
+
+
+def home_of(obj: UvmObject, selector: str) -> UvmObject:
+    """Where the method belongs: where the Intent or the earlier method is held, so that all who inherit have it; else the receiver."""
+    found = find(obj, selector)
+    return found[0] if found is not None and isinstance(found[1], Intent | Method) else obj
 
 
 def taken(obj: UvmObject, holder: UvmObject, method: Method, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

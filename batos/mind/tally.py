@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 from collections import Counter
+from collections.abc import Iterator
 
 from batos.image.journal import Inference
 from batos.objects import UvmObject
@@ -28,3 +31,21 @@ class Tally:
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
         return new
+
+
+_aside: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("batos_aside", default=None)
+
+
+def counting(whole: Tally) -> Tally:
+    """What counts here: an attempt's own, or that of the trial in which this is asked."""
+    return _aside.get() or whole
+
+
+@contextlib.contextmanager
+def apart(tally: Tally) -> Iterator[None]:
+    """Count what is done inside in one that goes on from this, and leave this as it is."""
+    token = _aside.set(tally.aside())
+    try:
+        yield
+    finally:
+        _aside.reset(token)

@@ -30,7 +30,7 @@ from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.router import Route, Router
-from batos.mind.tally import Tally
+from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
@@ -166,7 +166,7 @@ class Thinking:
     @property
     def tally(self) -> Tally:
         """What counts here: the attempt's, or that of the trial in which this is asked."""
-        return _aside.get() or self._tally
+        return counting(self._tally)
 
     @property
     def live_state(self) -> str:
@@ -208,11 +208,8 @@ class Thinking:
     def rehearsing(self) -> Iterator[None]:
         """What is asked inside counts as not asked: a trial's inferences are journaled, and the real run finds them there. What is written
         inside counts as not written: its cycles are of a transaction that is aborted."""
-        token = _aside.set(self.tally.aside())
-        try:
+        with apart(self.tally):
             yield
-        finally:
-            _aside.reset(token)
 
     def ask(self, question: str) -> str:
         """What the user answers to a question; the how-manieth of the same words it is decides which answer is meant.
@@ -378,7 +375,6 @@ class Thinking:
         }
 
 
-_aside: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("batos_aside", default=None)
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")
 
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from batos.errors import MessageNotUnderstood, MethodError
 from batos.image import history
 from batos.image.examples import Example
-from batos.mind.methods import Methods
+from batos.mind.methods import Methods, home_of
 from batos.mind.thinking import Thinking
-from batos.objects import Intent, Method, UvmObject, find, is_new
+from batos.objects import Method, UvmObject, find, is_new
 from batos.sandbox import Activity
 
 _SHOWN = 120  # characters of a value in a reason
@@ -62,7 +62,7 @@ async def run(
         if apart is None:
             return Outcome(case, "")
         receiver, args, kwargs = apart
-        home = _home_of(receiver, method.selector)
+        home = home_of(receiver, method.selector) if receiver._p_jar is not None else receiver  # a copy's holder is of another transaction
         home._slots[method.selector] = method  # it may send itself, also to others who inherit it
         for name, value in case.expected.slots if case.expected else ():
             receiver._slots[name] = value
@@ -115,12 +115,6 @@ def _forged(attempt: Thinking) -> list[Draft]:
     """The methods that this mission has written so far, which no other transaction has."""
     found = ((one.holder._p_oid, one.holder._slots.get(one.selector)) for one in attempt.tally.forged)
     return [(oid, method) for oid, method in found if oid and isinstance(method, Method)]
-
-
-def _home_of(receiver: UvmObject, selector: str) -> UvmObject:
-    """Where a method for a message belongs; for a copy it is itself, since what that inherits from is not of the trial's transaction."""
-    held = find(receiver, selector) if receiver._p_jar is not None else None
-    return held[0] if held is not None and isinstance(held[1], Intent | Method) else receiver
 
 
 def _difference(case: Case, expected: Example, selector: str, value: Any, receiver: UvmObject) -> str:

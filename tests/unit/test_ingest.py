@@ -212,20 +212,27 @@ async def test_a_long_file_is_stored_in_several_transactions_and_goes_on_where_i
         assert held.recollection.ingest.trouble == ""
 
 
-async def test_a_document_that_is_damaged_holds_up_no_other_file(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ImageDamaged("a batos.objects.UvmObject: its checksum is wrong"), "image_damaged"), (ZeroDivisionError("a fault"), "internal")],
+)
+async def test_one_that_cannot_be_looked_up_holds_up_no_other(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str
+) -> None:
+    """A damaged record of it, or a fault of ours."""
     (notes / "other.md").write_text("The dog has no piano.\n")
     known = ingesting._known
 
-    def damaged(root: Any, path: str, digest: bytes) -> Any:
+    def failing(root: Any, path: str, digest: bytes) -> Any:
         if path.endswith("garden.md"):
-            raise ImageDamaged("a batos.objects.UvmObject: its checksum is wrong")
+            raise error
         return known(root, path, digest)
 
-    monkeypatch.setattr(ingesting, "_known", damaged)
+    monkeypatch.setattr(ingesting, "_known", failing)
     async with memory(tmp_path) as held, asyncio.timeout(20):
         told = await held.read(notes)
         assert told["added"] == 1
-        assert [(one["code"], Path(one["path"]).name) for one in told["refused"]] == [("image_damaged", "garden.md")]
+        assert [(one["code"], Path(one["path"]).name) for one in told["refused"]] == [(code, "garden.md")]
 
 
 async def test_a_section_that_is_damaged_holds_up_no_vectors(tmp_path: Path, notes: Path) -> None:
@@ -414,21 +421,6 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
         ]
         assert client.replies[-1]["added"] == 2
         assert began.count("garden.md") == 1
-
-
-async def test_a_fault_in_one_file_holds_up_no_other(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (notes / "zebra.md").write_text("A zebra.\n")
-    known = ingesting._known
-
-    def broken(root: Any, path: str, digest: bytes) -> Any:
-        if path.endswith("garden.md"):
-            raise ZeroDivisionError("a fault")
-        return known(root, path, digest)
-
-    monkeypatch.setattr(ingesting, "_known", broken)
-    async with memory(tmp_path) as held:
-        told = await held.read(notes)
-        assert (told["added"], [one["code"] for one in told["refused"]]) == (1, ["internal"])
 
 
 async def test_a_section_that_no_embedder_takes_holds_up_no_other(tmp_path: Path, notes: Path) -> None:

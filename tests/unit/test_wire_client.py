@@ -4,8 +4,9 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -232,30 +233,34 @@ class Killed:
         self.socket.close()
 
 
-async def test_a_long_wait_ends_soon_after_the_daemon_was_killed() -> None:
+@contextlib.asynccontextmanager
+async def killed_while_it_packs(
+    timeout_s: float, limit_s: float
+) -> AsyncIterator[tuple[zmq.asyncio.Context, int, Client, asyncio.Task[Any]]]:
+    """Where the daemon was, with a client that has it pack, and the task that waits for that; the daemon is gone."""
     with zmq.asyncio.Context() as context:
         daemon = Killed(context)
-        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=0.2) as client, asyncio.timeout(10):
+        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=timeout_s) as client, asyncio.timeout(limit_s):
             packing = asyncio.create_task(client.pack())
             await daemon.asked()
             daemon.die()
-            with pytest.raises(DaemonUnavailable, match="batos run"):
-                await packing
-            with pytest.raises(DaemonUnavailable):
-                await client.backup()
+            yield context, daemon.port, client, packing
+
+
+async def test_a_long_wait_ends_soon_after_the_daemon_was_killed() -> None:
+    async with killed_while_it_packs(0.2, 10) as (_, _, client, packing):
+        with pytest.raises(DaemonUnavailable, match="batos run"):
+            await packing
+        with pytest.raises(DaemonUnavailable):
+            await client.backup()
 
 
 async def test_a_long_wait_goes_on_at_a_daemon_that_is_back() -> None:
-    with zmq.asyncio.Context() as context:
-        daemon = Killed(context)
-        async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=2) as client, asyncio.timeout(20):
-            packing = asyncio.create_task(client.pack())
-            await daemon.asked()
-            daemon.die()
-            daemon = Killed(context, daemon.port)
-            await daemon.answer()
-            assert await packing == {"type": "pack"}
-            daemon.die()
+    async with killed_while_it_packs(2, 20) as (context, port, _, packing):
+        daemon = Killed(context, port)
+        await daemon.answer()
+        assert await packing == {"type": "pack"}
+        daemon.die()
 
 
 async def test_a_long_wait_at_a_daemon_that_is_there_is_one_request() -> None:
