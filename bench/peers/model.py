@@ -45,7 +45,7 @@ class PacedOllama(ScriptedOllama):
             self._changed.notify_all()
 
     def paced(self, key: str, parts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """The parts of a stream, each burst after its time: some calls take twice as long as others, so that they do not end all at once."""
+        """The parts of a stream, each burst after its time. Some calls take twice as long as others: they do not end all at once."""
         pause = self.token_s * BURST * (0.7 + 0.7 * int(key[-4:], 16) / 0xFFFF)
         for number, part in enumerate(parts):
             if number % BURST == 0:
