@@ -118,7 +118,7 @@ class Scheduler:
     async def _start_at_once(self, record: Record) -> None:
         if self._stopping:  # the daemon began to meanwhile
             self._push(record)
-            await self._image.system(ledger.uncount_attempt, record["id"], mission=record["id"])
+            await self._image.system(ledger.uncount_attempt, record["id"], 0, mission=record["id"])
             return
         entry = self.queue.entry(record)
         self.queue.began(entry)
@@ -198,26 +198,25 @@ class Scheduler:
             self._quiet.set()
 
     async def _run(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
-        record, id, asks = entry.record, entry.record["id"], False
+        record, id = entry.record, entry.record["id"]
+        record["ended"] = (
+            record["attempts"] - counted
+        )  # attempts that came to an end: one that is interrupted takes back no more than itself
         try:
             try:
                 await self._try(entry, attempt, counted)
             except NeedAnswer as need:
-                asks = True
-                await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence)
+                await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence, record["ended"])
                 log.info("needs_input", mission=id, question=need.question[:200])
                 self._interrupted(record, attempt)
         except asyncio.CancelledError:
             if id in self._cancelled and id not in self._pausing:
                 await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
-            if asks:  # a question that was on its way is recorded all the same, and with it that the attempt does not count
-                await self._image.told()
-            if not asks or questions.open_question(self._image.read(_described, id)) is None:  # one that waits for room on the disk was not
-                if id in self._pausing:  # it would not be looked after before the next start
-                    await self._endings.recorded(id, ledger.uncount_attempt, id)
-                else:
-                    await self._image.system(ledger.uncount_attempt, id, mission=id)
+            if id in self._pausing:  # it would not be looked after before the next start
+                await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
+            else:
+                await self._image.system(ledger.uncount_attempt, id, record["ended"], mission=id)
             if id not in self._pausing:  # the daemon stops: the mission waits for the next start
                 raise
             self._interrupted(record, attempt)
@@ -267,6 +266,7 @@ class Scheduler:
             again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
             if await self._endings.fail(record, attempt, error, final=not again):
                 return
+            record["ended"] = record["attempts"]
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
 

@@ -878,6 +878,30 @@ async def test_a_mission_that_is_paused_when_the_disk_becomes_full_is_held_and_c
         assert (await heard.end())["state"] == "COMPLETE"
 
 
+@pytest.mark.parametrize("resting", [True, False])
+async def test_an_interruption_takes_back_no_attempt_but_its_own(tmp_path: Path, resting: bool) -> None:
+    """One that failed counts, also where the next one had not begun: it rests, or the disk has no room for its count."""
+    inference = FakeInference()
+    inference.fail_when = unreachable
+    async with mind(tmp_path, inference, retry_backoff_s=600 if resting else 0, disk_retry_s=600) as kernel:
+        system, failed = kernel.image.committer.system, asyncio.Event()
+
+        async def full(function: Any, *args: Any, mission: str = "") -> Any:
+            if function is ledger.begin_attempt:
+                raise OSError(28, "No space left on device")
+            done = await system(function, *args, mission=mission)
+            if function is ledger.fail:
+                failed.set()
+            return done
+
+        kernel.image.committer.system = full  # type: ignore[method-assign]
+        await submit(kernel, "m1")
+        async with asyncio.timeout(WAIT_S):
+            await failed.wait()
+            await kernel.scheduler.pause("m1")
+        assert (kernel.scheduler.state("m1"), record(kernel, "m1")["attempts"]) == ("PAUSED", 1)
+
+
 async def test_a_commit_for_which_the_disk_has_no_room_fails_the_mission_by_name(tmp_path: Path) -> None:
     async with mind(tmp_path, FakeInference()) as kernel:
         disk = FullDisk(kernel, journal.add)
