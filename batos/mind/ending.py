@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, DeadlineExceeded, ImageDamaged, MethodRefused
+from batos.errors import BatosError, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused
 from batos.image import ledger, unwritten
 from batos.image.living import LivingImage
 from batos.mind.thinking import Thinking
@@ -24,11 +24,14 @@ Record = dict[str, Any]
 class Endings:
     """Records and tells ends. `outcomes` counts them."""
 
-    def __init__(self, image: LivingImage, settings: Settings, release: Callable[[str], None]) -> None:
+    def __init__(
+        self, image: LivingImage, settings: Settings, release: Callable[[str], None], on_signal: Callable[[BaseException], None]
+    ) -> None:
         """
         :param release: frees the mission's place: before its end is published, so that whoever hears of it finds the place free.
+        :param on_signal: hears of a storage in which nothing can be recorded.
         """
-        self._image, self.settings, self._release = image, settings, release
+        self._image, self.settings, self._release, self._on_signal = image, settings, release, on_signal
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
         self.waiting: set[str] = set()
         """Missions that wait for room on the disk, so that something can be recorded of them."""
@@ -73,12 +76,21 @@ class Endings:
 
     async def recorded(self, id: str, function: Callable[..., Any], *args: Any) -> Any:
         """A system transaction of a mission, tried again until it is recorded where the disk is full: else nobody would look after
-        the mission before the next start, and whoever watches it would wait as long."""
+        the mission before the next start, and whoever watches it would wait as long.
+
+        :raises ImageFailed: where the disk does not write for another reason: that does not pass while the daemon waits for it.
+        """
         try:
             while True:
                 try:
                     return await self._image.system(function, *args, mission=id)
                 except OSError as e:
+                    if unwritten.refusal(e) is None:
+                        failed = ImageFailed(
+                            f"nothing can be recorded of mission {id!r}: {e}; look at the disk, then start the daemon again"
+                        )
+                        self._on_signal(failed)
+                        raise failed from e
                     if id not in self.waiting:
                         log.error("waits_for_room", mission=id, error=repr(e), retry_s=self.settings.disk_retry_s)
                     self.waiting.add(id)

@@ -65,7 +65,7 @@ class Scheduler:
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
-        self._endings = Endings(image, settings, self._release)
+        self._endings = Endings(image, settings, self._release, on_signal)
         self.outcomes = self._endings.outcomes
 
     # --- coming in

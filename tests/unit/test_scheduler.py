@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
-from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, MissionIdTaken
+from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.kernel import Kernel
 from batos.mind import holding, states
@@ -796,17 +798,17 @@ async def test_what_a_daemon_finds_at_its_start_runs_once(tmp_path: Path) -> Non
 
 
 class FullDisk:
-    """Has no room for these functions, until `room` is set."""
+    """Has no room for these functions, until `room` is set; or another failure."""
 
-    def __init__(self, kernel: Kernel, *functions: Any) -> None:
-        self.functions, self.refused, self.room = functions, asyncio.Event(), False
+    def __init__(self, kernel: Kernel, *functions: Any, number: int = errno.ENOSPC) -> None:
+        self.functions, self.refused, self.room, self.number = functions, asyncio.Event(), False, number
         self._system = kernel.image.committer.system
         kernel.image.committer.system = self._full  # type: ignore[method-assign]
 
     async def _full(self, function: Any, *args: Any, mission: str = "") -> Any:
         if function in self.functions and not self.room:
             self.refused.set()
-            raise OSError(28, "No space left on device")
+            raise OSError(self.number, os.strerror(self.number))
         return await self._system(function, *args, mission=mission)
 
 
@@ -828,6 +830,25 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         assert record(kernel, "m1")["state"] == "FAILED"
         assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
         assert not kernel._end.done(), "nobody asked for the daemon's end"
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+async def test_a_disk_that_is_broken_and_not_full_is_the_end(tmp_path: Path, number: int) -> None:
+    """What is not for want of room is not waited for; the mission goes on at the next start."""
+    inference = FakeInference()
+    inference.fail_when = refused
+    async with mind(tmp_path, inference) as kernel:
+        FullDisk(kernel, ledger.fail, number=number)
+        await submit(kernel, "m1")
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(ImageFailed, match=f"recorded of mission 'm1'.*{os.strerror(number)}"):
+                await kernel.ended()
+        assert record(kernel, "m1")["state"] == "ACCEPTED"
+    inference.fail_when = lambda request: None
+    async with mind(tmp_path, inference) as kernel:
+        async with asyncio.timeout(WAIT_S):
+            await kernel.scheduler.quiet()
+        assert record(kernel, "m1")["state"] == "COMPLETE"
 
 
 async def test_a_mission_whose_attempt_a_full_disk_keeps_from_being_counted_begins_when_there_is_room(tmp_path: Path) -> None:
