@@ -371,7 +371,7 @@ class BatosSignal(BaseException):
 
 
 class ImageFailed(BatosSignal):
-    """The storage failed after its point of no return: only recovery knows what is on disk. Or it does not write, and not for want of room."""
+    """The storage failed after its point of no return: only recovery knows what is on disk; or it does not write, with room left."""
 
 
 def by_code() -> dict[str, type[BatosError]]:

@@ -35,6 +35,23 @@ class Endings:
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
         self.waiting: set[str] = set()
         """Missions that wait for room on the disk, so that something can be recorded of them."""
+        self._changed = asyncio.Event()
+
+    @property
+    def trouble(self) -> str:
+        """Why something could not be recorded, as far as that is known still."""
+        return self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
+
+    async def until(self, id: str, *, waits: bool) -> None:
+        """Return once a mission waits for room on the disk, or once it does not."""
+        while (id in self.waiting) is not waits:
+            await self._changed.wait()
+
+    def _waits(self, id: str, waits: bool) -> None:
+        if waits is not (id in self.waiting):
+            (self.waiting.add if waits else self.waiting.discard)(id)
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     def complete(self, record: Record, attempt: Thinking, result: Record) -> None:
         """A mission ended well, and that is on disk."""
@@ -93,10 +110,10 @@ class Endings:
                         raise failed from e
                     if id not in self.waiting:
                         log.error("waits_for_room", mission=id, error=repr(e), retry_s=self.settings.disk_retry_s)
-                    self.waiting.add(id)
+                    self._waits(id, True)
                 await asyncio.sleep(self.settings.disk_retry_s)
         finally:
-            self.waiting.discard(id)
+            self._waits(id, False)
 
     def failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
         """A mission ended FAILED, and that is on disk.

@@ -17,10 +17,11 @@ from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
+from batos.mind.cancelling import Cancelling
 from batos.mind.ending import Deadlines, Endings, as_error, in_time
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
@@ -66,6 +67,7 @@ class Scheduler:
         self._hurry = asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
         self._endings = Endings(image, settings, self._release, on_signal)
+        self._cancelling = Cancelling(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
 
     # --- coming in
@@ -301,13 +303,13 @@ class Scheduler:
             await self._quiet.wait()
 
     async def cancel(self, id: str) -> bool:
-        """End a mission that is not final; whether there was anything to end.
+        """End a mission that is not final; whether there was anything to end. Who asked may go: it is ended all the same.
 
-        :raises ImageError: while the disk is too full to record anything of it.
+        :raises ImageError: while the disk is too full to record it; it is ended once there is room.
         """
-        if id in self._endings.waiting:
-            why = self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
-            raise ImageError(f"nothing can be recorded of mission {id!r} now: {why}", cause="disk_full")
+        return await self._cancelling.of(id)
+
+    async def _cancel(self, id: str) -> bool:
         if (task := self._running.get(id)) is not None:
             await self._cancel_running(id, task)
             return True
@@ -357,9 +359,6 @@ class Scheduler:
 
     async def _cancel_running(self, id: str, task: asyncio.Task[None]) -> None:
         attempt = self._live[id]
-        if id in self._cancelled:  # somebody else is at it; a second CancelledError would interrupt the recording of the first
-            await asyncio.wait([task])
-            return
         self._cancelled.add(id)
         try:
             task.cancel()
@@ -383,6 +382,7 @@ class Scheduler:
             waiting: set[asyncio.Future[Any]] = {asyncio.gather(*tasks, return_exceptions=True), hurried}
             await asyncio.wait(waiting, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()
+        await self._cancelling.stop()
         for task in self._running.values():
             task.cancel()
         for task in list(self._running.values()):

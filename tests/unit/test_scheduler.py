@@ -832,6 +832,78 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         assert not kernel._end.done(), "nobody asked for the daemon's end"
 
 
+@pytest.mark.parametrize("where", ["running", "queued", "paused"])
+async def test_a_cancellation_for_which_the_disk_has_no_room_is_told_and_made_good(tmp_path: Path, where: str) -> None:
+    """Who asks hears why, and so does who asks again; once there is room it is FAILED."""
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, disk_retry_s=0.05) as kernel:
+        running, waiting = await submit(kernel, "m1"), await submit(kernel, "m2")
+        await inference.came(1)
+        if where == "paused":
+            await kernel.scheduler.pause("m2")
+        id, heard = ("m1", running) if where == "running" else ("m2", waiting)
+        disk = FullDisk(kernel, ledger.fail)
+        for _ in range(2):
+            with pytest.raises(ImageError, match=r"its disk was full; .* cancelled as soon as there is room") as told:
+                await kernel.scheduler.cancel(id)
+            assert told.value.to_wire()["context"] == {"cause": "disk_full"}
+        assert record(kernel, id)["state"] == "ACCEPTED"
+        disk.room = True
+        assert (await heard.end())["error"]["code"] == "cancelled"
+        assert record(kernel, id)["error"]["code"] == "cancelled"
+        inference.release()
+
+
+async def test_a_mission_that_cannot_begin_for_a_full_disk_can_be_cancelled(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, disk_retry_s=0.05) as kernel:
+        first, second = await submit(kernel, "m1"), await submit(kernel, "m2", "the second brief")
+        await inference.came(1)
+        disk = FullDisk(kernel, ledger.begin_attempt)
+        assert await kernel.scheduler.cancel("m1")
+        assert (await first.end())["error"]["code"] == "cancelled"
+        async with asyncio.timeout(WAIT_S):
+            await disk.refused.wait()
+        with pytest.raises(ImageError, match="recorded of mission 'm2'"):
+            await kernel.scheduler.cancel("m2")
+        disk.room = True
+        assert (await second.end())["error"]["code"] == "cancelled"
+
+
+async def test_a_cancellation_that_waits_for_room_does_not_keep_the_daemon_from_ending(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, shutdown_s=0.01, disk_retry_s=600) as kernel:
+        await submit(kernel, "m1")
+        await submit(kernel, "m2")
+        await inference.came(1)
+        FullDisk(kernel, ledger.fail)
+        for id in ("m1", "m2"):
+            with pytest.raises(ImageError):
+                await kernel.scheduler.cancel(id)
+    inference.release()
+    async with mind(tmp_path, inference) as kernel:
+        async with asyncio.timeout(WAIT_S):
+            await kernel.scheduler.quiet()
+        assert [record(kernel, id)["state"] for id in ("m1", "m2")] == ["COMPLETE"] * 2
+
+
+async def test_a_mission_is_cancelled_also_when_who_asked_is_gone(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1) as kernel:
+        await submit(kernel, "m1")
+        heard = await submit(kernel, "m2")
+        asking = asyncio.create_task(kernel.scheduler.cancel("m2"))
+        while kernel.scheduler.live("m2").get("place") is not None:
+            await asyncio.sleep(0)  # one turn of the loop: it is taken out of the queue, and nothing is recorded yet
+        asking.cancel()
+        assert (await heard.end())["error"]["code"] == "cancelled"
+        inference.release()
+
+
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
 async def test_a_disk_that_is_broken_and_not_full_is_the_end(tmp_path: Path, number: int) -> None:
     """What is not for want of room is not waited for; the mission goes on at the next start."""
