@@ -17,7 +17,7 @@ from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
-from batos.errors import ImageDamaged, UnknownSource
+from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.memory import mentions
 from batos.memory.catalogue import Catalogue
 from batos.memory.growing import GrowingTree
@@ -164,14 +164,17 @@ class Library(Persistent):
     def section_of(self, chunk: UvmObject) -> Section:
         """The section that a chunk is in.
 
+        :raises InvalidInput: if it is not in the memory any more.
         :raises ImageDamaged: if it is in none.
         """
+        if chunk.number not in self.chunks:
+            raise InvalidInput(f"{chunk!r} is not in the memory any more: it was forgotten, archived or cut anew; search for it again")
         try:
             found = self.section(self.starts[self.starts.maxKey(chunk.number)])
-        except ValueError:
+        except (ValueError, KeyError):
             found = None
         if found is None or chunk.number not in found.numbers:
-            raise ImageDamaged(f"{chunk!r} of {chunk.document!r} is in no section; forget its document and ingest it again")
+            raise ImageDamaged(f"{chunk!r} of {chunk.document!r} is in no section; restore a backup (`batos restore`)")
         return found
 
     def section(self, number: int) -> Section:
@@ -374,7 +377,7 @@ class Library(Persistent):
     def _clear(self, section: Section) -> list[int]:
         """Take a section's chunks away; their numbers."""
         for number in section.numbers:
-            mentions.remove(self, number, self.chunks[number].mentioned)
+            mentions.remove(self, number, mentions.of(self, number))
             del self.chunks[number]
         del self.starts[section.first]
         return list(section.numbers)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.errors import InvalidInput, UnknownSource
+from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.image import LivingImage, history
 from batos.memory import linking, objects
 from batos.memory.drafts import Draft, DraftPart
@@ -60,6 +60,22 @@ async def test_chunks_lead_to_neighbours_sources_and_entities(tmp_path: Path) ->
         await held.recollection.tell(forget=str(chat))
         assert held.look(lambda library: list(library.entities)) == []
         await held.whole()
+
+
+async def test_a_chunk_that_is_gone_has_no_neighbours_and_one_in_no_section_is_damaged(tmp_path: Path) -> None:
+    chat = tmp_path / "chat.txt"
+    chat.write_text(CHAT)
+    async with memory(tmp_path) as held:
+        await held.read(chat)
+        with held.image.snapshot() as root:
+            library = library_of(root)
+            gone, astray = list(library.chunks_of(library.document(str(chat))))[:2]
+            library.starts.clear()
+            with pytest.raises(ImageDamaged, match=r"in no section; restore a backup \(`batos restore`\)"):
+                await send(astray, "neighbours_")
+            del library.chunks[gone.number]
+            with pytest.raises(InvalidInput, match=r"not in the memory any more: .* search for it again"):
+                await send(gone, "neighbours_")
 
 
 def held_line(number: int) -> str:
