@@ -126,6 +126,30 @@ async def test_a_title_that_comes_later_is_pointed_at_by_what_was_there_and_noth
         await held.whole()
 
 
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_of_two_documents_with_one_title_the_second_is_found_once_the_first_is_gone(tmp_path: Path, earlier: bool) -> None:
+    """By texts that were there before; also in an image of an earlier BAT OS, which knew the first alone."""
+    first, second, text = tmp_path / "a.md", tmp_path / "b.md", tmp_path / "c.md"
+    first.write_text("# Garden Book\n\nTomatoes.\n")
+    second.write_text("# Garden Book\n\nPotatoes.\n")
+    text.write_text("# C\n\nSee the Garden Book.\n")
+    async with memory(tmp_path) as held:
+        for path in (first, second, text):
+            await held.read(path)
+        await held.embedded()
+        assert (held.numbers(text)[0], number_of(held, first)) in held.look(links)
+        if earlier:
+            await held.image.system(lambda root: delattr(library_of(root), "namesakes"))
+    async with memory(tmp_path) as held:
+        first.write_text("# Garden Book\n\nTomatoes, and more of them.\n")
+        await held.read(first)
+        assert held.look(lambda library: library.by_title["garden book"]) == number_of(held, first)
+        await held.whole()
+        await held.recollection.tell(forget=str(first))
+        await held.until(lambda: (held.numbers(text)[0], number_of(held, second)) in held.look(links))
+        await held.whole()
+
+
 async def test_a_first_name_finds_who_has_it(tmp_path: Path) -> None:
     (tmp_path / "chat.txt").write_text(
         "# 8 May 2023\nCaroline Smith: I painted the harbour at dawn.\nBen Lee: I painted a fence, in green.\n"
