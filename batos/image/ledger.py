@@ -238,10 +238,7 @@ def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
 
 
 def uncount_attempt(root: Any, id: str, ended: int) -> None:
-    """Take back the count of an attempt that was interrupted, if it was counted: it says nothing against the mission.
-
-    :param ended: the attempts before it, which count.
-    """
+    """Take back the count of an attempt that was interrupted, and says nothing against the mission: the `ended` before it count."""
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.attempts > ended:
         mission.attempts = ended
