@@ -360,7 +360,7 @@ class Settings(Checked):
         48, ge=0, le=100_000, description="inferences that one rehearsal may pay for, where the journal has no answer"
     )
     rehearsal_tokens: int = Field(30_000, ge=0, le=10**9, description="tokens of them, read and written")
-    rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, with its waiting for users' missions")
+    rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, and for its waiting for users' missions")
     rehearsal_tries: int = Field(3, ge=1, le=100, description="times that a rehearsal is begun, restarts of the daemon counted")
     rehearsal_costlier: float = Field(0.5, ge=0, le=100, description="share by which a mission may cost more tokens before that is worse")
     rehearsal_tasks: int = Field(

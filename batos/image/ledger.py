@@ -237,11 +237,11 @@ def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
     return max(at, float(mission.accepted), last + 0.000001)
 
 
-def uncount_attempt(root: Any, id: str) -> None:
-    """Take back the count of an attempt that an orderly shutdown interrupted: it says nothing against the mission."""
+def uncount_attempt(root: Any, id: str, ended: int) -> None:
+    """Take back the count of an attempt that was interrupted, and says nothing against the mission: the `ended` before it count."""
     mission = mission_of(root, id)
-    if mission.state not in FINAL and mission.attempts > 0:
-        mission.attempts -= 1
+    if mission.state not in FINAL and mission.attempts > ended:
+        mission.attempts = ended
 
 
 def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
