@@ -26,6 +26,7 @@ MESSAGE_BYTES = MIB  # what a daemon takes unless told otherwise
 _TRIES = 2  # of a request within its time
 _EVENTS_KEPT = 4096  # of one watch whose reader is slow; past it, all but the end are dropped
 _LINGER_MS = 200
+_PING_MS, _SILENCE_MS = 15_000, 60_000  # as the daemon's own: nothing else tells of a machine that was switched off
 
 
 class Connection:
@@ -56,6 +57,8 @@ class Connection:
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, _PING_MS)  # at ipc:// too: an SSH tunnel may be behind it
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS)
         if self.endpoint.startswith("tcp://["):
             self._socket.setsockopt(zmq.IPV6, 1)
         if self._keys is not None:
