@@ -410,9 +410,9 @@ class Settings(Checked):
     @property
     def clients(self) -> Path:
         """Folder of the public keys of clients, the default filled in."""
-        return Path(self.curve_clients).expanduser().absolute() if self.curve_clients else self.data / "keys" / "clients"
+        return Path(self.curve_clients).absolute() if self.curve_clients else self.data / "keys" / "clients"
 
     @property
     def backups(self) -> Path:
         """Folder of backups that name none, the default filled in."""
-        return Path(self.backup_folder).expanduser().absolute() if self.backup_folder else self.data / "backups"
+        return Path(self.backup_folder).absolute() if self.backup_folder else self.data / "backups"

@@ -46,7 +46,7 @@ def load_with_sources(
     given_flags = {k: v for k, v in (flags or {}).items() if v is not None and v != ()}
     env_values, env_sources = _from_environ(environ)
     data = given_flags.get("data") or env_values.get("data") or Settings.model_fields["data"].default
-    path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, _folder(data))
+    path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, _path(data))
     file_values = _read_file(path) if path else {}
     values = {**file_values, **env_values, **given_flags}
     sources = {
@@ -93,18 +93,18 @@ def _here() -> tuple[Path, ...]:
         return ()
 
 
-def _folder(data: str | os.PathLike[str]) -> Path:
+def _path(named: str | os.PathLike[str]) -> Path:
     try:
-        return Path(data).expanduser()
-    except RuntimeError:  # there is no such user: whoever checks the setting says so
-        return Path(data)
+        return Path(named).expanduser()
+    except RuntimeError:  # there is no such user: whoever checks the setting, or opens the file, says so
+        return Path(named)
 
 
 def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:
     if named == "":  # a shell variable that is not set, say: what it was to say must not be left out silently
         raise ConfigError("'' names no settings file; name one that exists, or leave --config out")
     if named:
-        return Path(named)
+        return _path(named)
     for folder in (*_here(), data):
         if (folder / CONFIG_NAME).is_file():
             return folder / CONFIG_NAME
