@@ -89,6 +89,8 @@ async def test_a_method_may_be_named_as_a_builtin(sandbox: Sandbox, name: str) -
         ("def list(self, one):\n    return [*list(self.items), one]\n", [3, 1, 2, 5]),
         ("def len(self, more):\n    return len(self.items) + more\n", 8),
         ("def max(self, n):\n    return max(n, max(self.items))\n", 5),
+        ("# def max(self, n): of all\ndef max(self, n):\n    '# def max'\n    return max(n, max(self.items))\n", 5),
+        ("# a page ends\x0c here, \u2028 a line\ndef \\\n  max(self, n):\n    return max(n, max(self.items))\n", 5),
         ("def sorted(self, by):\n    return sorted(self.items, key=lambda n: -n * by)\n", [3, 2, 1]),
     ],
 )
