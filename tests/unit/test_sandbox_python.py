@@ -194,6 +194,12 @@ async def test_the_type_check_refuses_nothing_that_runs(sandbox: Sandbox, source
         assert await sandbox.programs.type_check(source) == []
 
 
+@pytest.mark.parametrize("work", ["'a'.encode(name)", "b'a'.decode(name)", "bytes('a', name)", "str(b'a', name)"])
+async def test_an_encoding_that_there_is_not_is_refused_with_those_that_there_are(sandbox: Sandbox, work: str) -> None:
+    with pytest.raises(MethodFailed, match=r"unknown encoding: klingon; a method has utf-8, .* latin-1"):
+        await sandbox.run(obj(), method(f"def m(self, name):\n    return {work}\n"), ["klingon"], activity=Sends(sandbox).activity)
+
+
 async def test_an_error_names_the_line_of_the_source(sandbox: Sandbox) -> None:
     source = "def m(self, xs):\n    '''Doc.'''\n    # comment\n\n    total = [x\n             for x in xs]\n    del total[0]\n\n    return total[5]\n"
     with pytest.raises(MethodFailed) as caught:
