@@ -225,6 +225,8 @@ def failures(
         return
     rows = ((ago(f["at"]), f["mission"], _attempt(f), f["context"].get("state", ""), _why(f["error"])) for f in listed)
     output.rows(("age", "mission", "attempt", "state", "error"), rows)
+    if reply.get("more"):
+        output.note("older ones had no room; --mission, --code and --selector narrow it", "dim")
 
 
 @app.command()
