@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import gc
 import json
 import subprocess
 import sys
@@ -458,6 +459,18 @@ def test_a_sync_client_that_is_closed_ends_what_other_threads_wait_for() -> None
         waiting.join(20)
     assert not waiting.is_alive()
     assert "SyncClient" in ended[0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_sync_client_may_be_closed_more_than_once() -> None:
+    client = SyncClient("tcp://127.0.0.1:9", timeout_s=0.1)
+    client.__exit__()
+    with client:
+        client.__exit__()
+    client.__exit__()
+    gc.collect()  # what was never awaited would be told now
+    with client, pytest.raises(DaemonUnavailable):
+        client.info()
 
 
 def test_the_sync_client_without_an_endpoint() -> None:
