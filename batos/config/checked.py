@@ -97,7 +97,12 @@ class Checked(BaseModel):
         """A text is one sequence, or a JSON array of them: they may hold anything, line ends and commas too."""
         if not isinstance(value, str):
             return value
-        return json.loads(value) if value.startswith("[") else [value]
+        if not value.startswith("["):
+            return [value]
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as e:
+            raise ValueError(f'what begins with [ is a JSON array of texts, such as ["[", "END"], and this is none ({e})') from None
 
     @field_validator("stop", mode="after", check_fields=False)
     @classmethod

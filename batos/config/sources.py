@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from batos.config.names import nearest
+from batos.config.names import nearest, shown
 from batos.config.settings import Settings
 from batos.errors import ConfigError
 
@@ -67,9 +67,8 @@ def load_with_sources(
             named = [f"{name} from {sources[name]}" for name in Settings.model_fields if re.search(rf"\b{name}\b", first["msg"])]
             raise ConfigError(f"settings that cannot be together: {first['ctx']['error']} ({', '.join(named)})") from None
         name = str(first["loc"][0])
-        raise ConfigError(
-            f"setting {name!r} (from {sources.get(name, 'default')}): {first['msg'].removeprefix('Value error, ')}; got {first['input']!r}"
-        ) from None
+        why = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"setting {name!r} (from {sources.get(name, 'default')}): {why}; got {shown(first['input'])}") from None
 
 
 def unknown_variables(environ: dict[str, str] | None = None) -> list[str]:

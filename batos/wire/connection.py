@@ -209,7 +209,22 @@ def _payload(request: dict[str, Any]) -> bytes:
     try:
         return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, TypeError, RecursionError) as e:
-        raise InvalidRequest(f"{request['op']}: cannot be written as JSON: {e}") from None
+        raise InvalidRequest(f"{request['op']}: {_unwritable(request, e)}") from None
+
+
+def _unwritable(request: dict[str, Any], error: Exception) -> str:
+    """Why JSON cannot say it, in words where Python's are about its own insides."""
+    words = f"cannot be written as JSON: {error}"
+    if isinstance(error, UnicodeEncodeError):
+        words = "has a character that is none, such as a byte that is not UTF-8"
+    elif "JSON compliant" in str(error):
+        words = "has infinity or NaN in it, and JSON has no such numbers"
+    for name, value in request.items():
+        try:
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, TypeError, RecursionError):
+            return f"`{name}` {words}"
+    return words
 
 
 def _checked(reply: dict[str, Any]) -> dict[str, Any]:

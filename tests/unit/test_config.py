@@ -223,6 +223,18 @@ def test_ollama_host_is_heard_last() -> None:
     assert load(environ={"OLLAMA_HOST": "h:1", "BATOS_OLLAMA_HOST": "h:2"}).ollama_host == "h:2"
 
 
+@pytest.mark.parametrize("value", ["[", '["a"', "[" * 100_000])
+def test_an_array_of_sequences_that_is_none_is_told_so(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"setting 'stop' \(from flag\): what begins with \[ is a JSON array of texts") as caught:
+        load({"stop": value})
+    assert len(caught.value.message) < 600
+
+
+def test_what_was_given_is_told_again_but_not_a_megabyte_of_it() -> None:
+    with pytest.raises(ConfigError, match=r"setting 'facets_limit' .*; got '9{199}…$"):
+        load({"facets_limit": "9" * 1_000_000})
+
+
 def test_settings_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load().queue_limit = 3  # type: ignore[misc]
@@ -245,7 +257,7 @@ REFUSED = {
     "codex": ("/no/codex.toml", "cannot read the codex"),
     "modelfiles": ("/no/folder", "no folder /no/folder"),
     "ollama_host": (":::", "give host:port"),
-    "ollama_hosts": (":::", "give host:port"),
+    "ollama_hosts": ("ftp://there:11434", "ftp:// is not what an Ollama speaks); give host:port"),
     "curve_secret": ("/no/key", "`batos keys new`"),
     "image": ("foo", "use file:///"),
 }

@@ -186,9 +186,15 @@ async def test_what_cannot_be_sent_is_not() -> None:
     async with listening(Missions(), message_bytes=1024) as (listener, handler), Client(listener.bound[0]) as client:
         with pytest.raises(MessageTooLarge, match="2097"):
             await client.submit("x" * 2 * 1024 * 1024)
-        for value in (float("nan"), object(), "\ud800"):
-            with pytest.raises(InvalidRequest, match="JSON"):
+        for value, told in (
+            (float("nan"), "has infinity or NaN"),
+            (object(), "not JSON serializable"),
+            ("\ud800", "a character that is none"),
+        ):
+            with pytest.raises(InvalidRequest, match=f"send: `args` .*{told}"):
                 await client.send("t", "s_", value)
+        with pytest.raises(InvalidRequest, match="submit: `deadline_s` has infinity or NaN in it"):
+            await client.submit("b", deadline_s=float("inf"))
         assert not handler.requests
         with pytest.raises(MessageTooLarge, match="1024"):  # refused by the daemon, which could not read the `ref`
             await client.submit("x" * 2000)
