@@ -6,6 +6,7 @@
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     the generated tables in docs/
 # month    what the expert for methods learns from a simulated month of use
+# peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
 # clean    remove what was built; var/ and its image stay
 #
