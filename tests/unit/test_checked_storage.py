@@ -19,7 +19,7 @@ from ZODB.FileStorage import FileStorage
 from ZODB.MappingStorage import MappingStorage
 from ZODB.tests.MVCCMappingStorage import MVCCMappingStorage
 
-from batos.errors import ImageDamaged
+from batos.errors import ImageDamaged, ImageError
 from batos.image import sums
 from batos.image.checked import CheckedStorage, base_of
 from batos.image.integrity import Walk
@@ -99,6 +99,22 @@ def test_the_past_is_checked_too(path: Path, db: ZODB.DB) -> None:
     connection.close()
     with pytest.raises(ImageDamaged):
         list(map(list, db.storage.iterator()))
+
+
+@pytest.mark.parametrize("how", ["load", "loadBefore"])
+def test_a_close_that_overtakes_a_read_is_no_damage(path: Path, db: ZODB.DB, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    put(db, a="one")
+    storage, read, oid = db.storage, base_of(db.storage)._read_data_header, (1).to_bytes(8, "big")
+
+    def closed_meanwhile(*args: Any) -> Any:
+        db.close()
+        return read(*args)
+
+    monkeypatch.setattr(storage.base, "_read_data_header", closed_meanwhile)
+    with pytest.raises(ImageError, match="is closed") as caught:
+        getattr(storage, how)(oid, b"\x7f" * 8) if how == "loadBefore" else storage.load(oid)
+    assert not isinstance(caught.value, ImageDamaged)
+    assert path.with_name("i.fs.index").exists()
 
 
 def test_undo(db: ZODB.DB) -> None:
