@@ -5,6 +5,7 @@ All of this blocks for seconds: to be called in a thread. It reads the image's f
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import errno
 import os
@@ -243,11 +244,10 @@ def _begins_with(path: pathlib.Path, file: pathlib.Path) -> bool:
 
 def _next_second(folder: pathlib.Path) -> tuple[int, ...]:
     """The time that names the backup: repozo tells them apart, and orders them, by the second."""
-    newest = max((file.name[:19] for file in folder.iterdir() if repozo.is_data_file(file.name)), default="")
     moment = time.time()
-    while (named := time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime(moment))) <= newest:
-        moment += 1
-    return tuple(int(part) for part in named.split("-"))
+    if newest := max((file.name[:19] for file in folder.iterdir() if repozo.is_data_file(file.name)), default=""):
+        moment = max(moment, calendar.timegm(time.strptime(newest, "%Y-%m-%d-%H-%M-%S")) + 1)  # also after a clock was ahead, by years say
+    return tuple(time.gmtime(moment)[:6])
 
 
 def _remove(made: list[pathlib.Path], folder: pathlib.Path) -> None:

@@ -46,7 +46,8 @@ class BackupSet(NamedTuple):
     """A whole backup and what was added to it."""
 
     begun: float
-    """When the whole one was made, in seconds since the epoch; 0 for increments whose whole one is gone."""
+    """When the whole one was made, in seconds since the epoch; 0 for increments whose whole one is gone. By the names, which are in
+    order also after a clock was ahead; where they are from the future, by the times of the files."""
     newest: float
     files: tuple[pathlib.Path, ...]
     """The newest first: a set that is half taken away still is one."""
@@ -71,7 +72,7 @@ def sets_of(folder: pathlib.Path) -> list[BackupSet]:
     for stamp, _, path in found:
         lots.setdefault(max((begin for begin in begins if begin <= stamp), default=""), []).append((stamp, path))
     return [
-        BackupSet(_seconds(begin) if begin else 0.0, _seconds(lot[-1][0]), tuple(path for _, path in reversed(lot)))
+        BackupSet(_made(*lot[0]) if begin else 0.0, _made(*lot[-1]), tuple(path for _, path in reversed(lot)))
         for begin, lot in sorted(lots.items())
     ]
 
@@ -196,7 +197,7 @@ class Backups:
             for path in one.files:
                 path.unlink(missing_ok=True)
         if gone:
-            _drop_blobs(self._folder / BLOBS, min(one.begun for one in sets_of(self._folder)) - _MARGIN_S)
+            _drop_blobs(self._folder / BLOBS, min(map(_needed_from, sets_of(self._folder))) - _MARGIN_S)
         return [one.files[-1].name for one in gone]
 
     def _present(self) -> list[BackupSet]:
@@ -215,5 +216,12 @@ def _drop_blobs(folder: pathlib.Path, before: float) -> None:
             path.unlink()
 
 
-def _seconds(stamp: str) -> float:
-    return float(calendar.timegm(time.strptime(stamp, "%Y-%m-%d-%H-%M-%S")))
+def _needed_from(one: BackupSet) -> float:
+    """Since when a set has needed its blobs; after a clock was ahead, names are later than what they are of."""
+    return min(one.begun, *(path.stat().st_mtime for path in one.files))
+
+
+def _made(stamp: str, path: pathlib.Path) -> float:
+    """When a file of that name was made, in seconds since the epoch."""
+    named = float(calendar.timegm(time.strptime(stamp, "%Y-%m-%d-%H-%M-%S")))
+    return named if named <= time.time() else min(named, path.stat().st_mtime)
