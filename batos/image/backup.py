@@ -123,6 +123,8 @@ def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: Progress) ->
             repozo.do_recover(_Options(str(folder), output=str(file), date=newest.partition(".")[0]))
         except KeyError as e:
             raise repozo.VerificationFail(f"the list of sums does not name {e}") from None
+        except ValueError as e:  # out of a line that is not of the form
+            raise repozo.VerificationFail(f"its list of sums ({folder}, *.dat) cannot be read: {e}") from None
         file.with_name(file.name + ".index").unlink(missing_ok=True)  # opened without it, every transaction is read
         progress.begin("reading it through")
         yield file
@@ -130,14 +132,19 @@ def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: Progress) ->
 
 def _listed(folder: pathlib.Path) -> set[str]:
     """The files that the lists of sums name: repozo writes a file, then its line."""
-    lines = [line for sums in folder.glob("*.dat") for line in sums.read_text().splitlines()]
+    lines = [line for sums in folder.glob("*.dat") for line in sums.read_text(errors="replace").splitlines()]
     return {pathlib.Path(line.rsplit(maxsplit=3)[0]).name for line in lines if line.strip()}
 
 
 def _sweep(folder: pathlib.Path) -> None:
-    """Take away what a daemon that was killed left: scratch folders, and files that no list names: the next backup would fail of them."""
+    """Take away what a daemon that was killed, or a full disk, left: scratch folders, the beginning of a line, and files that no list
+    names: the next backup would fail of them."""
     for left in folder.glob(_VERIFY + "*"):
         shutil.rmtree(left)
+    for sums in folder.glob("*.dat"):
+        whole = sums.read_bytes()
+        if not whole.endswith(b"\n"):
+            os.truncate(sums, whole.rfind(b"\n") + 1)
     listed = _listed(folder)
     for file in list(folder.iterdir()):
         if repozo.is_data_file(file.name) and file.name not in listed:
