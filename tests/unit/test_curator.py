@@ -326,6 +326,24 @@ async def test_what_changes_while_it_is_summarised_stays(tmp_path: Path) -> None
         assert kept.chunks() == 9
 
 
+async def test_what_is_archived_while_its_file_is_read_anew_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",))
+        ingest = kept.held.recollection.ingest
+        store, path = ingest._store, tmp_path / "boats" / "boats of Malta.md"
+
+        async def archived_before(prepared: Any) -> Any:
+            kept.clock.now += 31 * DAY
+            await kept.curator.round("time went by")
+            return await store(prepared)
+
+        monkeypatch.setattr(ingest, "_store", archived_before)
+        path.write_text(path.read_text() + "# More\n\nA word more of boats.\n")
+        assert (await kept.held.read(path))["refused"] == []
+        await kept.held.whole()
+        assert "".join(kept.held.texts(path)) == path.read_text()
+
+
 async def test_cancelled_in_the_middle_of_a_transaction_what_searches_see_is_what_there_is(tmp_path: Path) -> None:
     async with curated(tmp_path) as kept:
         await kept.fill()

@@ -18,6 +18,7 @@ from batos.image import LivingImage
 from batos.memory import ingest as ingesting
 from batos.memory import objects
 from batos.memory.files import read_file
+from batos.memory.library import library_of
 from batos.wire.schemas import Ingest
 from tests.unit.memory_support import CountsWords, memory
 
@@ -75,6 +76,31 @@ async def test_parts_that_did_not_change_keep_their_chunks_and_are_not_embedded_
         assert not any("cat sleeps" in text for text in held.embedder.texts)
         assert held.found("tomatoes") == []
         assert "potatoes" in held.found("potatoes")[0]
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+async def test_a_document_that_a_mission_forgets_while_its_file_is_read_is_read_anew(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, stored: int
+) -> None:
+    put, calls, loop = ingesting._put, 0, asyncio.get_running_loop()
+
+    def forgotten_first(root: Any, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        library, path = library_of(root), str(notes / "garden.md")
+        gone = library.forget(library.document(path)) if calls == stored + 1 else []
+        loop.call_soon_threadsafe(held.recollection.stored, None, gone)
+        return put(root, *args)
+
+    text = TOMATOES + "".join(f"# Part {n}\n\nThis is what part {n} says about number{n}.\n\n" for n in range(60))
+    async with memory(tmp_path, ingest_batch_bytes=1024) as held:
+        await held.read(notes / "garden.md")
+        monkeypatch.setattr(ingesting, "_put", forgotten_first)
+        (notes / "garden.md").write_text(text)
+        assert (await held.read(notes / "garden.md"))["refused"] == []
+        await held.embedded()
+        await held.whole()
+        assert "".join(held.texts(notes / "garden.md")) == text
 
 
 async def test_the_same_text_in_two_files_is_one_document_until_one_of_them_changes(tmp_path: Path, notes: Path) -> None:
