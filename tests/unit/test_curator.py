@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from batos.errors import ImageError, UnknownSource
-from batos.image import blobs
+from batos.image import blobs, seals
 from batos.memory import archives, extracting, standing
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import DIGEST, MISSION, SUMMARY, library_of
+from batos.memory.library import DIGEST, MISSION, SUMMARY, Library, library_of
 from batos.memory.remembering import remember
 from batos.memory.traits import LIVED
 from tests.unit.memory_support import Memory, memory
@@ -342,6 +342,43 @@ async def test_what_is_archived_while_its_file_is_read_anew_is_read_whole(tmp_pa
         assert (await kept.held.read(path))["refused"] == []
         await kept.held.whole()
         assert "".join(kept.held.texts(path)) == path.read_text()
+
+
+def place_of(library: Library, what: str, source: str) -> int:
+    """Where the record of a document is in the image's file, or that of its first chunk."""
+    if what == "an archive":
+        return 0
+    document = library.document(source)
+    found = document if what == "a document" else next(library.chunks_of(document))
+    return int(found._p_jar.db().storage.base._index[found._p_oid])
+
+
+def flip(path: Path, at: int) -> None:
+    """Change a byte of the data of the record there."""
+    data = bytearray(path.read_bytes())
+    data[at + seals.RECORD.size + 60] ^= bool(at)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("what", ["a chunk", "a document", "an archive"])
+async def test_what_is_damaged_holds_up_nothing_else(tmp_path: Path, what: str) -> None:
+    source = str(tmp_path / "boats" / "boats of Malta.md")
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",) if what == "an archive" else tuple(THEMES))
+        if what == "an archive":
+            kept.clock.now += 31 * DAY
+            assert len((await kept.curator.round("time went by"))["clusters"]) == 1
+            await kept.held.recollection.tell(forget=source)
+            await kept.fill(tuple(theme for theme in THEMES if theme != "boats"))
+            for blob in (tmp_path / "image.fs.blobs").rglob("*.blob"):
+                blob.chmod(0o600)
+                blob.write_bytes(b"noise")
+        at, now = kept.held.look(lambda library: place_of(library, what, source)), kept.clock.now
+    flip(tmp_path / "image.fs", at)
+    async with curated(tmp_path) as kept:
+        kept.clock.now = now + 31 * DAY
+        told = await kept.curator.round("time went by")
+        assert sum(one["chunks"] for one in told["clusters"]) == {"a chunk": 24, "a document": 33, "an archive": 24}[what]
 
 
 async def test_cancelled_in_the_middle_of_a_transaction_what_searches_see_is_what_there_is(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ import pytest
 
 from batos.desk import Desk
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
-from batos.image import LivingImage
+from batos.image import LivingImage, seals
 from batos.memory import ingest as ingesting
 from batos.memory import objects
 from batos.memory.files import read_file
 from batos.memory.library import library_of
-from batos.wire.schemas import Ingest
+from batos.mind.evidence import passages
+from batos.wire.schemas import Ingest, Search
 from tests.unit.memory_support import CountsWords, memory
 
 TOMATOES = (
@@ -279,6 +280,24 @@ async def test_a_section_that_is_damaged_holds_up_no_vectors(tmp_path: Path, not
         await held.read(notes / "stand.md")
         await held.embedded()
         assert held.recollection.vectors.facts()["state"] == "ready"
+
+
+async def test_a_document_that_is_damaged_keeps_no_daemon_from_starting_and_no_other_from_being_found(tmp_path: Path, notes: Path) -> None:
+    (notes / "dogs.md").write_text("# Dogs\n\nThe dog sleeps on the sofa all day long.\n")
+    async with memory(tmp_path) as held:
+        await held.read(notes)
+        await held.embedded()
+        at = held.look(lambda library: library._p_jar.db().storage.base._index[library.document(str(notes / "garden.md"))._p_oid])
+    data = bytearray((tmp_path / "image.fs").read_bytes())
+    data[at + seals.RECORD.size + 60] ^= 1
+    (tmp_path / "image.fs").write_bytes(data)
+    async with memory(tmp_path) as held:
+        found = await held.recollection.search(Search(op="search", question="who sleeps all day long?"))
+        assert [hit["source"] for hit in found["hits"]] == [str(notes / "dogs.md")]
+        recalled = await held.recollection.recall("who sleeps on the sofa or the piano all day long?")
+        assert len(recalled) == 2
+        assert [one.source for one in held.image.read(passages, recalled, 1000)] == [str(notes / "dogs.md")]
+        assert [one["source"] for one in (await held.recollection.tell(10))["listed"]] == [str(notes / "dogs.md")]
 
 
 async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
