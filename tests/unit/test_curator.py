@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from batos.errors import ImageError, UnknownSource
-from batos.image import blobs, seals
+from batos.image import blobs
 from batos.memory import archives, extracting, standing
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.library import DIGEST, MISSION, SUMMARY, Library, library_of
 from batos.memory.remembering import remember
 from batos.memory.traits import LIVED
-from tests.unit.memory_support import Memory, memory
+from tests.unit.memory_support import Memory, flip, memory
 from tests.unit.test_archiving import everything, pack
 
 DAY = 86400.0
@@ -346,18 +346,9 @@ async def test_what_is_archived_while_its_file_is_read_anew_is_read_whole(tmp_pa
 
 def place_of(library: Library, what: str, source: str) -> int:
     """Where the record of a document is in the image's file, or that of its first chunk."""
-    if what == "an archive":
-        return 0
     document = library.document(source)
     found = document if what == "a document" else next(library.chunks_of(document))
     return int(found._p_jar.db().storage.base._index[found._p_oid])
-
-
-def flip(path: Path, at: int) -> None:
-    """Change a byte of the data of the record there."""
-    data = bytearray(path.read_bytes())
-    data[at + seals.RECORD.size + 60] ^= bool(at)
-    path.write_bytes(data)
 
 
 @pytest.mark.parametrize("what", ["a chunk", "a document", "an archive"])
@@ -373,8 +364,9 @@ async def test_what_is_damaged_holds_up_nothing_else(tmp_path: Path, what: str) 
             for blob in (tmp_path / "image.fs.blobs").rglob("*.blob"):
                 blob.chmod(0o600)
                 blob.write_bytes(b"noise")
-        at, now = kept.held.look(lambda library: place_of(library, what, source)), kept.clock.now
-    flip(tmp_path / "image.fs", at)
+        places = kept.held.look(lambda library: [place_of(library, what, source)] if what != "an archive" else [])
+        now = kept.clock.now
+    flip(tmp_path / "image.fs", *places)
     async with curated(tmp_path) as kept:
         kept.clock.now = now + 31 * DAY
         told = await kept.curator.round("time went by")

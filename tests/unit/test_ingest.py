@@ -14,14 +14,14 @@ import pytest
 
 from batos.desk import Desk
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
-from batos.image import LivingImage, seals
+from batos.image import LivingImage
 from batos.memory import ingest as ingesting
 from batos.memory import objects
 from batos.memory.files import read_file
 from batos.memory.library import library_of
 from batos.mind.evidence import passages
 from batos.wire.schemas import Ingest, Search
-from tests.unit.memory_support import CountsWords, memory
+from tests.unit.memory_support import CountsWords, flip, memory
 
 TOMATOES = (
     "# Garden\n\nThe tomatoes stand on the balcony and want water every day.\n\n# Cats\n\nThe cat sleeps on the piano all day long.\n"
@@ -288,9 +288,7 @@ async def test_a_document_that_is_damaged_keeps_no_daemon_from_starting_and_no_o
         await held.read(notes)
         await held.embedded()
         at = held.look(lambda library: library._p_jar.db().storage.base._index[library.document(str(notes / "garden.md"))._p_oid])
-    data = bytearray((tmp_path / "image.fs").read_bytes())
-    data[at + seals.RECORD.size + 60] ^= 1
-    (tmp_path / "image.fs").write_bytes(data)
+    flip(tmp_path / "image.fs", at)
     async with memory(tmp_path) as held:
         found = await held.recollection.search(Search(op="search", question="who sleeps all day long?"))
         assert [hit["source"] for hit in found["hits"]] == [str(notes / "dogs.md")]
