@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +17,9 @@ from typing import Any
 
 import ZODB
 from persistent.timestamp import TimeStamp
-from ZODB.FileStorage.format import TxnHeader
+from ZODB.FileStorage.format import CorruptedError, TxnHeader
 from ZODB.FileStorage.fspack import FileStoragePacker, PackCopier
+from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged
 from batos.image import seals, sums
@@ -26,6 +28,7 @@ from batos.image.indexes import SummedIndex
 from batos.image.storage import sync_to_disk
 from batos.image.turns import Turns
 
+_DAMAGE = (ImageDamaged, CorruptedError, POSError, struct.error, ValueError, OverflowError, LookupError)  # what a pack meets of it
 _MARGIN_S = 1e-5  # so that rounding a time never gets past the transaction it was taken from
 
 
@@ -162,9 +165,11 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
         try:
             position = packer.pack()
             return None if position is None else (position, packer.index)
-        except ImageDamaged:
+        except _DAMAGE as e:
             path.with_name(path.name + ".pack").unlink(missing_ok=True)
-            raise
+            if isinstance(e, ImageDamaged):
+                raise
+            raise ImageDamaged(f"the image {path} was not packed: it is damaged ({type(e).__name__}: {e}); {REMEDY}") from e
         finally:
             packer.close()
 

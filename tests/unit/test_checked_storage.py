@@ -210,6 +210,26 @@ def test_a_pack_does_not_bless_damage(path: Path, old: bytes) -> None:
     assert not path.with_name("i.fs.pack").exists()
 
 
+@pytest.mark.parametrize("at", [0, 3, 8, 14, 16, 18], ids=["id", "time", "length", "lower length", "status", "user"])
+def test_a_pack_that_meets_a_damaged_header_is_refused(path: Path, at: int) -> None:
+    db = opened(path)
+    for n in range(20):
+        put(db, a=n)
+    db.close()
+    data, begin = bytearray(path.read_bytes()), 4
+    for _ in range(10):
+        begin += int.from_bytes(data[begin + 8 : begin + 16], "big") + 8
+    data[begin + at] ^= 1
+    path.write_bytes(data)
+    db = opened(path)
+    with pytest.raises(ImageDamaged, match=r"was not packed.*restore a backup"):
+        pack(db, path, time.time() + 10, threading.Event())
+    assert path.read_bytes() == data
+    assert not path.with_name("i.fs.pack").exists()
+    put(db, b=1)
+    db.close()
+
+
 def test_copies(path: Path, tmp_path: Path, db: ZODB.DB) -> None:
     put(db, a=1)
     put(db, a=2)
