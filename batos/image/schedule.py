@@ -106,7 +106,7 @@ class Backups:
         """
         self.plan = plan
         self._upkeep, self._folder, self._size, self._reserve = upkeep, folder, size, reserve
-        self._not_before = time.time() + first_s
+        self._not_before = time.monotonic() + first_s  # the clock may be set back
         self._sets: list[BackupSet] = []  # as of the last look
         self._good: float | None = None  # when this process proved the last one
         self._failures, self._ever_failed, self._error = 0, 0, ""
@@ -132,7 +132,7 @@ class Backups:
         """When the next one is, in seconds since the epoch; infinite where there are none."""
         if not self.plan.every_s:
             return math.inf
-        return max((self._last() or 0.0) + self.plan.every_s, self._not_before)
+        return max((self._last() or 0.0) + self.plan.every_s, time.time() + self._not_before - time.monotonic())
 
     async def look(self) -> None:
         """See what is in the folder: in a thread, since it may be far away, and its disk asleep."""
@@ -170,7 +170,7 @@ class Backups:
     def _failed(self, error: Exception) -> float:
         """Note a failure; the time until the next attempt."""
         self._failures, self._ever_failed, self._error = self._failures + 1, self._ever_failed + 1, str(error)
-        self._not_before = time.time() + self.plan.retry_s
+        self._not_before = time.monotonic() + self.plan.retry_s
         log.error("backup_failed", folder=str(self._folder), error=str(error), failures=self._failures, again_s=self.plan.retry_s)
         return self.plan.retry_s
 
@@ -205,8 +205,9 @@ class Backups:
         return [one for one in self._sets if one.newest <= time.time() + _DAY_S]
 
     def _last(self) -> float | None:
-        """When the last one was made that was good; one that found nothing new left no file."""
-        return max([one.newest for one in self._present()] + ([] if self._good is None else [self._good]), default=None)
+        """When the last one was made that was good; one that found nothing new left no file. Not by a clock that was set back since."""
+        good = [] if self._good is None or self._good > time.time() + _DAY_S else [self._good]
+        return max([one.newest for one in self._present()] + good, default=None)
 
 
 def _drop_blobs(folder: pathlib.Path, before: float) -> None:

@@ -197,6 +197,21 @@ async def test_a_backup_from_when_the_clock_was_ahead_takes_no_blobs_with_it(
     assert len([*(tmp_path / "b").glob("*.deltafs")]) == 1, "it need not be whole ones from then on"
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_clock_that_is_set_back_holds_up_no_backup(
+    upkeep: Upkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    made, ahead = backups(upkeep, tmp_path), time.time() + 365 * DAY
+    with monkeypatch.context() as clock:
+        clock.setattr(schedule.time, "time", lambda: ahead)
+        if fails:
+            made._failed(ImageError("no"))
+        else:
+            await made._make()
+    await made.look()
+    assert made.due() <= time.time() + max(HOUR, PLAN.retry_s)
+
+
 # --- when it fails
 
 
