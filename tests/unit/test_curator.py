@@ -134,6 +134,16 @@ async def test_what_is_read_stays_until_its_reads_have_decayed(tmp_path: Path) -
         assert "bread" in {source for number in kept.held.look(lambda library: list(library.archives)) for source in kept.sources(number)}
 
 
+async def test_what_was_seen_while_the_clock_was_ahead_grows_old_all_the_same(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        kept.clock.now += 3650 * DAY
+        await kept.fill(("boats",))
+        kept.clock.now -= 3650 * DAY
+        assert (await kept.curator.round("the clock was set"))["clusters"] == []
+        kept.clock.now += 31 * DAY
+        assert len((await kept.curator.round("time went by"))["clusters"]) == 1
+
+
 async def test_reads_are_written_in_one_go_and_survive_a_restart(tmp_path: Path) -> None:
     async with curated(tmp_path) as kept:
         await kept.fill(("bread",))
