@@ -32,11 +32,32 @@ class Moved(NamedTuple):
     """And of those that came back."""
 
 
-def is_of_memory(obj: UvmObject) -> bool:
-    """Whether an object is a document, a chunk, an entity or an archive: what the functions here take care of."""
+_TAKEN_CARE_OF = frozenset(
+    (
+        *(
+            "parent*",
+            "number",
+            "document",
+            "mentioned",
+            "chunks",
+            "sections",
+            "whole",
+            "summary",
+            "source",
+            "sources",
+            "digest",
+            "complete",
+        ),
+        *("archive", "archives", "of", "blob", "bytes", "entities", "by_model", "level", "made"),
+    )
+)
+
+
+def taken_care_of(obj: UvmObject) -> frozenset[str]:
+    """Which slots of an object the memory sees to: some of a document, a chunk, an entity or an archive. Others were given by somebody."""
     parent, root = obj._slots.get("parent*"), obj._p_jar.root()
     traits = root["lobby"].traits._slots
-    return any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive"))
+    return _TAKEN_CARE_OF if any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive")) else frozenset()
 
 
 def told_apart(before: Any, at: Any) -> tuple[set[int], set[int]]:
