@@ -10,8 +10,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ZODB.POSException import POSKeyError
-
 from batos.errors import ImageDamaged
 from batos.objects import UvmObject
 
@@ -48,7 +46,7 @@ def _back(root: Any, mission: UvmObject | None, below: int) -> Iterator[UvmObjec
     while mission is not None:
         try:
             mission._p_activate()
-        except (ImageDamaged, POSKeyError):  # the self-audit tells of it
+        except ImageDamaged:  # the self-audit tells of it; what is packed away of the past is another matter
             milestone = _milestone(root, below - 1)
             yield from _between(root, milestone, below)
             mission, below = root["ledger"].milestones[milestone] if milestone else None, milestone + 1
@@ -69,7 +67,7 @@ def _between(root: Any, after: int, below: int) -> list[UvmObject]:
     """The missions with a number between those two, the last accepted first."""
     found = []
     for mission in root["ledger"].missions.values():
-        with contextlib.suppress(ImageDamaged, POSKeyError):
+        with contextlib.suppress(ImageDamaged):
             if after < mission.number < below:
                 found.append(mission)
             else:
