@@ -115,7 +115,7 @@ class Undoing:
             await asyncio.wait(self._under_way)
 
     async def _retried(self, job: _Job) -> Reply:
-        async with self._lock:
+        async with self._lock, self._image.reach:
             for _ in range(self._settings.conflict_retries + 1):
                 try:
                     return await self._once(job)

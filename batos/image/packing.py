@@ -17,6 +17,7 @@ from typing import Any
 
 import ZODB
 from persistent.timestamp import TimeStamp
+from ZODB.FileStorage.FileStorage import RedundantPackWarning
 from ZODB.FileStorage.format import CorruptedError, TxnHeader
 from ZODB.FileStorage.fspack import FileStoragePacker, PackCopier
 from ZODB.POSException import POSError
@@ -165,6 +166,8 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
         try:
             position = packer.pack()
             return None if position is None else (position, packer.index)
+        except RedundantPackWarning:  # there is nothing to drop
+            raise
         except _DAMAGE as e:
             path.with_name(path.name + ".pack").unlink(missing_ok=True)
             if isinstance(e, ImageDamaged):
