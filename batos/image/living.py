@@ -30,7 +30,7 @@ class LivingImage:
         self._idle: Idle = collections.deque()
         self._views: Views = set()
         self.reach = asyncio.Lock()
-        """Held by a pack, and by who brings back what may be out of reach: a pack takes that away, and does not see what comes meanwhile."""
+        """Held by a pack, and by who brings back what may be out of reach: a pack takes that, and does not see what comes meanwhile."""
 
     @classmethod
     async def open(

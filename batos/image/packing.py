@@ -19,7 +19,7 @@ import ZODB
 from persistent.timestamp import TimeStamp
 from ZODB.FileStorage.FileStorage import RedundantPackWarning
 from ZODB.FileStorage.format import CorruptedError, TxnHeader
-from ZODB.FileStorage.fspack import FileStoragePacker, PackCopier
+from ZODB.FileStorage.fspack import GC, FileStoragePacker, PackCopier
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged
@@ -59,14 +59,41 @@ class _Copier(PackCopier):
         return super()._resolve_backpointer(transaction, oid, data)  # type: ignore[no-any-return]
 
 
+class _Reach(GC):
+    """Finds what is to stay: also what was out of reach at the time of the pack, and which something refers to that came later.
+
+    An undo brings back what was gone, and writes what refers to it only. ZODB looks at what was within reach at that time.
+    """
+
+    def findReachableFromFuture(self) -> None:
+        super().findReachableFromFuture()
+        position = self.packpos
+        while position < self.eof:
+            header = self._read_txn_header(position)
+            at, end = position + header.headerlen(), position + header.tlen
+            while at < end:
+                length = self._read_data_header(at).recordlen()
+                self._keep(self.findrefs(at))
+                at += length
+            position = end + seals.LENGTH.size
+
+    def _keep(self, roots: list[bytes]) -> None:
+        while roots:
+            oid = roots.pop()
+            if oid not in self.reachable and (position := self.oid2curpos.get(oid)):  # else it is younger, and stays anyway
+                self.reachable[oid] = position
+                roots += self.findrefs(position)
+
+
 class _Packer(FileStoragePacker):
     """Syncs the copy before it becomes the image, and can be stopped. A transaction of which it picks records is held against
     its seal, and sealed anew; those after the time of the pack are copied with their seals."""
 
     turns: _Turns
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, storage: Any, references: Any, until: bytes, gc: bool) -> None:
+        super().__init__(storage, references, until, gc)
+        self.gc = _Reach(self._file, self.file_end, self._stop, gc, references)
         self.index = SummedIndex()
 
     def copyToPacktime(self) -> tuple[int, int]:
