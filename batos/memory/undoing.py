@@ -105,8 +105,8 @@ def _brought_back(root: Any, past: Any, then: UvmObject, shelver: Shelver) -> li
             chunks = objects_of(root, document, one)
             entries += _entries(one.section, chunks, document.kind, shelver)
             shelves.append((one.section, chunks))
-        if then.archives:
-            document.sections = order(then, (section.number for section, _ in shelves))
+        # what it has now may be less: some of it was archived when it went
+        document.sections = order(then, (section.number for section, _ in shelves)) if then.archives else then.sections
     except POSKeyError:
         raise HistoryGone(f"the document {then.title!r} cannot come back: it was packed away") from None
     library_of(root).bring_back(root, document, shelves, None)
