@@ -115,7 +115,7 @@ class Undoing:
             await asyncio.wait(self._under_way)
 
     async def _retried(self, job: _Job) -> Reply:
-        async with self._lock:
+        async with self._lock, self._image.reach:
             for _ in range(self._settings.conflict_retries + 1):
                 try:
                     return await self._once(job)
@@ -170,7 +170,7 @@ class Undoing:
         return _Done(lot, moved, told)
 
     def _unmade(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:
-        from batos.memory.undoing import is_of_memory
+        from batos.memory.undoing import taken_care_of
 
         root, record = unit.root, changes.record_of(unit.root, number)
         name = changes.name_of(number)
@@ -181,7 +181,7 @@ class Undoing:
             return _Done([name], [], {"objects": [], "refused": True})
         changes.take_back(root, number, state, why, effect)
         tid = reversal.annotated(self._image.db, record._p_oid, name, changes.NOTE)
-        change = reversal.change_in(self._image.db, root, name, tid, lambda obj: changes.is_record(root, obj) or is_of_memory(obj))
+        change = reversal.change_in(self._image.db, root, name, tid, taken_care_of, lambda obj: changes.is_record(root, obj))
         plan = reversal.planned(self._image.db, root, [change])
         if plan.conflicts:
             missions = sorted({conflict.mission for conflict in plan.conflicts} - {""})
@@ -192,12 +192,12 @@ class Undoing:
 
     def _planned(self, root: Any, asked: Undo) -> tuple[list[reversal.Change], reversal.Plan]:
         """What the lot did, the newest first, and what is to be written."""
-        from batos.memory.undoing import is_of_memory
+        from batos.memory.undoing import taken_care_of
 
         def change_of(id: str) -> reversal.Change:
             if ledger.failed_lesson(ledger.mission_of(root, id)):
                 return reversal.no_change(id)
-            return reversal.change_of(self._image.db, root, id, is_of_memory)
+            return reversal.change_of(self._image.db, root, id, taken_care_of)
 
         changes = {asked.id: change_of(asked.id)}
         while True:
@@ -322,10 +322,15 @@ def _episode(root: Any, id: str, redo: bool) -> list[int]:
 
 def _merge_trees(root: Any, change: reversal.Change, before: Any, at: Any, redo: bool) -> list[Reply]:
     """Trees that slots hold: of what the lobby holds (but for the memory), and of what the mission wrote."""
+    from batos.memory.undoing import taken_care_of
+
     lobby, told = at["lobby"], []
     holders = {one._p_oid for name, one in lobby._slots.items() if name != "memory" and isinstance(one, UvmObject)} | change.at.keys()
     for oid in sorted(holders):
-        for name, tree in _trees(at._p_jar.get(oid)):
+        holder = at._p_jar.get(oid)
+        for name, tree in _trees(holder):
+            if name in taken_care_of(holder):
+                continue
             was = dict(_trees(_get(before, oid))).get(name)
             live = dict(_trees(_get(root, oid))).get(name)
             if live is None or was is None or not was._p_oid == tree._p_oid == live._p_oid:

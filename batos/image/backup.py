@@ -5,6 +5,7 @@ All of this blocks for seconds: to be called in a thread. It reads the image's f
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import errno
 import os
@@ -122,6 +123,8 @@ def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: Progress) ->
             repozo.do_recover(_Options(str(folder), output=str(file), date=newest.partition(".")[0]))
         except KeyError as e:
             raise repozo.VerificationFail(f"the list of sums does not name {e}") from None
+        except ValueError as e:  # out of a line that is not of the form
+            raise repozo.VerificationFail(f"its list of sums ({folder}, *.dat) cannot be read: {e}") from None
         file.with_name(file.name + ".index").unlink(missing_ok=True)  # opened without it, every transaction is read
         progress.begin("reading it through")
         yield file
@@ -129,14 +132,19 @@ def _restored(folder: pathlib.Path, beside: pathlib.Path, progress: Progress) ->
 
 def _listed(folder: pathlib.Path) -> set[str]:
     """The files that the lists of sums name: repozo writes a file, then its line."""
-    lines = [line for sums in folder.glob("*.dat") for line in sums.read_text().splitlines()]
+    lines = [line for sums in folder.glob("*.dat") for line in sums.read_text(errors="replace").splitlines()]
     return {pathlib.Path(line.rsplit(maxsplit=3)[0]).name for line in lines if line.strip()}
 
 
 def _sweep(folder: pathlib.Path) -> None:
-    """Take away what a daemon that was killed left: scratch folders, and files that no list names: the next backup would fail of them."""
+    """Take away what a daemon that was killed, or a full disk, left: scratch folders, the beginning of a line, and files that no list
+    names: the next backup would fail of them."""
     for left in folder.glob(_VERIFY + "*"):
         shutil.rmtree(left)
+    for sums in folder.glob("*.dat"):
+        whole = sums.read_bytes()
+        if not whole.endswith(b"\n"):
+            os.truncate(sums, whole.rfind(b"\n") + 1)
     listed = _listed(folder)
     for file in list(folder.iterdir()):
         if repozo.is_data_file(file.name) and file.name not in listed:
@@ -243,11 +251,10 @@ def _begins_with(path: pathlib.Path, file: pathlib.Path) -> bool:
 
 def _next_second(folder: pathlib.Path) -> tuple[int, ...]:
     """The time that names the backup: repozo tells them apart, and orders them, by the second."""
-    newest = max((file.name[:19] for file in folder.iterdir() if repozo.is_data_file(file.name)), default="")
     moment = time.time()
-    while (named := time.strftime("%Y-%m-%d-%H-%M-%S", time.gmtime(moment))) <= newest:
-        moment += 1
-    return tuple(int(part) for part in named.split("-"))
+    if newest := max((file.name[:19] for file in folder.iterdir() if repozo.is_data_file(file.name)), default=""):
+        moment = max(moment, calendar.timegm(time.strptime(newest, "%Y-%m-%d-%H-%M-%S")) + 1)  # also after a clock was ahead, by years say
+    return tuple(time.gmtime(moment)[:6])
 
 
 def _remove(made: list[pathlib.Path], folder: pathlib.Path) -> None:

@@ -22,7 +22,7 @@ from ZODB.FileStorage.format import CorruptedError
 from ZODB.interfaces import IMVCCStorage, IStorageWrapper
 from ZODB.POSException import POSError
 
-from batos.errors import ImageDamaged
+from batos.errors import ImageDamaged, ImageError
 from batos.image import blobs, scratch, seals, sums
 from batos.image.committed import Committed
 from batos.image.groupsync import filestorage
@@ -273,6 +273,8 @@ class CheckedStorage:
             raise self.damaged(oid, b"", f"cannot be read: {cause.strerror}; look at the disk, then {REMEDY}") from cause
         if not self.sealing:
             raise self.damaged(oid, b"", f"cannot be read: {cause}; look at the storage's server") from cause
+        if self.base._files.closed:  # meanwhile, and so was what was being read
+            raise ImageError(f"the image {self.name} is closed") from cause
         self.drop_index(str(cause))
         raise self.damaged(
             oid,

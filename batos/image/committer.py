@@ -87,7 +87,9 @@ class Committer:
         future: asyncio.Future[Any] = self._loop.create_future()
         self._systems.append(_System(function, args, mission, future))
         self._rouse()
-        return await future  # a caller that is cancelled cancels the future; the work goes on
+        result = await future  # a caller that is cancelled cancels the future; the work goes on
+        await asyncio.sleep(0)  # as many turns as `commit` takes: who committed first is told first
+        return result
 
     def defer(self, function: SystemFunction, *args: Any) -> None:
         """Run `function(root, *args)` with the next group that somebody waits for, or at close: for what recovery can redo."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -23,6 +23,9 @@ from persistent import Persistent
 from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionIdTaken, UnknownMission
 from batos.image import failed, journal
+from batos.image.chain import MILESTONE as MILESTONE
+from batos.image.chain import newest_first as newest_first
+from batos.image.chain import numbered as numbered
 from batos.image.journal import Journal
 from batos.objects import UvmObject
 
@@ -33,8 +36,6 @@ FINAL = (COMPLETE, FAILED)
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 _NEAR = 50  # ids that are looked at for one that was meant
-MILESTONE = 256
-"""Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
 
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
@@ -319,35 +320,11 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     return plain
 
 
-def newest_first(root: Any) -> Iterator[UvmObject]:
-    """All missions, the last accepted first."""
-    mission = ledger_of(root).newest.mission
-    while mission is not None:
-        yield mission
-        mission = mission.before
-
-
 def unfinished(root: Any) -> list[UvmObject]:
     """The missions that are not final, the last accepted first."""
     ledger = ledger_of(root)
     missions = [mission for id in ledger.pending if (mission := ledger.missions[id]).state not in FINAL]
     return sorted(missions, key=lambda mission: -mission.number)
-
-
-def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
-    """The missions that were accepted after the one of number `after`, oldest first, up to `count` of them."""
-    ledger = ledger_of(root)
-    upto = after + count
-    try:
-        mission = ledger.milestones[ledger.milestones.minKey(upto)]
-    except ValueError:  # none so far
-        mission = ledger.newest.mission
-    found = []
-    while mission is not None and mission.number > after:
-        if mission.number <= upto:
-            found.append(mission)
-        mission = mission.before
-    return found[::-1]
 
 
 def counts(root: Any) -> dict[str, int]:

@@ -29,6 +29,8 @@ class LivingImage:
         self.uri, self.db, self.committer = uri, db, committer
         self._idle: Idle = collections.deque()
         self._views: Views = set()
+        self.reach = asyncio.Lock()
+        """Held by a pack, and by who brings back what may be out of reach: a pack takes that, and does not see what comes meanwhile."""
 
     @classmethod
     async def open(

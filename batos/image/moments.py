@@ -14,10 +14,12 @@ from typing import Any
 import ZODB
 from persistent.timestamp import TimeStamp
 from ZODB.POSException import POSKeyError
+from ZODB.utils import p64, u64
 
 from batos.errors import HistoryGone, ImageError, InvalidInput
 
 Moment = float | str
+_NEAR = 256  # ids, 14 ns each: further off than a datetime's microseconds are
 _LAST_YEAR = 9900  # an id counts minutes since 1900 in 32 bits: soon after, it would begin again from there
 Snapshot = Callable[..., contextlib.AbstractContextManager[Any]]
 """`LivingImage.snapshot`, or what takes its place where no daemon runs."""
@@ -95,4 +97,8 @@ def _stamp(seconds: float) -> bytes:
     if moment.year > _LAST_YEAR:
         return b"\xff" * 8
     stamp = TimeStamp(moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second + moment.microsecond / 1e6)
-    return stamp.raw()  # type: ignore[no-any-return]
+    found = max(0, u64(stamp.raw()) - _NEAR)
+    for step in (1 << bit for bit in reversed(range(_NEAR.bit_length()))):  # the last whose time is told as this one, or earlier
+        if seconds_of(p64(found + step)) <= seconds:
+            found += step
+    return p64(found)  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -16,8 +17,10 @@ from typing import Any
 
 import ZODB
 from persistent.timestamp import TimeStamp
-from ZODB.FileStorage.format import TxnHeader
-from ZODB.FileStorage.fspack import FileStoragePacker, PackCopier
+from ZODB.FileStorage.FileStorage import RedundantPackWarning
+from ZODB.FileStorage.format import CorruptedError, TxnHeader
+from ZODB.FileStorage.fspack import GC, FileStoragePacker, PackCopier
+from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged
 from batos.image import seals, sums
@@ -26,6 +29,7 @@ from batos.image.indexes import SummedIndex
 from batos.image.storage import sync_to_disk
 from batos.image.turns import Turns
 
+_DAMAGE = (ImageDamaged, CorruptedError, POSError, struct.error, ValueError, OverflowError, LookupError)  # what a pack meets of it
 _MARGIN_S = 1e-5  # so that rounding a time never gets past the transaction it was taken from
 
 
@@ -55,14 +59,41 @@ class _Copier(PackCopier):
         return super()._resolve_backpointer(transaction, oid, data)  # type: ignore[no-any-return]
 
 
+class _Reach(GC):
+    """Finds what is to stay: also what was out of reach at the time of the pack, and which something refers to that came later.
+
+    An undo brings back what was gone, and writes what refers to it only. ZODB looks at what was within reach at that time.
+    """
+
+    def findReachableFromFuture(self) -> None:
+        super().findReachableFromFuture()
+        position = self.packpos
+        while position < self.eof:
+            header = self._read_txn_header(position)
+            at, end = position + header.headerlen(), position + header.tlen
+            while at < end:
+                length = self._read_data_header(at).recordlen()
+                self._keep(self.findrefs(at))
+                at += length
+            position = end + seals.LENGTH.size
+
+    def _keep(self, roots: list[bytes]) -> None:
+        while roots:
+            oid = roots.pop()
+            if oid not in self.reachable and (position := self.oid2curpos.get(oid)):  # else it is younger, and stays anyway
+                self.reachable[oid] = position
+                roots += self.findrefs(position)
+
+
 class _Packer(FileStoragePacker):
     """Syncs the copy before it becomes the image, and can be stopped. A transaction of which it picks records is held against
     its seal, and sealed anew; those after the time of the pack are copied with their seals."""
 
     turns: _Turns
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, storage: Any, references: Any, until: bytes, gc: bool) -> None:
+        super().__init__(storage, references, until, gc)
+        self.gc = _Reach(self._file, self.file_end, self._stop, gc, references)
         self.index = SummedIndex()
 
     def copyToPacktime(self) -> tuple[int, int]:
@@ -162,9 +193,13 @@ def pack(db: ZODB.DB, path: pathlib.Path, moment: float, stop: threading.Event) 
         try:
             position = packer.pack()
             return None if position is None else (position, packer.index)
-        except ImageDamaged:
-            path.with_name(path.name + ".pack").unlink(missing_ok=True)
+        except RedundantPackWarning:  # there is nothing to drop
             raise
+        except _DAMAGE as e:
+            path.with_name(path.name + ".pack").unlink(missing_ok=True)
+            if isinstance(e, ImageDamaged):
+                raise
+            raise ImageDamaged(f"the image {path} was not packed: it is damaged ({type(e).__name__}: {e}); {REMEDY}") from e
         finally:
             packer.close()
 

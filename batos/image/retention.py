@@ -8,10 +8,12 @@ the future: a clock was wrong when it was accepted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
 from typing import Any, NamedTuple
 
+from batos.errors import ImageDamaged
 from batos.image import journal
 from batos.image.ledger import FINAL, MILESTONE, ledger_of, numbered
 from batos.image.living import LivingImage
@@ -80,8 +82,11 @@ def _of_numbers(root: Any, numbers: tuple[int, ...]) -> list[Any]:
 
 def drop(root: Any, missions: list[tuple[int, str]]) -> int:
     """System transaction: deal with these missions; of how many there was anything to drop."""
-    ledger = ledger_of(root)
-    return sum(journal.drop_texts(journal.of(ledger.missions[id])) for _, id in missions)
+    ledger, dropped = ledger_of(root), 0
+    for _, id in missions:
+        with contextlib.suppress(ImageDamaged):  # it stays as it is, and the self-audit tells of it
+            dropped += journal.drop_texts(journal.of(ledger.missions[id]))
+    return dropped
 
 
 def move(root: Any, mark: tuple[int, tuple[int, ...]]) -> bool:

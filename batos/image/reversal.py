@@ -12,7 +12,7 @@ done again. Left out are the mission's own record and its thought, its journal, 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import ZODB
@@ -31,6 +31,8 @@ COMPLETE_NOTE = "COMPLETE by "
 """What the note of a cycle's commit begins with."""
 UNDO, REDO = "undo:", "redo:"
 """What an undo's transaction is annotated with, before the mission's id."""
+Theirs = Callable[[UvmObject], Collection[str]]
+"""Which slots of an object another layer takes care of: none where the object is none of its own."""
 _REVISIONS = 1_000_000  # of one object that are looked through
 _MERGED = (UvmObject, SlotDict, SlotList, SlotSet)
 
@@ -107,12 +109,9 @@ def annotated(db: ZODB.DB, oid: bytes, name: str, note: str) -> bytes:
     raise HistoryGone(f"what {name!r} did cannot be told any more: history goes back to the last pack")
 
 
-def change_of(db: ZODB.DB, root: Any, id: str, left_out: Callable[[UvmObject], bool]) -> Change:
-    """What a mission did.
-
-    :param left_out: tells the objects that another layer takes care of.
-    """
-    change = change_in(db, root, id, commit_of(db, root, id), left_out)
+def change_of(db: ZODB.DB, root: Any, id: str, theirs: Theirs) -> Change:
+    """What a mission did."""
+    change = change_in(db, root, id, commit_of(db, root, id), theirs)
     again = (one["tid"] for one in db.history(ledger.mission_of(root, id)._p_oid, _REVISIONS) if _text(one["user_name"]) == REDO + id)
     return change._replace(since=next(again, change.tid))
 
@@ -122,10 +121,13 @@ def no_change(id: str) -> Change:
     return Change(id, z64, {}, {}, z64, ())
 
 
-def change_in(db: ZODB.DB, root: Any, id: str, tid: bytes, left_out: Callable[[UvmObject], bool]) -> Change:
+def change_in(
+    db: ZODB.DB, root: Any, id: str, tid: bytes, theirs: Theirs, left_out: Callable[[UvmObject], bool] = lambda obj: False
+) -> Change:
     """What a transaction did; the root's own connection reads all states, so that what they refer to can be used.
 
     :param id: what to call it.
+    :param left_out: tells objects that are none of its business.
     """
     connection = root._p_jar
     before: dict[bytes, State] = {}
@@ -136,9 +138,12 @@ def change_in(db: ZODB.DB, root: Any, id: str, tid: bytes, left_out: Callable[[U
         if not isinstance(obj, (*_MERGED, Method)):
             others.append(oid)
         elif not (isinstance(obj, UvmObject) and (_is_mission(obj) or left_out(obj))):
-            at[oid] = parts(type(obj), connection.oldstate(obj, tid))
-            if (earlier := _before(db, oid, tid)) is not None:
-                before[oid] = parts(type(obj), connection.oldstate(obj, earlier))
+            names, earlier = theirs(obj) if isinstance(obj, UvmObject) else (), _before(db, oid, tid)
+            if names and earlier is None:
+                continue  # it was made as that layer makes them
+            at[oid] = _without(names, parts(type(obj), connection.oldstate(obj, tid)))
+            if earlier is not None:
+                before[oid] = _without(names, parts(type(obj), connection.oldstate(obj, earlier)))
     _written(db, tid)  # packed meanwhile, what it changed would have looked like what it made
     return Change(id, tid, before, at, tid, tuple(others))
 
@@ -280,6 +285,10 @@ def _referring(db: ZODB.DB, tid: bytes, wanted: set[bytes]) -> set[bytes]:
         for transaction in transactions:
             found |= {record.oid for record in transaction if record.data and not wanted.isdisjoint(referencesf(record.data))}
     return found
+
+
+def _without(names: Collection[str], state: State) -> State:
+    return {part: value for part, value in state.items() if part not in names}
 
 
 def _refs(values: State) -> set[bytes]:

@@ -46,7 +46,8 @@ class BackupSet(NamedTuple):
     """A whole backup and what was added to it."""
 
     begun: float
-    """When the whole one was made, in seconds since the epoch; 0 for increments whose whole one is gone."""
+    """When the whole one was made, in seconds since the epoch; 0 for increments whose whole one is gone. By the names, which are in
+    order also after a clock was ahead; where they are from the future, by the times of the files."""
     newest: float
     files: tuple[pathlib.Path, ...]
     """The newest first: a set that is half taken away still is one."""
@@ -71,7 +72,7 @@ def sets_of(folder: pathlib.Path) -> list[BackupSet]:
     for stamp, _, path in found:
         lots.setdefault(max((begin for begin in begins if begin <= stamp), default=""), []).append((stamp, path))
     return [
-        BackupSet(_seconds(begin) if begin else 0.0, _seconds(lot[-1][0]), tuple(path for _, path in reversed(lot)))
+        BackupSet(_made(*lot[0]) if begin else 0.0, _made(*lot[-1]), tuple(path for _, path in reversed(lot)))
         for begin, lot in sorted(lots.items())
     ]
 
@@ -105,7 +106,7 @@ class Backups:
         """
         self.plan = plan
         self._upkeep, self._folder, self._size, self._reserve = upkeep, folder, size, reserve
-        self._not_before = time.time() + first_s
+        self._not_before = time.monotonic() + first_s  # the clock may be set back
         self._sets: list[BackupSet] = []  # as of the last look
         self._good: float | None = None  # when this process proved the last one
         self._failures, self._ever_failed, self._error = 0, 0, ""
@@ -131,7 +132,7 @@ class Backups:
         """When the next one is, in seconds since the epoch; infinite where there are none."""
         if not self.plan.every_s:
             return math.inf
-        return max((self._last() or 0.0) + self.plan.every_s, self._not_before)
+        return max((self._last() or 0.0) + self.plan.every_s, time.time() + self._not_before - time.monotonic())
 
     async def look(self) -> None:
         """See what is in the folder: in a thread, since it may be far away, and its disk asleep."""
@@ -169,7 +170,7 @@ class Backups:
     def _failed(self, error: Exception) -> float:
         """Note a failure; the time until the next attempt."""
         self._failures, self._ever_failed, self._error = self._failures + 1, self._ever_failed + 1, str(error)
-        self._not_before = time.time() + self.plan.retry_s
+        self._not_before = time.monotonic() + self.plan.retry_s
         log.error("backup_failed", folder=str(self._folder), error=str(error), failures=self._failures, again_s=self.plan.retry_s)
         return self.plan.retry_s
 
@@ -196,7 +197,7 @@ class Backups:
             for path in one.files:
                 path.unlink(missing_ok=True)
         if gone:
-            _drop_blobs(self._folder / BLOBS, min(one.begun for one in sets_of(self._folder)) - _MARGIN_S)
+            _drop_blobs(self._folder / BLOBS, min(map(_needed_from, sets_of(self._folder))) - _MARGIN_S)
         return [one.files[-1].name for one in gone]
 
     def _present(self) -> list[BackupSet]:
@@ -204,8 +205,9 @@ class Backups:
         return [one for one in self._sets if one.newest <= time.time() + _DAY_S]
 
     def _last(self) -> float | None:
-        """When the last one was made that was good; one that found nothing new left no file."""
-        return max([one.newest for one in self._present()] + ([] if self._good is None else [self._good]), default=None)
+        """When the last one was made that was good; one that found nothing new left no file. Not by a clock that was set back since."""
+        good = [] if self._good is None or self._good > time.time() + _DAY_S else [self._good]
+        return max([one.newest for one in self._present()] + good, default=None)
 
 
 def _drop_blobs(folder: pathlib.Path, before: float) -> None:
@@ -215,5 +217,12 @@ def _drop_blobs(folder: pathlib.Path, before: float) -> None:
             path.unlink()
 
 
-def _seconds(stamp: str) -> float:
-    return float(calendar.timegm(time.strptime(stamp, "%Y-%m-%d-%H-%M-%S")))
+def _needed_from(one: BackupSet) -> float:
+    """Since when a set has needed its blobs; after a clock was ahead, names are later than what they are of."""
+    return min(one.begun, *(path.stat().st_mtime for path in one.files))
+
+
+def _made(stamp: str, path: pathlib.Path) -> float:
+    """When a file of that name was made, in seconds since the epoch."""
+    named = float(calendar.timegm(time.strptime(stamp, "%Y-%m-%d-%H-%M-%S")))
+    return named if named <= time.time() else min(named, path.stat().st_mtime)

@@ -155,10 +155,11 @@ class Upkeep:
     async def _pack(self, path: pathlib.Path, days: float) -> dict[str, Any]:
         db = self._image.db
         before = {"bytes_before": db.getSize(), "objects_before": len(db.storage)}
-        moment = packing.pack_time(days, self._image.oldest_view(), lambda: self._now(days))
         self._progress.begin("copying what stays", db.getSize(), growing(path.with_name(path.name + ".pack")))
         try:
-            await in_helper(packing.pack, db, path, moment, self._stop)
+            async with self._image.reach:
+                moment = packing.pack_time(days, self._image.oldest_view(), lambda: self._now(days))
+                await in_helper(packing.pack, db, path, moment, self._stop)
             await in_helper(blobs.sweep, db)
             await in_helper(give_back)
         except packing.Stopped as e:

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from ZODB.POSException import POSKeyError
 
+from batos.errors import ImageDamaged
 from batos.image.turns import Turns
 from batos.memory import standing
 from batos.memory.library import DIGEST, FAILURE, MISSION, Library, Section, library_of
@@ -128,11 +130,14 @@ def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, i
     """Of a document's sections: the chunks that they stand for, level and class; None where they stay."""
     if looked % _LOADED == _LOADED - 1:
         root._p_jar.cacheGC()
-    document = library.documents[number]
-    if not document.complete:
+    try:
+        document = library.documents[number]
+        if not document.complete:
+            return None
+        chunks, level = (document.archive.chunks, document.archive.level + 1) if document.archive is not None else (0, 1)
+        return chunks, level, document.kind in (MISSION, FAILURE, DIGEST)
+    except (ImageDamaged, POSKeyError):  # the self-audit tells of it
         return None
-    chunks, level = (document.archive.chunks, document.archive.level + 1) if document.archive is not None else (0, 1)
-    return chunks, level, document.kind in (MISSION, FAILURE, DIGEST)
 
 
 def _means(view: View, sections: Iterable[Section]) -> tuple[Array, Array]:

@@ -11,14 +11,15 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import structlog
+from ZODB.POSException import POSKeyError
 
 from batos.allocator import give_back
 from batos.config import Settings
-from batos.errors import BatosError, ImageError
+from batos.errors import BatosError, ImageDamaged, ImageError
 from batos.image import blobs
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
@@ -179,7 +180,8 @@ class Curator:
                 await self._summaries_again()
                 for cluster in found[: self._settings.curate_clusters]:
                     await self._quiet()
-                    await self._one(cluster, told, now)
+                    with _passed_over(cluster.why):
+                        await self._one(cluster, told, now)
                 await self._image.system(curating.rounded, now, self._image.db.getSize(), mission="curator")
                 self._note(told)
                 if told["clusters"]:
@@ -298,16 +300,20 @@ class Curator:
     async def _summaries_again(self) -> None:
         """Give archives another summary that lost theirs, because something in them was forgotten."""
         for number in await in_helper(self._image.read, curating.unsummarised):
-            found = await in_helper(self._image.read, curating.unpacked, number)
-            if found is None:
-                continue
-            material, facts, level, lived = found
-            said, vectors = curating.said_in(material, facts)
-            text = await self._extract(said, vectors, curating.sentences_for(len(material.ids), self._settings.curate_sentences))
-            documents = tuple(dict.fromkeys(one.section.document for one in material.held))
-            summary = await in_helper(self._summary, text, facts, lived, "", number)
-            made = archiving.Made(*summary, documents, self._now(), level)
-            await self._shielded(self._changed(archiving.summarise, made))
+            with _passed_over(f"archive {number}"):
+                await self._summary_again(number)
+
+    async def _summary_again(self, number: int) -> None:
+        found = await in_helper(self._image.read, curating.unpacked, number)
+        if found is None:
+            return
+        material, facts, level, lived = found
+        said, vectors = curating.said_in(material, facts)
+        text = await self._extract(said, vectors, curating.sentences_for(len(material.ids), self._settings.curate_sentences))
+        documents = tuple(dict.fromkeys(one.section.document for one in material.held))
+        summary = await in_helper(self._summary, text, facts, lived, "", number)
+        made = archiving.Made(*summary, documents, self._now(), level)
+        await self._shielded(self._changed(archiving.summarise, made))
 
     # --- what is asked of it
 
@@ -348,6 +354,15 @@ class Curator:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
+
+
+@contextlib.contextmanager
+def _passed_over(what: str) -> Iterator[None]:
+    """What is damaged stays as it is, and holds up no other; the self-audit tells of it."""
+    try:
+        yield
+    except (ImageDamaged, POSKeyError) as e:
+        log.error("not_curated", what=what, error=str(e), hint="it stays as it is; restore a backup (`batos restore`)")
 
 
 async def _at_once() -> None:

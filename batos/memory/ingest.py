@@ -159,7 +159,8 @@ class Ingest:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
                 self._image.later(_begin, path)
                 self._begun.add(path)
-            told = await self._store(await in_helper(self._prepare, path))
+            while (told := await self._store(await in_helper(self._prepare, path))) is None:
+                pass
         except OSError:
             raise
         except Exception as e:  # a fault of ours in one file, or damage in what was read of it, must not hold up the others
@@ -197,7 +198,8 @@ class Ingest:
         if self._stopping:
             raise Stopped
 
-    async def _store(self, prepared: _Prepared) -> Facts:
+    async def _store(self, prepared: _Prepared) -> Facts | None:
+        """Store what was prepared; None if the memory is another by now, so that it is to be prepared anew."""
         file, known, batches, batch = prepared
         if batches is None or batch is None:
             change = (_alias, known.elsewhere, file.path, file.stamp) if known.elsewhere else (_done, file.path, file.stamp)
@@ -209,6 +211,8 @@ class Ingest:
             shelves = [shelved.shelf for shelved in batch.shelved]
             stored = (_put, file[:2], batches.number, facts, shelves, batch.segment, batch.sections, batch.last)
             dropped = await self._image.system(*stored, mission="ingest")
+            if dropped is None:
+                return None
             self._stored(batch.segment, dropped)
             chunks, gone = chunks + sum(len(shelf.passages) for shelf in shelves), gone + len(dropped)
             if batch.last:
@@ -299,9 +303,12 @@ def _put(
     segment: Segment | None,
     sections: list[int],
     last: bool,
-) -> list[int]:
+) -> list[int] | None:
     path, stamp = file
     library = library_of(root)
+    new = {shelf.section.number for shelf in shelves}
+    if not all(section in new or section in library.sections for section in sections):
+        return None  # a mission has forgotten it meanwhile, or the curator archived some of it
     dropped = _leave(library, path) if library.by_source.get(path, number) != number else []
     dropped += library.put(root, number, facts, shelves, segment, sections)
     if last:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Mapping
 from typing import Any
 
+from ZODB.POSException import POSKeyError
+
+from batos.errors import ImageDamaged
 from batos.image.history import oid_of
 from batos.memory.library import Library, library_of
 from batos.objects import UvmObject
@@ -31,7 +35,10 @@ def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict
     }
     if documents is not None:
         newest = list(library.documents)[: -documents - 1 : -1]
-        told["listed"] = [_listed(library, library.documents[number]) for number in newest]
+        told["listed"] = []
+        for number in newest:
+            with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of it
+                told["listed"].append(_listed(library, library.documents[number]))
     return told
 
 

@@ -6,10 +6,14 @@ which is a step that a search may go. A title that comes after the texts that na
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ZODB.POSException import POSKeyError
+
+from batos.errors import ImageDamaged
 from batos.memory.library import library_of
 from batos.memory.links import Gazetteer
 
@@ -61,7 +65,13 @@ class Names:
 
 
 def known(root: Any) -> list[Name]:
-    """All names in the image."""
-    library = library_of(root)
-    people = [Name(entity.name) for entity in library.entities.values() if entity.kind == "person"]
-    return people + [Name(library.documents[number].title, number) for number in library.by_title.values()]
+    """All names in the image, but for those in records that are damaged: the self-audit tells of them."""
+    library, found = library_of(root), []
+    for entity in library.entities.values():
+        with contextlib.suppress(ImageDamaged, POSKeyError):
+            if entity.kind == "person":
+                found.append(Name(entity.name))
+    for number in library.by_title.values():
+        with contextlib.suppress(ImageDamaged, POSKeyError):
+            found.append(Name(library.documents[number].title, number))
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from BTrees.LLBTree import LLBTree
@@ -20,8 +20,16 @@ from persistent import Persistent
 from batos.memory.segments import Array
 from batos.memory.tail import Tail
 
-Drops = tuple[Array, Array]
-"""Ids that were dropped, ascending, and the age up to which each was."""
+
+class Drops(NamedTuple):
+    """What is noted as dropped, in one view of a log."""
+
+    ids: Array
+    """Ascending."""
+    ages: Array
+    """In parts of this age or older, the rows of each count no more."""
+    newest: int
+    """Age of the newest part then: what came later was not dropped, whatever `ages` says."""
 
 
 class PartLog(Persistent):
@@ -41,7 +49,7 @@ class PartLog(Persistent):
         self._parts = LOBTree({_FIRST: (0, None)})
         """Key -> (rows, part). A key is the age of the part's newest rows, which ascends in time, and in its last bits the turn."""
         self._gone = LLBTree({_FIRST: _FIRST})
-        """Id -> age: in parts of this age or older, the id's rows count no more."""
+        """Id -> age: in parts of this age or older, the id's rows count no more; more than `_EVER`: in none, until it is added again."""
         self._tail = Tail()
 
     def complete(self) -> None:
@@ -51,8 +59,9 @@ class PartLog(Persistent):
 
     def drop(self, ids: Iterable[int]) -> None:
         """What is held of these ids is held no more; it can be added again. Ids that are not held do not matter."""
-        last = self._newest() >> _TURNS
-        self._gone.update({int(id): last for id in ids})
+        # in parts of any age: a merge beside this transaction may put their rows into one that is newer than all that it sees
+        mark = _EVER + (self._newest() >> _TURNS)
+        self._gone.update(dict.fromkeys(map(int, ids), mark))
 
     def tidy(self) -> bool:
         """Merge parts of one size if there are too many of them; whether there were (then there may be more to do)."""
@@ -89,7 +98,7 @@ class PartLog(Persistent):
             written += size
             if rows is not None and written >= rows:
                 return key
-        for id, age in zip(*(column.tolist() for column in drops), strict=True):
+        for id, age in zip(drops.ids.tolist(), drops.ages.tolist(), strict=True):
             if id != _FIRST and self._gone.get(id) == age:  # not one that was dropped again
                 del self._gone[id]
         return None
@@ -111,6 +120,7 @@ class PartLog(Persistent):
     def _add(self, part: Any) -> None:
         self.complete()
         tail, key = self._tail, self._next_key()
+        self._come_again(part.held().tolist(), key)
         if tail is None or _level(len(part), self.FAN):  # few of those come, and none of them goes soon
             self._parts[key] = (len(part), part)
             return
@@ -119,6 +129,11 @@ class PartLog(Persistent):
                 self._parts[old] = tail[old]
                 del tail[old]
         tail[key] = (len(part), part)
+
+    def _come_again(self, ids: Sequence[int], key: int) -> None:
+        """Of those that were dropped, only older rows count no more from now on."""
+        for id in {*self._gone.keys(min(ids), max(ids))}.intersection(ids):
+            self._gone[id] = (key >> _TURNS) - 1
 
     def _each(self) -> Iterator[tuple[Any, Array | None]]:
         """Each part, with the mask of its rows that were dropped, or None. Its memory is let go afterwards."""
@@ -163,7 +178,8 @@ class PartLog(Persistent):
     def drops(self) -> Drops:
         """What is noted as dropped, for `purge_some`."""
         size = len(self._gone)
-        return np.fromiter(self._gone.keys(), np.int64, size), np.fromiter(self._gone.values(), np.int64, size)
+        ids, ages = (np.fromiter(column, np.int64, size) for column in (self._gone.keys(), self._gone.values()))
+        return Drops(ids, ages, self._newest() >> _TURNS)
 
     def _rows(self) -> int:
         return sum(size for _, size, _ in self._entries())
@@ -192,6 +208,8 @@ _FIRST = BEGIN = -(2**63)
 """The key of an entry that stays: a tree whose first entry is deleted, or that was empty, conflicts with whatever is added meanwhile."""
 _TAIL = 64
 """Small parts, the newest, that are in a record of their own."""
+_EVER = 1 << 60
+"""Above every age."""
 _TURNS = 10
 """Bits of a key that change when a part is written anew. The others are microseconds: that fits 64 bits for 280 years."""
 _lock = threading.Lock()
@@ -200,12 +218,12 @@ _last = 0
 
 def _mask(key: int, part: Any, drops: Drops) -> Array | None:
     """Which rows of a part were dropped; None for none."""
-    ids, ages = drops
+    ids, ages, newest = drops
     if len(ids) == 1:
         return None
     held = part.held()
     at = np.minimum(np.searchsorted(ids, held), len(ids) - 1)
-    mask: Array = (ids[at] == held) & (ages[at] >= key >> _TURNS)
+    mask: Array = (ids[at] == held) & (np.minimum(ages[at], newest) >= key >> _TURNS)
     return mask if mask.any() else None
 
 

@@ -16,9 +16,10 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
+from ZODB.POSException import POSKeyError
 
 from batos.config import nearest
-from batos.errors import BatosError, InvalidInput
+from batos.errors import BatosError, ImageDamaged, InvalidInput
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 
@@ -185,11 +186,19 @@ def _documents(root: Any, wanted: Wanted) -> set[int] | None:
 
 
 def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
-    """What there is to tell of each chunk; None for one that is not there any more."""
+    """What there is to tell of each chunk; None for one that is not there any more, or is damaged."""
     from batos.memory.library import library_of
 
     library = library_of(root)
-    return [_passage(library, hit) if hit.id in library.chunks else None for hit in hits]
+    return [_readable(library, hit) if hit.id in library.chunks else None for hit in hits]
+
+
+def _readable(library: Any, hit: Hit) -> dict[str, Any] | None:
+    try:
+        return _passage(library, hit)
+    except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too; the others are found
+        log.error("passage_damaged", error=str(e))
+        return None
 
 
 def _passage(library: Any, hit: Hit) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 from batos.memory.library import Library, library_of
 
+_AHEAD_S = 3600.0  # by which a time may be ahead
+
 
 class Standing(NamedTuple):
     """Of a section. Stored as a plain tuple."""
@@ -59,14 +61,19 @@ def note(root: Any, counts: Mapping[int, int], now: float, half_life_s: float) -
 
 
 def see(root: Any, now: float, most: int) -> bool:
-    """System transaction: notice sections that are new, and forget those that are gone, some at a time; whether there may be more."""
+    """System transaction: notice sections that are new, and forget those that are gone, some at a time; whether there may be more.
+
+    One that was seen in the future (the clock was wrong then) is seen now.
+    """
     library = library_of(root)
     known, there = set(library.reads), set(library.sections)
     new, gone = sorted(there - known)[:most], sorted(known - there)[:most]
+    ahead = [(section, score) for section, (score, at) in library.reads.items() if at > now + _AHEAD_S][:most]
     library.reads.update({section: tuple(Standing(0.0, now)) for section in new})
+    library.reads.update({section: tuple(Standing(score, now)) for section, score in ahead})
     for section in gone:
         del library.reads[section]
-    return max(len(new), len(gone)) == most
+    return max(len(new), len(gone), len(ahead)) == most
 
 
 def of(library: Library, section: int) -> Standing:

@@ -32,11 +32,32 @@ class Moved(NamedTuple):
     """And of those that came back."""
 
 
-def is_of_memory(obj: UvmObject) -> bool:
-    """Whether an object is a document, a chunk, an entity or an archive: what the functions here take care of."""
+_TAKEN_CARE_OF = frozenset(
+    (
+        *(
+            "parent*",
+            "number",
+            "document",
+            "mentioned",
+            "chunks",
+            "sections",
+            "whole",
+            "summary",
+            "source",
+            "sources",
+            "digest",
+            "complete",
+        ),
+        *("archive", "archives", "of", "blob", "bytes", "entities", "by_model", "level", "made"),
+    )
+)
+
+
+def taken_care_of(obj: UvmObject) -> frozenset[str]:
+    """Which slots of an object the memory sees to: some of a document, a chunk, an entity or an archive. Others were given by somebody."""
     parent, root = obj._slots.get("parent*"), obj._p_jar.root()
     traits = root["lobby"].traits._slots
-    return any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive"))
+    return _TAKEN_CARE_OF if any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive")) else frozenset()
 
 
 def told_apart(before: Any, at: Any) -> tuple[set[int], set[int]]:
@@ -84,8 +105,8 @@ def _brought_back(root: Any, past: Any, then: UvmObject, shelver: Shelver) -> li
             chunks = objects_of(root, document, one)
             entries += _entries(one.section, chunks, document.kind, shelver)
             shelves.append((one.section, chunks))
-        if then.archives:
-            document.sections = order(then, (section.number for section, _ in shelves))
+        # what it has now may be less: some of it was archived when it went
+        document.sections = order(then, (section.number for section, _ in shelves)) if then.archives else then.sections
     except POSKeyError:
         raise HistoryGone(f"the document {then.title!r} cannot come back: it was packed away") from None
     library_of(root).bring_back(root, document, shelves, None)

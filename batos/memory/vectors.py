@@ -239,7 +239,7 @@ class Vectors:
         """Take what was dropped out of the index and the vectors for good."""
         for name in await in_helper(self._image.read, _logs):
             drops = await in_helper(self._image.read, _drops, name)
-            if len(drops[0]) < 2:  # one entry is none
+            if len(drops.ids) < 2:  # one entry is none
                 continue
             after: int | None = BEGIN
             while after is not None:
@@ -277,7 +277,7 @@ def _most_dropped(root: Any) -> list[int]:
 
 def _drops(root: Any, name: str) -> Drops:
     held = _log(root, name)
-    return held.drops() if held is not None else (np.empty(0, np.int64), np.empty(0, np.int64))
+    return held.drops() if held is not None else Drops(np.empty(0, np.int64), np.empty(0, np.int64), BEGIN)
 
 
 def _purge(root: Any, name: str, drops: Drops, after: int, rows: int) -> int | None:

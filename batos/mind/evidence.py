@@ -14,13 +14,15 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
+from ZODB.POSException import POSKeyError
 
-from batos.errors import BatosError, BatosSignal, InvalidInput
+from batos.errors import BatosError, BatosSignal, ImageDamaged, InvalidInput
 from batos.image import history, journal
 from batos.image.living import LivingImage
 from batos.memory.library import library_of
 from batos.memory.sentences import sentences
 from batos.mind import weaving
+from batos.objects import UvmObject
 
 if TYPE_CHECKING:  # they bring numpy
     from batos.memory.segments import Segment
@@ -165,23 +167,30 @@ def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ..
 
 
 def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ...]:
-    """The chunks of these numbers that there still are, as far as `chars` characters reach; the last is cut."""
+    """The chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
     chunks, found = library_of(root).chunks, []
     for number in numbers:
-        chunk = chunks.get(number)
-        if chunk is None or chars <= 0:
+        if number not in chunks or chars <= 0:
             continue
-        document = chunk.document
-        said = _HEADING.sub("", chunk.text) if document.kind in ("markdown", "conversation") else chunk.text
-        named = f"{chunk.speaker}:" if chunk.speaker else ""  # which a turn of a conversation has before it already
-        text = " ".join((said if said.lstrip().startswith(named) else f"{named} {said}").split())
-        if document.kind != "code":
-            text = _MARK.sub(r" (\1)", text)  # a document's own footnotes are no marks of ours
-        text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
-        chars -= len(text)
-        title = document.title or document.source
-        found.append(Passage(number, history.oid_of(chunk) or "", title, document.source, text, document.number))
+        try:
+            found.append(_passage(number, chunks[number], chars))
+        except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too
+            log.error("passage_damaged", error=str(e))
+        else:
+            chars -= len(found[-1].text)
     return tuple(found)
+
+
+def _passage(number: int, chunk: UvmObject, chars: int) -> Passage:
+    document = chunk.document
+    said = _HEADING.sub("", chunk.text) if document.kind in ("markdown", "conversation") else chunk.text
+    named = f"{chunk.speaker}:" if chunk.speaker else ""  # which a turn of a conversation has before it already
+    text = " ".join((said if said.lstrip().startswith(named) else f"{named} {said}").split())
+    if document.kind != "code":
+        text = _MARK.sub(r" (\1)", text)  # a document's own footnotes are no marks of ours
+    text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
+    title = document.title or document.source
+    return Passage(number, history.oid_of(chunk) or "", title, document.source, text, document.number)
 
 
 def shown(prompt: str, found: Sequence[Passage]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.config import Settings
 from batos.errors import InferenceFailed
-from batos.image import LivingImage
+from batos.image import LivingImage, seals
 from batos.memory import objects
 from batos.memory.library import Library, library_of
 from batos.memory.library import _title_of as title_of
@@ -113,6 +113,14 @@ class Memory:
             assert with_vector == held
 
         self.look(check)
+
+
+def flip(path: Path, *places: int) -> None:
+    """Change a byte of the data of each record there."""
+    data = bytearray(path.read_bytes())
+    for at in places:
+        data[at + seals.RECORD.size + 60] ^= 1
+    path.write_bytes(data)
 
 
 def consistent(library: Library) -> tuple[set[int], set[int]]:

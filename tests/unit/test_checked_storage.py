@@ -21,7 +21,7 @@ from ZODB.FileStorage import FileStorage
 from ZODB.MappingStorage import MappingStorage
 from ZODB.tests.MVCCMappingStorage import MVCCMappingStorage
 
-from batos.errors import ImageDamaged
+from batos.errors import ImageDamaged, ImageError
 from batos.image import sums
 from batos.image.checked import CheckedStorage, base_of
 from batos.image.integrity import Walk
@@ -119,6 +119,22 @@ def test_a_record_that_the_disk_does_not_give_is_damaged(db: ZODB.DB, monkeypatc
     assert value(db, "a") == "one"
 
 
+@pytest.mark.parametrize("how", ["load", "loadBefore"])
+def test_a_close_that_overtakes_a_read_is_no_damage(path: Path, db: ZODB.DB, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    put(db, a="one")
+    storage, read, oid = db.storage, base_of(db.storage)._read_data_header, (1).to_bytes(8, "big")
+
+    def closed_meanwhile(*args: Any) -> Any:
+        db.close()
+        return read(*args)
+
+    monkeypatch.setattr(storage.base, "_read_data_header", closed_meanwhile)
+    with pytest.raises(ImageError, match="is closed") as caught:
+        getattr(storage, how)(oid, b"\x7f" * 8) if how == "loadBefore" else storage.load(oid)
+    assert not isinstance(caught.value, ImageDamaged)
+    assert path.with_name("i.fs.index").exists()
+
+
 def test_undo(db: ZODB.DB) -> None:
     put(db, a=1)
     put(db, a=2)
@@ -210,6 +226,26 @@ def test_a_pack_does_not_bless_damage(path: Path, old: bytes) -> None:
     db.close()
     assert path.read_bytes().startswith(damaged)
     assert not path.with_name("i.fs.pack").exists()
+
+
+@pytest.mark.parametrize("at", [0, 3, 8, 14, 16, 18], ids=["id", "time", "length", "lower length", "status", "user"])
+def test_a_pack_that_meets_a_damaged_header_is_refused(path: Path, at: int) -> None:
+    db = opened(path)
+    for n in range(20):
+        put(db, a=n)
+    db.close()
+    data, begin = bytearray(path.read_bytes()), 4
+    for _ in range(10):
+        begin += int.from_bytes(data[begin + 8 : begin + 16], "big") + 8
+    data[begin + at] ^= 1
+    path.write_bytes(data)
+    db = opened(path)
+    with pytest.raises(ImageDamaged, match=r"was not packed.*restore a backup"):
+        pack(db, path, time.time() + 10, threading.Event())
+    assert path.read_bytes() == data
+    assert not path.with_name("i.fs.pack").exists()
+    put(db, b=1)
+    db.close()
 
 
 def test_copies(path: Path, tmp_path: Path, db: ZODB.DB) -> None:

@@ -16,10 +16,10 @@ from batos.image import blobs
 from batos.memory import archives, extracting, standing
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import DIGEST, MISSION, SUMMARY, library_of
+from batos.memory.library import DIGEST, MISSION, SUMMARY, Library, library_of
 from batos.memory.remembering import remember
 from batos.memory.traits import LIVED
-from tests.unit.memory_support import Memory, memory
+from tests.unit.memory_support import Memory, flip, memory
 from tests.unit.test_archiving import everything, pack
 
 DAY = 86400.0
@@ -132,6 +132,16 @@ async def test_what_is_read_stays_until_its_reads_have_decayed(tmp_path: Path) -
         kept.clock.now += 40 * DAY  # three reads, halved three times
         assert (await kept.curator.round("more went by"))["chunks"] > 0
         assert "bread" in {source for number in kept.held.look(lambda library: list(library.archives)) for source in kept.sources(number)}
+
+
+async def test_what_was_seen_while_the_clock_was_ahead_grows_old_all_the_same(tmp_path: Path) -> None:
+    async with curated(tmp_path) as kept:
+        kept.clock.now += 3650 * DAY
+        await kept.fill(("boats",))
+        kept.clock.now -= 3650 * DAY
+        assert (await kept.curator.round("the clock was set"))["clusters"] == []
+        kept.clock.now += 31 * DAY
+        assert len((await kept.curator.round("time went by"))["clusters"]) == 1
 
 
 async def test_reads_are_written_in_one_go_and_survive_a_restart(tmp_path: Path) -> None:
@@ -347,6 +357,53 @@ async def test_what_changes_while_it_is_summarised_stays(tmp_path: Path) -> None
         assert (await kept.curator.round("time went by"))["clusters"] == []
         await kept.held.whole()
         assert kept.chunks() == 9
+
+
+async def test_what_is_archived_while_its_file_is_read_anew_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",))
+        ingest = kept.held.recollection.ingest
+        store, path = ingest._store, tmp_path / "boats" / "boats of Malta.md"
+
+        async def archived_before(prepared: Any) -> Any:
+            kept.clock.now += 31 * DAY
+            await kept.curator.round("time went by")
+            return await store(prepared)
+
+        monkeypatch.setattr(ingest, "_store", archived_before)
+        path.write_text(path.read_text() + "# More\n\nA word more of boats.\n")
+        assert (await kept.held.read(path))["refused"] == []
+        await kept.held.whole()
+        assert "".join(kept.held.texts(path)) == path.read_text()
+
+
+def place_of(library: Library, what: str, source: str) -> int:
+    """Where the record of a document is in the image's file, or that of its first chunk."""
+    document = library.document(source)
+    found = document if what == "a document" else next(library.chunks_of(document))
+    return int(found._p_jar.db().storage.base._index[found._p_oid])
+
+
+@pytest.mark.parametrize("what", ["a chunk", "a document", "an archive"])
+async def test_what_is_damaged_holds_up_nothing_else(tmp_path: Path, what: str) -> None:
+    source = str(tmp_path / "boats" / "boats of Malta.md")
+    async with curated(tmp_path) as kept:
+        await kept.fill(("boats",) if what == "an archive" else tuple(THEMES))
+        if what == "an archive":
+            kept.clock.now += 31 * DAY
+            assert len((await kept.curator.round("time went by"))["clusters"]) == 1
+            await kept.held.recollection.tell(forget=source)
+            await kept.fill(tuple(theme for theme in THEMES if theme != "boats"))
+            for blob in (tmp_path / "image.fs.blobs").rglob("*.blob"):
+                blob.chmod(0o600)
+                blob.write_bytes(b"noise")
+        places = kept.held.look(lambda library: [place_of(library, what, source)] if what != "an archive" else [])
+        now = kept.clock.now
+    flip(tmp_path / "image.fs", *places)
+    async with curated(tmp_path) as kept:
+        kept.clock.now = now + 31 * DAY
+        told = await kept.curator.round("time went by")
+        assert sum(one["chunks"] for one in told["clusters"]) == {"a chunk": 24, "a document": 33, "an archive": 24}[what]
 
 
 async def test_cancelled_in_the_middle_of_a_transaction_what_searches_see_is_what_there_is(tmp_path: Path) -> None:

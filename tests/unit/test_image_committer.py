@@ -527,3 +527,39 @@ async def test_a_transaction_is_gathered_in_memory_and_a_large_one_lets_go_of_it
     assert held() < 1 << 20
     assert value(image) == 1
     assert image.read(lambda root: len(root["lobby"].large.text)) == 9 << 20
+
+
+async def test_who_commits_first_is_told_first(tmp_path: Path) -> None:
+    """Also where the loop was busy while both were committed: what searches see is put together in that order."""
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    loop, settled, told = asyncio.get_running_loop(), [], []
+
+    class Busy:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(loop, name)
+
+        def call_soon_threadsafe(self, *call: Any) -> None:
+            settled.append(call)
+
+    async def unit() -> None:
+        async with image.unit() as unit:
+            unit.root["a"] = 1
+        told.append("unit")
+
+    async def system() -> None:
+        await image.system(lambda root: root.update(b=1))
+        told.append("system")
+
+    image.committer._loop = Busy()  # type: ignore[assignment]
+    tasks = []
+    for work in (unit, system):
+        tasks.append(asyncio.create_task(work()))
+        async with asyncio.timeout(30):
+            while len(settled) < len(tasks):
+                await asyncio.sleep(0.01)
+    for function, *args in settled:
+        loop.call_soon(function, *args)
+    image.committer._loop = loop
+    await asyncio.gather(*tasks)
+    assert told == ["unit", "system"]
+    await image.close()

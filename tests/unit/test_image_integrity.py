@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from batos.errors import ImageDamaged, InferenceFailed
-from batos.image import LivingImage, journal, ledger
+from batos.image import LivingImage, journal, ledger, retention
 from batos.image.checked import base_of
 from batos.image.filewalk import FileWalk
 from batos.image.integrity import Walk
 from batos.image.packing import pack
+from batos.memory.library import library_of
 from batos.objects import Method, UvmObject
+from tests.unit.memory_support import flip
 from tests.unit.mind_support import FakeInference, mind, submit
 
 ANSWER = journal.Inference(b"k" * 16, 0, "an answer", "m", "d", 1, 1, 0.0, 0.0, "stop", 0.0)
@@ -242,6 +244,56 @@ async def test_damage_fails_the_mission_that_meets_it_and_no_other(tmp_path: Pat
         walk = kernel.walk
         walk.step(1000, 1 << 20)
         assert len(walk.damaged) == 2, "the record, and the transaction that it is in"
+
+
+def ended_mission(root: Any, id: str) -> None:
+    ledger.accept(root, id, f"Brief of {id}", {}, True)
+    journal.add(root, id, ANSWER)
+    ledger.fail(root, id, {"code": "internal", "message": "no"}, {}, True)
+
+
+@pytest.mark.parametrize("damaged", [(3,), (256,), (255, 256, 257), (300,), (256, 299, 300), (1, 2)])
+async def test_the_chain_of_missions_leads_past_those_that_are_damaged(tmp_path: Path, damaged: tuple[int, ...]) -> None:
+    path = tmp_path / "i.fs"
+    image = await LivingImage.open(f"file://{path}")
+    await image.system(lambda root: [ended_mission(root, f"m{n}") for n in range(1, 301)])
+    index = base_of(image.db.storage)._index
+    places = image.read(lambda root: [index[ledger.mission_of(root, f"m{n}")._p_oid] for n in damaged])
+    await image.close()
+    flip(path, *places)
+    image = await LivingImage.open(f"file://{path}")
+    left = [n for n in range(1, 301) if n not in damaged]
+    assert image.read(lambda root: [one.number for one in ledger.newest_first(root)]) == left[::-1]
+    for after, count in ((0, 256), (0, 300), (250, 10), (2, 1), (255, 1), (256, 256)):
+        found = image.read(lambda root, *window: [one.number for one in ledger.numbered(root, *window)], after, count)
+        assert found == [n for n in left if after < n <= after + count]
+    assert await retention.retain(image, 0) == {"missions": len(left), "dropped": len(left)}
+    await image.close()
+
+
+async def test_one_damaged_journal_holds_up_the_retention_of_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "i.fs"
+    image = await LivingImage.open(f"file://{path}")
+    await image.system(lambda root: [ended_mission(root, f"m{n}") for n in range(1, 4)])
+    at = image.read(lambda root: base_of(image.db.storage)._index[ledger.mission_of(root, "m2").journal._p_oid])
+    await image.close()
+    flip(path, at)
+    image = await LivingImage.open(f"file://{path}")
+    assert await retention.retain(image, 0) == {"missions": 3, "dropped": 2}
+    await image.close()
+
+
+async def test_one_damaged_mission_keeps_no_other_from_becoming_memory(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), remember="off") as kernel:
+        for n in range(6):
+            await (await submit(kernel, f"m{n}")).end()
+        at = kernel.image.read(lambda root: base_of(kernel.image.db.storage)._index[ledger.mission_of(root, "m3")._p_oid])
+    flip(tmp_path / "live_image.fs", at)
+    async with mind(tmp_path, FakeInference()) as kernel:
+        async with asyncio.timeout(20):
+            while len(found := kernel.image.read(lambda root: list(library_of(root).by_source))) < 5:
+                await asyncio.sleep(0.01)
+        assert found == [f"mission:m{n}" for n in range(6) if n != 3]
 
 
 async def test_damage_that_a_mission_meets_on_its_way(tmp_path: Path) -> None:

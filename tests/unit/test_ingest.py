@@ -18,8 +18,10 @@ from batos.image import LivingImage
 from batos.memory import ingest as ingesting
 from batos.memory import objects
 from batos.memory.files import read_file
-from batos.wire.schemas import Ingest
-from tests.unit.memory_support import CountsWords, memory
+from batos.memory.library import library_of
+from batos.mind.evidence import passages
+from batos.wire.schemas import Ingest, Search
+from tests.unit.memory_support import CountsWords, flip, memory
 
 TOMATOES = (
     "# Garden\n\nThe tomatoes stand on the balcony and want water every day.\n\n# Cats\n\nThe cat sleeps on the piano all day long.\n"
@@ -75,6 +77,31 @@ async def test_parts_that_did_not_change_keep_their_chunks_and_are_not_embedded_
         assert not any("cat sleeps" in text for text in held.embedder.texts)
         assert held.found("tomatoes") == []
         assert "potatoes" in held.found("potatoes")[0]
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+async def test_a_document_that_a_mission_forgets_while_its_file_is_read_is_read_anew(
+    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, stored: int
+) -> None:
+    put, calls, loop = ingesting._put, 0, asyncio.get_running_loop()
+
+    def forgotten_first(root: Any, *args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        library, path = library_of(root), str(notes / "garden.md")
+        gone = library.forget(library.document(path)) if calls == stored + 1 else []
+        loop.call_soon_threadsafe(held.recollection.stored, None, gone)
+        return put(root, *args)
+
+    text = TOMATOES + "".join(f"# Part {n}\n\nThis is what part {n} says about number{n}.\n\n" for n in range(60))
+    async with memory(tmp_path, ingest_batch_bytes=1024) as held:
+        await held.read(notes / "garden.md")
+        monkeypatch.setattr(ingesting, "_put", forgotten_first)
+        (notes / "garden.md").write_text(text)
+        assert (await held.read(notes / "garden.md"))["refused"] == []
+        await held.embedded()
+        await held.whole()
+        assert "".join(held.texts(notes / "garden.md")) == text
 
 
 async def test_the_same_text_in_two_files_is_one_document_until_one_of_them_changes(tmp_path: Path, notes: Path) -> None:
@@ -275,6 +302,22 @@ async def test_a_document_of_which_a_chunk_is_damaged_can_be_forgotten_and_read_
         assert (await held.read(notes / "garden.md"))["added"] == 1
         await held.whole()
         assert any("omatoes stand on" in text for text in held.texts(notes / "garden.md"))
+
+
+async def test_a_document_that_is_damaged_keeps_no_daemon_from_starting_and_no_other_from_being_found(tmp_path: Path, notes: Path) -> None:
+    (notes / "dogs.md").write_text("# Dogs\n\nThe dog sleeps on the sofa all day long.\n")
+    async with memory(tmp_path) as held:
+        await held.read(notes)
+        await held.embedded()
+        at = held.look(lambda library: library._p_jar.db().storage.base._index[library.document(str(notes / "garden.md"))._p_oid])
+    flip(tmp_path / "image.fs", at)
+    async with memory(tmp_path) as held:
+        found = await held.recollection.search(Search(op="search", question="who sleeps all day long?"))
+        assert [hit["source"] for hit in found["hits"]] == [str(notes / "dogs.md")]
+        recalled = await held.recollection.recall("who sleeps on the sofa or the piano all day long?")
+        assert len(recalled) == 2
+        assert [one.source for one in held.image.read(passages, recalled, 1000)] == [str(notes / "dogs.md")]
+        assert [one["source"] for one in (await held.recollection.tell(10))["listed"]] == [str(notes / "dogs.md")]
 
 
 async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -389,3 +389,17 @@ def test_what_cannot_be_looked_at_as_of_a_time(words: list[str], hint: str, caps
 
 def test_a_time_is_told_in_utc() -> None:
     assert moments.when(bytes.fromhex("0000000000000000")) == "1900-01-01 00:00:00 UTC"
+
+
+async def test_at_the_time_that_is_told_of_a_revision_it_is_seen(image: LivingImage) -> None:
+    for n in range(20):
+        await image.system(lambda root, n: setattr(root["lobby"], "n", n), n)
+        (newest,) = history.revisions(image.db, image.read(lambda root: root["lobby"]._p_oid), 1)
+        with moments.looking_at(image.db, image.snapshot, newest["time"]) as root:
+            assert root["lobby"].n == n
+    first = int(newest["tid"], 16)
+    for tid in range(first - 2000, first + 2000, 7):
+        told = moments.seconds_of(tid.to_bytes(8, "big"))
+        found = int.from_bytes(moments._stamp(told), "big")
+        assert found >= tid
+        assert moments.seconds_of(found.to_bytes(8, "big")) == told

@@ -108,6 +108,31 @@ async def test_a_drop_that_is_committed_beside_a_merge_holds(image: LivingImage)
     assert image.read(held) == (set(range(16)) - {3, 7},) * 2
 
 
+async def test_a_drop_holds_though_what_came_meanwhile_was_merged_with_what_it_dropped(image: LivingImage) -> None:
+    for id in range(31):
+        await image.system(add, id)
+    async with image.unit() as unit:  # a mission that forgets, and goes on
+        for name in ("text", "vectors"):
+            unit.root[name].drop([3, 7])
+        await image.system(add, 31)
+        assert await image.system(tidy) == 2
+    left = set(range(32)) - {3, 7}
+    assert image.read(held) == (left, left)
+    await image.system(lambda root: (root["text"].purge(), root["vectors"].purge()))
+    assert image.read(held) == (left, left)
+    await image.system(add, 3)
+    assert image.read(held) == (left | {3}, left | {3})
+
+
+async def test_what_comes_again_while_a_purge_is_under_way_stays(image: LivingImage) -> None:
+    await image.system(add, *range(10))
+    await image.system(lambda root: [root[name].drop([3, 7]) for name in ("text", "vectors")])
+    drops = image.read(lambda root: {name: root[name].drops() for name in ("text", "vectors")})
+    await image.system(add, 3)
+    await image.system(lambda root: [root[name].purge_some(drops[name], partlog.BEGIN) for name in drops])
+    assert image.read(held) == (set(range(10)) - {7},) * 2
+
+
 async def test_a_part_can_be_written_anew_as_often_as_need_be(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partlog, "_TURNS", 2)
     await image.system(add, *range(20))

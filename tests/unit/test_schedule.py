@@ -51,7 +51,9 @@ def name(seconds: float, kind: str) -> str:
 def put(folder: Path, *made: tuple[float, str]) -> None:
     folder.mkdir(exist_ok=True)
     for seconds, kind in made:
-        (folder / name(seconds, kind)).touch()
+        path = folder / name(seconds, kind)
+        path.touch()
+        os.utime(path, (seconds, seconds))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -172,6 +174,42 @@ async def test_blobs_go_with_the_last_backup_that_needed_them(upkeep: Upkeep, tm
     left = [path.read_bytes() for path in (tmp_path / "b" / "blobs").rglob("*.blob")]
     assert [data[-6:] for data in left] == [b"second"]
     assert backup.restore(tmp_path / "b", tmp_path / "new.fs")["damaged"] == []
+
+
+async def test_a_backup_from_when_the_clock_was_ahead_takes_no_blobs_with_it(
+    upkeep: Upkeep, tmp_path: Path, image: LivingImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await image.system(lambda root: setattr(root["lobby"], "picture", blobs.write(root._p_jar, b"a picture")))
+    made, ahead = backups(upkeep, tmp_path, PLAN._replace(keep_fulls=1)), time.time() + 3650 * DAY
+    with monkeypatch.context() as clock:
+        clock.setattr(backup.time, "time", lambda: ahead)
+        await made._make()
+    for path in (tmp_path / "b").rglob("*.*"):
+        os.utime(path, (ahead, ahead))
+    await made.look()
+    await made._make()
+    await made.look()
+    assert made.facts()["kept"] == 1
+    assert made.due() == pytest.approx(time.time() + HOUR, abs=60), "its name is later, since it is newer; it was made now"
+    assert backup.restore(tmp_path / "b", tmp_path / "new.fs")["damaged"] == []
+    await change(image, 1)
+    await made._make()
+    assert len([*(tmp_path / "b").glob("*.deltafs")]) == 1, "it need not be whole ones from then on"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_clock_that_is_set_back_holds_up_no_backup(
+    upkeep: Upkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    made, ahead = backups(upkeep, tmp_path), time.time() + 365 * DAY
+    with monkeypatch.context() as clock:
+        clock.setattr(schedule.time, "time", lambda: ahead)
+        if fails:
+            made._failed(ImageError("no"))
+        else:
+            await made._make()
+    await made.look()
+    assert made.due() <= time.time() + max(HOUR, PLAN.retry_s)
 
 
 # --- when it fails

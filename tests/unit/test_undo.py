@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from BTrees.OOBTree import OOBTree
 from transaction.interfaces import TransientError
 
 from batos.errors import Busy, Conflicted, HistoryGone, ImageError, InvalidInput, UndoConflict, UnknownMission
-from batos.image import history, ledger, reversal
+from batos.image import history, ledger, moments, packing, reversal
+from batos.image.integrity import Walk
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
 from batos.objects import Method, UvmObject
@@ -404,6 +406,52 @@ async def test_a_pack_in_the_middle_of_an_undo(at: House, tmp_path: Path, monkey
     with pytest.raises(HistoryGone):
         await at.undo("m1")
     assert at.slots() == {"a": 1}
+
+
+@pytest.mark.parametrize("how", ["made, undone, done again", "taken away, undone"])
+async def test_what_was_brought_back_is_not_lost_to_a_pack_up_to_when_it_was_out_of_reach(at: House, tmp_path: Path, how: str) -> None:
+    """A month later a pack comes by that time: what refers to it then is younger than that."""
+    await at.sets("m1", hand=UvmObject(x=1, finger=UvmObject(x=2)))
+    if how == "taken away, undone":
+        await at.sets("m2", hand=None)
+    else:
+        await at.undo("m1")
+    meanwhile = moments.seconds_of(at.image.db.lastTransaction()) + 1e-6
+    await at.sets("m3", name="brick", b=1)
+    await at.undo("m2" if how == "taken away, undone" else "m1", redo=how != "taken away, undone")
+    packing.pack(at.image.db, tmp_path / "i.fs", meanwhile, threading.Event())
+    walk = Walk(at.image.db)
+    walk.step(100_000)
+    assert walk.damaged == {}
+    assert at.image.read(lambda root: (root["lobby"].robin.hand.x, root["lobby"].robin.hand.finger.x)) == (1, 2)
+
+
+async def test_what_is_done_again_while_a_pack_is_under_way_is_not_lost(at: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pack that has looked for what is out of reach does not see that it is brought back."""
+    await at.sets("m1", hand=UvmObject(x=1))
+    await at.undo("m1")
+    await at.sets("m2", name="brick", b=1)
+    looked, go = threading.Event(), threading.Event()
+
+    def held(self: Any) -> Any:
+        looked.set()
+        assert go.wait(30)
+        return super(packing._Packer, self).copyToPacktime()
+
+    monkeypatch.setattr(packing._Packer, "copyToPacktime", held)
+    packed = asyncio.create_task(pack(at, tmp_path))
+    assert await asyncio.to_thread(looked.wait, 30)
+    again = asyncio.create_task(at.undo("m1", redo=True))
+    async with asyncio.timeout(30):
+        while not (again.done() or at.image.reach._waiters):
+            await asyncio.sleep(0.01)
+    go.set()
+    await packed
+    with pytest.raises(HistoryGone):
+        await again
+    walk = Walk(at.image.db)
+    walk.step(100_000)
+    assert walk.damaged == {}
 
 
 async def test_missions_say_that_they_are_undone(at: House) -> None:

@@ -26,6 +26,22 @@ async def test_what_a_mission_remembered_goes_also_out_of_an_archive(tmp_path: P
         assert memory.look(lambda library: [document.title for document in library.documents.values()]) == ["Keys"]
 
 
+async def test_what_was_archived_when_its_mission_was_undone_comes_back_whole(tmp_path: Path) -> None:
+    async with held(tmp_path) as memory:
+        await memory.sent("m1", "memory", "remember_", LONG, "Harbours")
+        await memory.sent("m2", "memory", "remember_", NOTE, "Keys")
+        await memory.embedded()
+        sources = memory.look(lambda library: [d.source for d in library.documents.values()])
+        await put_away(memory, *sources, text="Boats, and a key.")
+        await memory.undo("m1")
+        await memory.undo("m1", redo=True)
+        await memory.whole()
+        assert "".join(memory.texts(sources[0])) == LONG
+        await memory.recollection.tell(forget=sources[0])
+        assert memory.found("tide") == []
+        await memory.whole()
+
+
 async def test_what_a_mission_forgot_in_an_archive_comes_back(tmp_path: Path) -> None:
     async with held(tmp_path) as memory:
         await memory.sent("m1", "memory", "remember_", LONG, "Harbours")

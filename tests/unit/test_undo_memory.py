@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from batos.errors import UndoConflict
 from batos.image import history, ledger
 from batos.kernel import Kernel
 from batos.memory.library import Library, library_of
@@ -112,6 +113,37 @@ async def test_what_a_mission_forgot_comes_back_with_its_names_and_days(tmp_path
         assert again == facts
         await memory.undo("m1", redo=True)
         assert memory.found("tomatoes") == []
+        await memory.whole()
+
+
+async def test_what_a_mission_wrote_on_a_document_and_on_a_chunk_is_undone_too(tmp_path: Path) -> None:
+    def written(library: Library) -> tuple[Any, ...]:
+        document = next(iter(library.documents.values()))
+        return document._slots.get("importance"), document.title, next(library.chunks_of(document))._slots.get("seen_by")
+
+    async def write(id: str, importance: int) -> None:
+        await memory.image.system(ledger.accept, id, "mark it", {}, True, mission=id)
+        async with memory.image.unit() as unit:
+            document = next(iter(library_of(unit.root).documents.values()))
+            document.importance, document.title = importance, "The key"
+            next(library_of(unit.root).chunks_of(document))._slots["seen_by"] = "BABS"
+            ledger.complete(ledger.mission_of(unit.root, id), {"text": ""}, None)
+            unit.note(id, "COMPLETE by ROBIN")
+
+    async with held(tmp_path) as memory:
+        await memory.sent("m1", "memory", "remember_", NOTE, "A key")
+        await memory.embedded()
+        before = memory.look(written)
+        await write("m2", 5)
+        told = await memory.undo("m2")
+        assert sorted(part for one in told["objects"] for part in one["parts"]) == ["importance", "seen_by", "title"]
+        assert told["documents"] == {"gone": [], "back": []}
+        assert memory.look(written) == before
+        await memory.undo("m2", redo=True)
+        assert memory.look(written) == (5, "The key", "BABS")
+        await write("m3", 6)
+        with pytest.raises(UndoConflict, match="importance"):
+            await memory.undo("m2")
         await memory.whole()
 
 

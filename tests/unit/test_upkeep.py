@@ -410,6 +410,8 @@ def flip(file: Path) -> None:
         (lambda file: file.unlink(), "No files in repository"),
         (lambda file: file.with_suffix(".dat").unlink(), "No such file"),
         (lambda file: file.with_suffix(".dat").write_text(""), "does not name"),
+        (lambda file: os.truncate(file.with_suffix(".dat"), 40), "list of sums .* cannot be read"),
+        (lambda file: file.with_suffix(".dat").write_bytes(b"\xff\0\0\n"), "list of sums .* cannot be read"),
     ],
 )
 async def test_a_bad_backup_is_refused_and_leaves_no_image(
@@ -421,6 +423,23 @@ async def test_a_bad_backup_is_refused_and_leaves_no_image(
     with pytest.raises(ImageError, match=says):
         backup.restore(tmp_path / "backups", tmp_path / "new" / "i.fs")
     assert os.listdir(tmp_path / "new") == []
+
+
+@pytest.mark.parametrize("left", [10, 60, 90])
+async def test_a_list_of_sums_that_ends_in_half_a_line_costs_one_increment(
+    image: LivingImage, kept: Upkeep, tmp_path: Path, left: int
+) -> None:
+    """A full disk can do that: the next backup went on behind it, and could not be read."""
+    await kept.backup()
+    [sums] = (tmp_path / "backups").glob("*.dat")
+    whole = sums.stat().st_size
+    await revise(image, 3)
+    assert (await kept.backup())["kind"] == "incremental"
+    os.truncate(sums, whole + left)
+    assert (await kept.backup())["kind"] == "incremental"
+    again = await restored(tmp_path / "backups", tmp_path / "new.fs")
+    assert again.read(number_in) == 3
+    await again.close()
 
 
 @pytest.mark.parametrize("taken", ["new.fs", "new.fs.old"])

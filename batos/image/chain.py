@@ -1,0 +1,75 @@
+"""The chain of missions: each leads to the one that was accepted before it, and milestones lead into the middle.
+
+A mission whose record is damaged leads nowhere. Those between it and the milestone before it are looked for among all missions, which
+takes a while and loses none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from batos.errors import ImageDamaged
+from batos.objects import UvmObject
+
+MILESTONE = 256
+"""Every so many missions, one is to be found by its number: from there the chain leads to the ones before it."""
+_LAST = 2**62  # a number that no mission has
+
+
+def newest_first(root: Any) -> Iterator[UvmObject]:
+    """All missions that can be read, the last accepted first."""
+    return _back(root, root["ledger"].newest.mission, _LAST)
+
+
+def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
+    """The missions that were accepted after the one of number `after`, oldest first, up to `count` of them; none that is damaged."""
+    ledger = root["ledger"]
+    upto = after + count
+    try:
+        begin = ledger.milestones.minKey(upto)
+        mission = ledger.milestones[begin]
+    except ValueError:  # none so far
+        begin, mission = _LAST, ledger.newest.mission
+    found = []
+    for one in _back(root, mission, begin + 1):
+        if one.number <= after:
+            break
+        if one.number <= upto:
+            found.append(one)
+    return found[::-1]
+
+
+def _back(root: Any, mission: UvmObject | None, below: int) -> Iterator[UvmObject]:
+    """A mission, whose number is below that one, and all before it."""
+    while mission is not None:
+        try:
+            mission._p_activate()
+        except ImageDamaged:  # the self-audit tells of it; what is packed away of the past is another matter
+            milestone = _milestone(root, below - 1)
+            yield from _between(root, milestone, below)
+            mission, below = root["ledger"].milestones[milestone] if milestone else None, milestone + 1
+        else:
+            yield mission
+            mission, below = mission.before, mission.number
+
+
+def _milestone(root: Any, below: int) -> int:
+    """The number of the last milestone below that one; 0 where there is none, or none was set yet."""
+    try:
+        return int(root["ledger"].milestones.maxKey(below - 1))
+    except (ValueError, AttributeError):
+        return 0
+
+
+def _between(root: Any, after: int, below: int) -> list[UvmObject]:
+    """The missions with a number between those two, the last accepted first."""
+    found = []
+    for mission in root["ledger"].missions.values():
+        with contextlib.suppress(ImageDamaged):
+            if after < mission.number < below:
+                found.append(mission)
+            else:
+                mission._p_deactivate()
+    return sorted(found, key=lambda one: -one.number)
