@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -33,12 +34,21 @@ def take(library: Library, key: str, number: int, *, for_good: bool) -> None:
 
     :param for_good: else it may come back, and what points at it stays: no other takes its place.
     """
-    library.namesakes.discard((key, number))
-    if library.by_title.get(key) == number:
-        del library.by_title[key]
-    if for_good and key not in library.by_title:
-        for _, heir in list(library.namesakes.keys((key,), (key, float("inf"))))[:1]:
-            give(library, key, heir)
+    for listed in _listed(library, key, number):
+        library.namesakes.discard((listed, number))
+        if library.by_title.get(listed) == number:
+            del library.by_title[listed]
+        if for_good and listed not in library.by_title:
+            for _, heir in list(library.namesakes.keys((listed,), (listed, float("inf"))))[:1]:
+                give(library, listed, heir)
+
+
+def _listed(library: Library, key: str, number: int) -> list[str]:
+    """The titles under which a document is listed: another than its own, where a mission wrote that."""
+    if not key or library.by_title.get(key) == number or (key, number) in library.namesakes:
+        return [key]
+    both = itertools.chain(library.by_title.items(), library.namesakes)
+    return [title for title, listed in both if listed == number]
 
 
 def complete(library: Library, key_of: Callable[[UvmObject], str]) -> None:

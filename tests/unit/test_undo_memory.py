@@ -145,6 +145,8 @@ async def test_what_a_mission_wrote_on_a_document_and_on_a_chunk_is_undone_too(t
         with pytest.raises(UndoConflict, match="importance"):
             await memory.undo("m2")
         await memory.whole()
+        await memory.forget("m4", memory.look(lambda library: next(iter(library.by_source))))
+        assert memory.look(lambda library: list(library.by_title)) == [], "the one under which it was listed, too"
 
 
 async def test_after_parts_of_the_index_were_merged_and_others_came(tmp_path: Path) -> None:
