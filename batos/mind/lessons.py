@@ -15,7 +15,7 @@ from batos.image import examples, ledger
 from batos.image.examples import Example
 from batos.image.history import oid_of, resolve
 from batos.mind import trial
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, UvmObject, check_slot, find
 
 
 class Lesson(NamedTuple):
@@ -50,6 +50,10 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
     """
     pupil = resolve(root, lesson.pupil)
     check(pupil, lesson.selector)
+    if (count := len(lesson.examples)) > limit:  # else the first of them would be let go of unseen
+        raise InvalidInput(f"a lesson of {count} examples, and {limit} are kept for one message (setting examples_limit); teach fewer")
+    for number, one in enumerate(lesson.examples):
+        _check_slots(one, number)
     _keep(root, lesson, limit)
 
 
@@ -114,6 +118,16 @@ def _of(mission: UvmObject) -> Lesson | None:
 def _keep(root: Any, lesson: Lesson, limit: int) -> None:
     _check_together(root, lesson)
     examples.teach(root, lesson.oid, lesson.selector, lesson.examples, lesson.intent, limit, lesson.mission)
+
+
+def _check_slots(example: dict[str, Any], number: int) -> None:
+    """Refuse slots that no object can have: each trial of the example would fail."""
+    for part in ("slots", "after"):
+        for name, value in (example.get(part) or {}).items():
+            try:
+                check_slot(name, value)
+            except (TypeError, ValueError) as e:
+                raise InvalidInput(f"examples[{number}].{part}: {e}") from None
 
 
 def _check_together(root: Any, lesson: Lesson) -> None:
