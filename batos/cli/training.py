@@ -50,7 +50,7 @@ def train(
         made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
     else:
         own = image if from_image else ""
-        made = train_methods(settings, plan, staging, image=own, resume=resume, fresh=fresh, tell=output.note)
+        made = train_methods(settings, plan, staging, image=own, known=image, resume=resume, fresh=fresh, tell=output.note)
     if as_json:
         output.document({"type": "train", "what": what, "folder": str(made)})
     else:

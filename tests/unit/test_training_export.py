@@ -17,6 +17,7 @@ from batos.training import curve, export, lora, methods
 from batos.training.base import base_of
 from batos.training.dataset import generate
 from batos.training.lora import Plan, Point, Trainer
+from tests.lora import about
 
 CURVE = [Point(25, 60.0, 2.0), Point(50, 120.0, 1.0), Point(75, 180.0, 0.5), Point(100, 240.0, 0.25, 0.4)]
 
@@ -44,13 +45,28 @@ def test_expert_toml_is_one_that_the_factory_reads(tmp_path: Path) -> None:
     lineage = export.Lineage("abc", 3, "0123456789abcdef", ("m1", "m2"), {"steps": 100, "loss": 0.25})
     text = export.about(methods.EXPERT, 2, "smollm2:embedded", 40, lineage)
     (tmp_path / "expert.toml").write_text(text)
-    about = read_about(tmp_path / "expert.toml")
-    assert (about.model, about.role) == ("brick:method-writer-v2", "methods")
-    assert (about.lineage.data, about.lineage.seed, about.lineage.figures) == ("abc", 3, {"steps": 100, "loss": 0.25})
-    assert about.lineage.missions == ["m1", "m2"]
-    assert export.next_version(tmp_path) == 3
-    assert export.next_version(tmp_path / "nothing") == 1
+    told = read_about(tmp_path / "expert.toml")
+    assert (told.model, told.role) == ("brick:method-writer-v2", "methods")
+    assert (told.lineage.data, told.lineage.seed, told.lineage.figures) == ("abc", 3, {"steps": 100, "loss": 0.25})
+    assert told.lineage.missions == ["m1", "m2"]
     assert tomllib.loads(text)["lineage"]["image_revision"] == "0123456789abcdef"
+
+
+def test_a_version_is_made_once_wherever_the_earlier_ones_are(tmp_path: Path) -> None:
+    expert, folder = export.Expert("brick", "method-writer", "methods", "Writes methods."), tmp_path / "method-writer"
+    assert export.next_version(folder, expert) == 1
+    named = {"persona": "brick", "name": "method-writer"}
+    about(folder, **named, version=5)
+    assert export.next_version(folder, expert) == 6
+    about(tmp_path / "method-writer-change-3", **named, version=6, on_choice=True)  # as the loop stages one
+    about(tmp_path / "robin-voice", persona="robin", name="voice", version=9)
+    about(tmp_path / ".method-writer-change-4", **named, version=8)  # on its way: nobody takes it
+    (tmp_path / "notes").write_text("no folder")
+    assert export.next_version(folder, expert) == 7
+    assert export.next_version(folder, expert, [2, 7]) == 8, "of 7 the image knows that it was built"
+    (folder / "expert.toml").write_text("version = ?")
+    with pytest.raises(InvalidInput, match=r"method-writer: expert.toml is no valid TOML: .*; mend it, or move the folder away"):
+        export.next_version(folder, expert)
 
 
 def test_answers_are_proved_once(tmp_path: Path) -> None:
@@ -63,6 +79,8 @@ def test_answers_are_proved_once(tmp_path: Path) -> None:
     assert refused == 1
     assert spoiled not in found
     assert (tmp_path / "proved.json").read_text() != known
+    (tmp_path / "proved.json").write_text("")  # as a power cut may leave it
+    assert methods.proved_tasks(tasks[:1], settings, tmp_path) == (tasks[:1], 0)
 
 
 def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
