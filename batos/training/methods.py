@@ -114,12 +114,12 @@ class _Data(NamedTuple):
 
 
 def _data_of(settings: Settings, plan: Plan, work: Path, image: str, resume: bool, tell: Callable[[str], None]) -> _Data:
+    kept = _kept(work) if resume else None
+    own, revision = _of_image(image, settings) if kept is None else kept
     tell("proving the answers: minutes, once")
     tasks, refused = proved_tasks(training_tasks(plan.seed), settings, work)
     tell(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families, proved; {refused} refused")
     data = pairs(tasks, plan.seed)
-    kept = _kept(work) if resume else None
-    own, revision = _of_image(image, settings) if kept is None else kept
     more = own * max(1, round(_SHARE * len(data) / len(own))) if own else []
     if own:
         tell(f"{len(set(own))} examples from the image {revision}, {len(more) / len(data):.0%} of the data")

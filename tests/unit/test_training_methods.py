@@ -14,7 +14,7 @@ import pytest
 from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
-from batos.errors import InvalidInput
+from batos.errors import ImageError, InvalidInput
 from batos.image.examples import Example
 from batos.objects import Intent
 from batos.training import export, methods
@@ -164,6 +164,8 @@ def test_what_is_in_its_way_is_said_before_anything_is_proved(tmp_path: Path, pl
         with pytest.raises(InvalidInput, match=words):
             methods.train_methods(settings, PLAN, staging, tell=lines.append)
 
+    with pytest.raises(ImageError, match="there is no image at"):
+        methods.train_methods(settings, PLAN, staging, image=f"file://{tmp_path}/none.fs", tell=lines.append)
     with alone(settings.data / "training" / "method-writer"):
         refused("another training goes on in .*method-writer; wait until it has ended, or train in another data folder")
     stage(staging, "method-writer", persona="brick", name="method-writer", version=1, role="methods")
