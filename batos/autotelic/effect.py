@@ -69,7 +69,7 @@ def sampled(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sam
     """What missions say that ended before a change was made, and what those say that were accepted after it."""
     before: list[Sample] = []
     after: list[Sample] = []
-    for mission in ledger.newest_first(root):
+    for mission in ledger.readable(root):
         if len(before) >= BEFORE * enough:
             break
         if mission.state not in ledger.FINAL or was_not_taken(root, mission):

@@ -102,7 +102,7 @@ def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesi
 
 def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
     seen: set[str] = set()
-    for mission in itertools.islice(ledger.newest_first(root), LOOKED_AT):
+    for mission in itertools.islice(ledger.readable(root), LOOKED_AT):
         if not mission.message or mission.state != ledger.COMPLETE or mission.origin == "system":
             continue
         message = json.loads(mission.message)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -325,6 +326,26 @@ def newest_first(root: Any) -> Iterator[UvmObject]:
     while mission is not None:
         yield mission
         mission = mission.before
+
+
+def readable(root: Any) -> Iterator[UvmObject]:
+    """As `newest_first`, past records that are damaged: who only looks for what is of use shall not fail of one of them. With one those
+    before it are left out, down to a milestone."""
+    ledger, number = ledger_of(root), sys.maxsize
+    mission = ledger.newest.mission
+    while mission is not None:
+        try:
+            number, before = mission.number, mission.before
+        except ImageDamaged:
+            try:
+                number = ledger.milestones.maxKey(number - 2)  # the one before the damaged one, or an earlier one
+            except ValueError:
+                return
+            mission = ledger.milestones[number]
+            number += 1  # if this one is damaged too, the search goes on below it
+            continue
+        yield mission
+        mission = before
 
 
 def unfinished(root: Any) -> list[UvmObject]:

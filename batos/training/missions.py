@@ -59,7 +59,7 @@ def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int
     the texts.
     """
     found, lost = [], 0
-    for mission in ledger.newest_first(root):
+    for mission in ledger.readable(root):
         if not _counts(mission):
             continue
         own = [cycle for cycle in _cycles(mission.thought) if str(cycle.persona.name).lower() == persona]

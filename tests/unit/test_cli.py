@@ -327,8 +327,8 @@ EXPERTS = {
          "base": "x", "folder": "bad"},
         {"model": "robin:voice-v1", "persona": "robin", "state": "built", "speaks": False, "built": 0, "reason": "", "how": "adapter",
          "base": "smollm2:embedded", "folder": "robin-voice", "on_choice": True},
-        {"model": "brick:method-writer-v6", "persona": "brick", "state": "built", "speaks": False, "built": 0, "reason": "", "how": "adapter",
-         "base": "smollm2:embedded", "folder": "method-writer-change-3", "on_choice": True, "role": "methods"},
+        {"model": "brick:method-writer-v6", "persona": "brick", "state": "built", "speaks": False, "built": 0, "reason": "",
+         "how": "adapter", "base": "smollm2:embedded", "folder": "method-writer-change-3", "on_choice": True, "role": "methods"},
     ],
     "voices": {"babs": {"choice": "newest", "model": "babs:log-v1"}, "robin": {"choice": "plain", "model": ""}},
     "refused": [

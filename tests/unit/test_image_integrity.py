@@ -244,6 +244,35 @@ async def test_damage_fails_the_mission_that_meets_it_and_no_other(tmp_path: Pat
         assert len(walk.damaged) == 2, "the record, and the transaction that it is in"
 
 
+@pytest.mark.parametrize(
+    ("damaged", "found"),
+    [
+        ((), [7, 6, 5, 4, 3, 2, 1]),
+        ((6,), [7, 4, 3, 2, 1]),
+        ((7,), [6, 5, 4, 3, 2, 1]),
+        ((5, 4), [7, 6, 2, 1]),
+        ((3, 2), [7, 6, 5, 4]),
+        ((1,), [7, 6, 5, 4, 3, 2]),
+    ],
+)
+async def test_who_looks_for_what_is_of_use_goes_past_missions_that_are_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: tuple[int, ...], found: list[int]
+) -> None:
+    monkeypatch.setattr(ledger, "MILESTONE", 2)
+    image = await LivingImage.open(f"file://{tmp_path / 'live_image.fs'}")
+    for number in range(1, 8):
+        await image.system(ledger.accept, f"m{number}", f"Plan day {number} of it", {}, False, mission=f"m{number}")
+    await image.close()
+    path = tmp_path / "live_image.fs"
+    for number in damaged:
+        path.write_bytes(path.read_bytes().replace(b"Plan day %d of it" % number, b"Plan Day %d of it" % number))
+    image = await LivingImage.open(f"file://{path}")
+    try:
+        assert image.read(lambda root: [one.number for one in ledger.readable(root)]) == found
+    finally:
+        await image.close()
+
+
 async def test_damage_that_a_mission_meets_on_its_way(tmp_path: Path) -> None:
     """An object that it is sent to: FAILED, with the code and what was hit, and recorded."""
     async with mind(tmp_path, FakeInference()) as kernel:
