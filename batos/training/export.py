@@ -13,7 +13,7 @@ from batos.bridge import adapters
 from batos.bridge.adapters import Unfit
 from batos.bridge.experts import ABOUT, read_about
 from batos.bridge.profiles import BaseModelSource
-from batos.errors import InvalidInput
+from batos.errors import ConfigError, InvalidInput
 from batos.training import curve
 from batos.training.lora import Trainer
 
@@ -49,6 +49,18 @@ class Lineage:
     image_revision: str = ""
     missions: tuple[str, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
+
+
+def check_place(folder: Path) -> None:
+    """See that an expert can be put into a folder, before anything is trained.
+
+    :raises ConfigError: if not.
+    """
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set lora_staging to another")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set lora_staging")
 
 
 def next_version(folder: Path, expert: Expert, known: Iterable[int] = ()) -> int:

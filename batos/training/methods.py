@@ -18,7 +18,7 @@ from batos.errors import InvalidInput
 from batos.training.base import alone, base_of, line, reading, versions_in
 from batos.training.composed import composed
 from batos.training.dataset import digest_of, generate, pairs, tasks_of
-from batos.training.export import Expert, Lineage, export, next_version
+from batos.training.export import Expert, Lineage, check_place, export, next_version
 from batos.training.from_image import pairs_of
 from batos.training.lora import Pairs, Plan, Trainer, begun
 from batos.training.proof import proved
@@ -52,11 +52,12 @@ def train_methods(
     :param resume: go on with a training that was interrupted, from whatever it began with, with what it learned of an image.
     :param fresh: begin with an empty adapter, and not with the one that is staged.
     :returns: the expert's folder.
-    :raises ConfigError: where the base's weights are not to be had as a file, or the extra is missing.
+    :raises ConfigError: where the base's weights are not to be had as a file, the extra is missing, or the folder cannot be written.
     :raises InvalidInput: for a resume of nothing, or with other data; beside another training; where what is staged cannot be read.
     """
     source, weights = base_of(settings)
     work, folder = settings.data.expanduser() / "training" / NAME, staging / NAME
+    check_place(folder)
     with alone(work):
         _version(folder, known, tell)  # what would be in its way at the end is said now
         if resume:

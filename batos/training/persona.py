@@ -16,7 +16,7 @@ from batos.errors import ConfigError, ExpertRefused, InvalidInput, UnknownPerson
 from batos.mind import gate
 from batos.training.base import alone, base_of, known_versions, line, reading
 from batos.training.dataset import answered, as_read, digest_of
-from batos.training.export import Expert, Lineage, export, next_version
+from batos.training.export import Expert, Lineage, check_place, export, next_version
 from batos.training.lora import Pairs, Plan, Trainer, begun
 from batos.training.missions import Liked, conversations, liked, parted
 
@@ -69,7 +69,8 @@ def train_voice(
     :param image: URI of the image whose missions are learned from.
     :param resume: go on with a training that was interrupted.
     :returns: the expert's folder.
-    :raises ConfigError: without consent, or where the base's weights are not to be had as a file, or the extra is missing.
+    :raises ConfigError: without consent, or where the base's weights are not to be had as a file, the extra is missing, or the staging
+        folder cannot be written.
     :raises UnknownPersona: if the image has none of that name.
     :raises InvalidInput: where too few missions can be learned from, for a resume of nothing or with other data, beside another training,
         or a staged voice of another shape.
@@ -94,6 +95,7 @@ def train_voice(
     tell(f"{len(data)} examples from {len(known.learned)} missions; {len(held)} from {len(known.held)} others measure")
     expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
     folder = staging / name_of(persona)
+    check_place(folder)
     next_version(folder, expert, known.versions)  # what would be in its way at the end is said now
     with alone(work):
         digest, rivals = digest_of(data), {}

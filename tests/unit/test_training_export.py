@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from batos.bridge.experts import read_about
+from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import ConfigError, InvalidInput
@@ -91,6 +92,26 @@ def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
 def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "methods", "--data", str(tmp_path), "--profile", "workstation"]) == ConfigError("").exit_code
     assert "train with --set profile=embedded" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    export.check_place(tmp_path / "new" / "method-writer")
+    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set lora_staging"):
+        export.check_place(tmp_path / "file" / "method-writer")
+    monkeypatch.setattr("batos.training.export.os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match="is not ours to write; see its owner and mode"):
+        export.check_place(tmp_path / "new")
+
+
+def test_what_the_system_refuses_is_no_fault_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("batos.training.methods.base_of", lambda settings: (load_profile("embedded").models[0], tmp_path))
+    (tmp_path / "file").touch()
+    words = ["train", "methods", "--data", str(tmp_path / "file" / "data"), "--set", f"lora_staging={tmp_path}"]
+    assert main(words) == InvalidInput("").exit_code
+    assert "Not a directory; see owner, mode and free space" in capsys.readouterr().err
 
 
 def tiny(folder: Path) -> Path:
