@@ -323,7 +323,7 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Qu
             return e
     tried = f" after {cycle.tries} {'try' if cycle.tries == 1 else 'tries'}" if cycle.tries else ""
     more = {"open": [one.to_json() for one in question]} if question else {}
-    whose = lessons.whose(_root(cycle), cycle.target, cycle.selector, reasons[0], current().id)
+    whose = lessons.whose(_root(cycle), (cycle.target, *_kin(cycle)), cycle.selector, reasons[0], current().id)
     asks = f"; the examples leave open whether {question.said(cycle.selector)}: teach it that" if question else ""
     return MethodRefused(
         f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}{whose}{asks}",
@@ -339,8 +339,9 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
-    cases = trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)
-    if reason := next(filter(None, (misfit(source, case) for case in cases)), None):
+    cases = [(cycle.target, one) for one in trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
+    cases += [(obj, one) for obj in _kin(cycle) for one in trial.of_examples(examples.of(_root(cycle), obj, selector)[0])]
+    if reason := next(filter(None, (misfit(source, case) for _, case in cases)), None):
         return [reason], ""
     try:
         await (await methods.sandbox()).compile(source)
@@ -348,9 +349,13 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         return [e.message], ""
     method, writes = Method(selector, source), verdict.contract["writes"]
     outcomes = []
-    for case in cases:
-        outcomes.append(await trial.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity(), writes))
+    for obj, case in cases:
+        outcomes.append(await trial.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
     return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
+
+
+def _kin(cycle: UvmObject) -> list[UvmObject]:
+    return lessons.kin(_root(cycle), cycle.target, cycle.holder, cycle.selector)
 
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:

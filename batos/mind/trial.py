@@ -47,7 +47,12 @@ def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Exa
 
     :param slots: that the receiver has for that call, beside its own.
     """
-    return [Case(tuple(args), kwargs, slots=tuple(slots)), *map(_case, examples)]
+    return [Case(tuple(args), kwargs, slots=tuple(slots)), *of_examples(examples)]
+
+
+def of_examples(examples: Sequence[Example]) -> list[Case]:
+    """What was taught."""
+    return [*map(_case, examples)]
 
 
 def _case(example: Example) -> Case:

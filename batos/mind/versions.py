@@ -126,7 +126,7 @@ async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     held, first = find(obj, selector), taught[0]
     making = attempt.making
     if held is not None and isinstance(held[1], Method):
-        cases = trial.cases(first.args, dict(first.kwargs), taught)[1:]
+        cases = trial.of_examples(taught)
         outcomes = [await trial.run(case, obj, held[1], attempt, making.methods, making.new_activity()) for case in cases]
         if not any(outcome.reason for outcome in outcomes):
             return {"selector": selector, "version": held[1].version, "examples": len(taught), "written": False}

@@ -15,7 +15,7 @@ from batos.bridge.types import ChatRequest
 from batos.errors import BatosError, InvalidInput, MissionIdTaken
 from batos.image import examples, experts, ledger
 from batos.kernel import Kernel
-from batos.mind import prompting, versions
+from batos.mind import lessons, prompting, versions
 from batos.mind.methods import Making
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire import Client
@@ -745,6 +745,36 @@ async def test_an_undo_of_a_lesson_takes_its_examples_back_with_its_method(tmp_p
         assert held(kernel, "tw_") == []
         await client.undo("l1", redo=True)
         assert held(kernel, "tw_") == [([2], 4)]
+
+
+async def test_a_method_that_several_have_keeps_what_each_of_them_was_taught(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, TWICE, "def tw_(self, number):\n    return number + 2\n", TWICE)
+    async with school(tmp_path, inference) as (kernel, client):
+
+        def born(root: Any) -> None:
+            lobby = root["lobby"]
+            lobby.kind = lobby.genesis.derive(name="kind", tw_=Intent("twice the number"))
+            lobby.ann, lobby.bob = lobby.kind.derive(name="ann"), lobby.kind.derive(name="bob")
+
+        await kernel.image.system(born)
+
+        async def lesson(id: str, pupil: str, *pairs: tuple[int, int]) -> str:
+            await client.teach(pupil, "tw_", [{"args": [number], "result": result} for number, result in pairs], id=id)
+            try:
+                await client.result(id, timeout_s=WAIT_S)
+            except BatosError as e:
+                return e.message
+            return "COMPLETE"
+
+        assert await lesson("l1", "ann", (5, 10)) == "COMPLETE"
+        refused = await lesson("l2", "bob", (3, 5))
+        assert "tw_(5) answered 7 and not 10; the example tw_(5) -> 10 is of the earlier lesson 'l1'" in refused
+        assert method_of(kernel, "kind", "tw_")["version"] == 1, "what ann learned is not unlearned"
+        await client.undo("l2")
+        assert await lesson("l3", "bob", (3, 6)) == "COMPLETE"
+        await client.undo("l1", cascade=True)
+        assert kernel.image.read(lambda root: lessons.kin(root, root["lobby"].bob, root["lobby"].kind, "tw_")) == []
 
 
 async def test_a_lesson_that_brought_nothing_leaves_nothing_to_take_back(tmp_path: Path) -> None:
