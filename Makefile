@@ -22,7 +22,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month crash package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month peers crash package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -113,6 +113,16 @@ bench: install models ollama
 # What the expert for methods writes: the base, the one that is shipped, and after more use. An hour.
 month: training models ollama
 	@exec $(bin)/python bench/month.py $(ARGS)
+
+# BAT OS beside LangGraph, DBOS and CrewAI, which have an environment of their own (1 GB): docs/comparison.md. A quarter of an hour.
+peers: install models build/peers/.installed
+	@dir=$$(mktemp -d -p "$$([ -w /dev/shm ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")") && trap 'rm -rf "$$dir"' EXIT && \
+	    $(bin)/python bench/peers/run.py --dir "$$dir" $(ARGS)
+
+build/peers/.installed: $(VENV)/.made bench/peers/requirements.txt
+	@echo "peers: installing LangGraph, DBOS and CrewAI"
+	@$(bin)/python -m venv build/peers && build/peers/bin/pip install --quiet --requirement bench/peers/requirements.txt
+	@touch $@
 
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh

@@ -52,7 +52,7 @@ Signals derive from BaseException, so that neither library code nor a broad `exc
 swallows them (as trio's Cancelled):
 
     BatosSignal
-    └── ImageFailed                the storage failed after its point of no return: exit, let recovery decide
+    └── ImageFailed                the storage failed after its point of no return, or writes no more: exit, let recovery decide
 """
 
 from __future__ import annotations
@@ -371,7 +371,7 @@ class BatosSignal(BaseException):
 
 
 class ImageFailed(BatosSignal):
-    """The storage failed after its point of no return; whether the commit is on disk is known only after recovery."""
+    """The storage failed after its point of no return: only recovery knows what is on disk; or it does not write, with room left."""
 
 
 def by_code() -> dict[str, type[BatosError]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import ZODB
 from persistent import Persistent
 
 from batos.autotelic import changes, usage
+from batos.config import MIB
 from batos.errors import UnknownTarget
 from batos.image import history, ledger
 from batos.image.moments import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
@@ -18,6 +20,7 @@ from batos.mind import holdings, record, versions
 Reply = dict[str, Any]
 _OF_ONE = ("content", "comparison", "effect", "digest", "missions")
 """What a list of changes leaves out."""
+_LIST_BYTES = 4 * MIB  # of failures, which have sources of methods in them; a thousand of them would hold up whoever else is answered
 
 
 class Looks:
@@ -83,7 +86,8 @@ class Looks:
                 {
                     "id": row["id"],
                     "state": row["state"],
-                    **{name: getattr(row["mission"], name) for name in ("brief", "origin", "accepted", "finished")},
+                    "brief": history.in_list(row["mission"].brief),
+                    **{name: getattr(row["mission"], name) for name in ("origin", "accepted", "finished")},
                     **({"undone": True} if row["mission"].undone else {}),
                 }
                 for row in itertools.islice(chosen, limit)
@@ -91,9 +95,12 @@ class Looks:
         return {"type": "missions", "missions": listed}
 
     def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
-        """The failed attempts that fit, the newest first; see `batos.image.ledger.failures`."""
+        """The failed attempts that fit, the newest first, as far as they have room; see `batos.image.ledger.failures`."""
         with looking_at(self._db, self._snapshot, at) as root:
-            return {"type": "failures", "failures": ledger.failures(root, id=id, code=code, selector=selector, limit=limit)}
+            found = ledger.failures(root, id=id, code=code, selector=selector, limit=limit)
+        sizes = itertools.accumulate(len(json.dumps(one)) for one in found)
+        told = found[: max(1, sum(size <= _LIST_BYTES for size in sizes))]
+        return {"type": "failures", "failures": told, **({"more": True} if len(told) < len(found) else {})}
 
     def changes(self, number: int | None, state: str | None, limit: int) -> Reply:
         """The changes that the loop proposed and made, the newest first, all or those in a state; or the one of a number, whole.

@@ -26,7 +26,7 @@ from ZODB.utils import p64, u64
 from batos.autotelic import changes
 from batos.config import Settings
 from batos.errors import Busy, Conflicted, HistoryGone, UndoConflict
-from batos.image import ledger, reversal
+from batos.image import history, ledger, reversal
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.unit import Unit
@@ -254,7 +254,7 @@ class Undoing:
     def _told(self, root: Any, plan: reversal.Plan, lot: list[str], moved: Sequence[Moved], trees: list[Reply]) -> Reply:
         missions = [ledger.describe(ledger.mission_of(root, id)) for id in lot]
         return {
-            "missions": [{name: one[name] for name in ("id", "brief", "finished")} for one in missions],
+            "missions": [{"id": one["id"], "brief": history.in_list(one["brief"]), "finished": one["finished"]} for one in missions],
             "objects": _objects(plan) + trees,
             "documents": {side: [title for one in moved for title in getattr(one, side)] for side in ("gone", "back")},
         }

@@ -71,7 +71,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
         if host:
             yield name, partial(connect, host)
     if settings.curve_secret:
-        yield "curve_secret", partial(load_pair, Path(settings.curve_secret).expanduser())
+        yield "curve_secret", partial(load_pair, Path(settings.curve_secret))
     if settings.metrics:
         yield "metrics", partial(_metrics, settings)
 

@@ -575,6 +575,32 @@ def m(self):
 def m(self, items):
     return [[round(x, n) for n in (0, 1, 2, 3, -1)] for x in items] + [round(number=7.125, ndigits=2), round(25, -1), round(2.5)]
 --- [[-47.455, 43.915, 24.05, 17.415, -6.705, 6.445, 0.125, -0.04, 1e300, 1234.5]] | {}
+def m(self, names):
+    found = []
+    for name in names:
+        every = bytes(range(256))
+        text = every.decode(name, "replace")
+        found.append([text, every.decode(encoding=name, errors="ignore"), str(every[:127], name), str(every, encoding=name, errors="backslashreplace")])
+        found.append([text.encode(name, "ignore"), bytes("a\xe9", name), "a\u0142\u20ac\U0001f600".encode(name, "replace")])
+        found.append(["\u0142".encode(name, errors="xmlcharrefreplace"), str.encode("\xe9", name), bytes.decode(b"\xe9", name)])
+    return found
+--- [["latin-1", "Latin_1", "L1", "ISO-8859-1", "cp1252", "windows-1252", "latin9", "iso8859-15"]] | {}
+def m(self, text):
+    return text.encode("utf-8-sig"), text.encode("UTF_8_SIG").decode("utf-8-sig"), text.encode().decode("utf-8-sig"), text.encode("U8", errors="strict"), text.encode("utf-16-le")
+--- ["a\xe9"] | {}
+def m(self):
+    found = []
+    for work in (lambda: "\u20ac".encode("latin-1"), lambda: "\x81".encode("cp1252"), lambda: b"\x81".decode("cp1252"), lambda: "a".encode("klingon"), lambda: b"a".decode("hex"), lambda: "\u20ac".encode("latin-1", "who")):
+        try:
+            found.append(work())
+        except UnicodeEncodeError:
+            found.append("encoding")
+        except UnicodeDecodeError:
+            found.append("decoding")
+        except LookupError:
+            found.append("no such")
+    return found
+--- [] | {}
 def m(self, items):
     return max(items, key=len).upper() + min(items, key=len).title() + sorted(items, key=len)[0].strip()
 --- [["ant", "zebra", " b"]] | {}

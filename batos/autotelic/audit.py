@@ -19,7 +19,7 @@ from batos.autotelic.kinds import Ground
 from batos.autotelic.proposals import Proposal, Proposed
 from batos.autotelic.remedies import may_be_trained, remedies
 from batos.errors import BatosError, InferenceFailed
-from batos.image import history, ledger
+from batos.image import history, ledger, undamaged
 from batos.mind import weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.states import by
@@ -183,7 +183,7 @@ def _causes(root: Any, mission: str) -> list[Cause]:
 def unrecorded(root: Any) -> list[dict[str, Any]]:
     """The last missions of the loop's own that no change records, as `ledger.describe` tells of them, the newest first."""
     known, since = {one.mission for one in changes.newest_first(root)}, changes.whole_since(root)
-    own = (one for one in itertools.islice(ledger.readable(root), UNRECORDED) if one.origin == "system")
+    own = (one for one in itertools.islice(undamaged.newest_first(root), UNRECORDED) if one.origin == "system")
     new = (one for one in own if one.id.startswith((AUDIT, IMPROVEMENT)) and one.id not in known)
     return [ledger.describe(one) for one in new if one.finished is None or one.finished > since]
 
@@ -202,7 +202,7 @@ def _under_way(root: Any) -> set[tuple[str, str]]:
 
 def _last_asked(root: Any) -> float:
     """When the last mission of the loop's own was accepted in which a model was asked for a proposal."""
-    for mission in itertools.islice(ledger.readable(root), _LOOKED_AT):
+    for mission in itertools.islice(undamaged.newest_first(root), _LOOKED_AT):
         own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
         if own and "proposal" in (ledger.describe(mission)["result"] or {}):
             return float(mission.accepted)
@@ -211,7 +211,7 @@ def _last_asked(root: Any) -> float:
 
 def _accepted_since(root: Any, at: float) -> int:
     """How many of users' missions were accepted since a time."""
-    missions = itertools.islice(ledger.readable(root), _LOOKED_AT)
+    missions = itertools.islice(undamaged.newest_first(root), _LOOKED_AT)
     return sum(one.origin != "system" for one in itertools.takewhile(lambda one: one.accepted > at, missions))
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from batos.autotelic import assessments
 from batos.autotelic.recorded import was_not_taken
 from batos.autotelic.triggers import LEAST_SECONDS
-from batos.image import ledger
+from batos.image import ledger, undamaged
 
 DOUBT = 0.01  # the chance of such a difference without an effect, above which it is none
 BEFORE = 4  # times the missions that are enough: how many before a change are looked at
@@ -69,7 +69,7 @@ def sampled(root: Any, change: Mapping[str, Any], enough: int) -> tuple[list[Sam
     """What missions say that ended before a change was made, and what those say that were accepted after it."""
     before: list[Sample] = []
     after: list[Sample] = []
-    for mission in ledger.readable(root):
+    for mission in undamaged.newest_first(root):
         if len(before) >= BEFORE * enough:
             break
         if mission.state not in ledger.FINAL or was_not_taken(root, mission):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from batos.autotelic.proposals import Proposal
 from batos.errors import BatosError, ExpertRefused, InvalidInput, MethodUnsupported
 from batos.guardian import repair
-from batos.image import examples, experts, history, ledger
+from batos.image import examples, experts, history, ledger, undamaged
 from batos.image.examples import Example
 from batos.mind import prompting, trial
 from batos.mind.handbook import Handbook
@@ -102,7 +102,7 @@ def accepted(root: Any, count: int, chars: int, book: Handbook) -> list[Synthesi
 
 def _accepted(root: Any, chars: int, book: Handbook) -> Iterator[Synthesis]:
     seen: set[str] = set()
-    for mission in itertools.islice(ledger.readable(root), LOOKED_AT):
+    for mission in itertools.islice(undamaged.newest_first(root), LOOKED_AT):
         if not mission.message or mission.state != ledger.COMPLETE or mission.origin == "system":
             continue
         message = json.loads(mission.message)

@@ -26,6 +26,7 @@ from batos.autotelic.preparing import NotYet, Preparation
 from batos.autotelic.proposals import Proposal
 from batos.autotelic.purse import Allowance, Purse
 from batos.autotelic.rehearsal import Rehearsals
+from batos.autotelic.worktime import WorkTime
 from batos.bridge.types import Inference
 from batos.errors import BatosError, Conflicted, InvalidInput, MissionCancelled
 from batos.image import journal, ledger
@@ -192,8 +193,14 @@ class Improver:
     async def _compared(self, change: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
         settings = self._settings
         allowance = Allowance(settings.rehearsal_inferences, settings.rehearsal_tokens, settings.inference_deadline_s)
-        spent = Purse(self._image, self._inference, change["number"], allowance, quiet=self._quiet, on_paid=self._leash.paid)
-        async with asyncio.timeout(settings.rehearsal_s):
+        time = WorkTime(settings.rehearsal_s)
+
+        async def quiet() -> None:
+            with time.waiting():
+                await self._quiet()
+
+        spent = Purse(self._image, self._inference, change["number"], allowance, quiet=quiet, on_paid=self._leash.paid)
+        async with time.limit():
             found = await self._rehearsals.of(proposal, change["mission"], change["evidence"].get("key", ""), spent)
         return {**found.to_json(), "reason": found.reason, "paid": {"inferences": spent.inferences, "tokens": spent.tokens}}
 

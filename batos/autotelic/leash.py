@@ -56,6 +56,7 @@ class Leash:
         """
         self._image, self._limits, self._period, self._deaths, self._undo, self._now = image, limits, period_s, deaths, undo, now
         self._suspect: tuple[int, int] | None = None  # the change that looked worse at the last look, and of how many missions
+        self._set_back: tuple[int, float] | None = None  # the change that will be made, says the clock, and when that was seen first
 
     async def begin(self) -> None:
         """Note that a daemon begins; if the former ones died too often under the watch of a change, that is taken back first."""
@@ -84,8 +85,8 @@ class Leash:
             self._suspect = None
             return None
         found: effect.Effect = await in_helper(self._image.read, effect.seen, change, self._limits)
-        age = self._now() - change["decided"]
-        long = not -self._period < age < self._period  # long before it was made: the clock was set back
+        age, set_back = self._age(change)
+        long = set_back or age >= self._period
         over = long and (found.samples >= self._limits.missions or age >= PATIENCE * self._period)
         if found.worse:
             if not (over or self._is_confirmed(change, found)):
@@ -98,6 +99,17 @@ class Leash:
             return None
         why = f"watched for {max(0.0, age) / 3600:.1f} h over {found.samples} missions: nothing got worse"
         return await self._keep(change, why, found.figures)
+
+    def _age(self, change: Change) -> tuple[float, bool]:
+        """For how long a change is watched; where the clock was set back to long before it was made, as far as that is known."""
+        now = self._now()
+        age = now - change["decided"]
+        if age > -self._period:
+            self._set_back = None
+            return age, False
+        if self._set_back is None or self._set_back[0] != change["number"] or self._set_back[1] > now:
+            self._set_back = change["number"], now
+        return now - self._set_back[1], True
 
     def facts(self) -> dict[str, Any]:
         """What `info` says of it: what is watched until when, deaths under the watch, and what became of the last change that ended."""

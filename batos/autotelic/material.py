@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from batos.autotelic import entropy
 from batos.autotelic.entropy import Kinds
-from batos.image import ledger
+from batos.image import ledger, undamaged
 from batos.mind.incarnation import facets
 from batos.objects import Method, UvmObject, find
 
@@ -61,7 +61,7 @@ def shape_of(cycle: UvmObject) -> tuple[tuple[str, ...], tuple[str, ...], int]:
 
 def recent(root: Any, count: int, looked_at: int) -> list[Material]:
     """The material of the last `count` missions that have any, oldest first; of at most `looked_at` missions."""
-    rows = (of(root, mission) for mission in itertools.islice(ledger.readable(root), looked_at))
+    rows = (of(root, mission) for mission in itertools.islice(undamaged.newest_first(root), looked_at))
     return list(itertools.islice((row for row in rows if row is not None), count))[::-1]
 
 

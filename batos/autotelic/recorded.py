@@ -11,7 +11,7 @@ from batos.autotelic import expertise
 from batos.autotelic.kinds import exemplars_of
 from batos.autotelic.proposals import Proposal
 from batos.errors import BatosError, CovenantViolationError, MethodFailed, MethodRefused, MethodUnsupported, SandboxLimit
-from batos.image import history, journal, ledger
+from batos.image import history, journal, ledger, undamaged
 from batos.mind.methods import taken
 from batos.objects import Method, UvmObject, find
 
@@ -29,7 +29,7 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
 
     :param key: what the trigger was measured on (`triggers.Measurement`): of a way to fail, missions that failed so go first.
     """
-    found = [mission for mission in itertools.islice(ledger.readable(root), LOOKED_AT) if _can_be_tried(mission)]
+    found = [mission for mission in itertools.islice(undamaged.newest_first(root), LOOKED_AT) if _can_be_tried(mission)]
     if proposal.kind == "retire":  # what fails of a call that no method has to answer does not speak against the one that is there
         found = [mission for mission in found if not was_not_taken(root, mission)]
     if proposal.kind == expertise.KIND:

@@ -19,7 +19,7 @@ from batos.autotelic.proposals import Proposal
 from batos.autotelic.recorded import FAULTS, REFUSED, is_taken
 from batos.autotelic.tallies import Tallies
 from batos.errors import BatosError
-from batos.image import experts, history, journal, ledger
+from batos.image import experts, history, journal, ledger, undamaged
 from batos.mind import states
 from batos.mind.incarnation import facets
 from batos.mind.router import CHOSEN, OWN, Route
@@ -199,7 +199,7 @@ def _other_models(root: Any, trigger: str, key: str, models: Sequence[str]) -> I
 def _failed(root: Any, code: str) -> Counter[str]:
     """Of the last missions that were asked in words and FAILED with a code: how many each persona thought."""
     found: Counter[str] = Counter()
-    for mission in itertools.islice(ledger.readable(root), LOOKED_AT):
+    for mission in itertools.islice(undamaged.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.error and json.loads(mission.error)["code"] == code:
             record = journal.route_of(root, mission.id)
             if record is not None:
@@ -255,7 +255,7 @@ def _unchosen(root: Any, key: str) -> Iterator[Proposal]:
 
 def _missions(root: Any) -> Iterator[UvmObject]:
     """The last missions of users that were asked in words and came to a good end, the newest first."""
-    for mission in itertools.islice(ledger.readable(root), LOOKED_AT):
+    for mission in itertools.islice(undamaged.newest_first(root), LOOKED_AT):
         if mission.origin != "system" and not mission.message and mission.state == ledger.COMPLETE and mission.undone is None:
             yield mission
 

@@ -111,7 +111,7 @@ class Training:
         :param staging: the folder into which an expert is put.
         """
         self._image, self._settings, self._budget, self._factory, self._staging = image, settings, budget, factory, staging
-        self._command, self._work = command, settings.data.expanduser() / "training" / "loop"
+        self._command, self._work = command, settings.data / "training" / "loop"
 
     async def prepare(self, number: int, proposal: Proposal, held: Facts, keep: Keep) -> Facts:
         """See `Preparation`.
@@ -198,7 +198,7 @@ class Training:
         writes = self._image.read(_writer)
         if writes is not None and (self._staging / writes["folder"] / ABOUT).exists():
             shutil.copytree(self._staging / writes["folder"], own)
-        known, proved = (folder / "training" / NAME / "proved.json" for folder in (self._settings.data.expanduser(), self._work))
+        known, proved = (folder / "training" / NAME / "proved.json" for folder in (self._settings.data, self._work))
         if known.exists() and not proved.exists():  # what is proved already need not be proved again: that takes minutes
             proved.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(known, proved)

@@ -56,8 +56,10 @@ def connect(host: str) -> AsyncClient:
     import httpx
     from ollama import AsyncClient
 
-    bare = host.partition("://")[2] or host
+    scheme, _, bare = host.rpartition("://")
     try:
+        if scheme.lower() not in ("", "http", "https"):  # the client would take it for http, at another port
+            raise ValueError(f"{scheme}:// is not what an Ollama speaks")
         # A proxy named in the environment is never meant for the machine itself.
         trust_env = not bare.startswith(_LOOPBACK)
         # httpx asks for no proxy where it is given a transport, so one that is named goes without.

@@ -178,7 +178,7 @@ class Staging:
 def staging_folder(override: str, data: Path) -> Path:
     """The folder of experts: the one named in the settings, else that of the checkout BAT OS runs from, else one in the data folder."""
     if override:
-        return Path(override).expanduser()
+        return Path(override)
     checkout = Path(__file__).parents[2]
     if (checkout / "lora_staging").is_dir() and (checkout / "pyproject.toml").is_file():
         return checkout / "lora_staging"

@@ -103,7 +103,7 @@ def modelfiles_folder(override: str = "") -> Path:
     """
     package = Path(__file__).parents[1]
     # Installed from a wheel they lie in the package; in a checkout beside it.
-    places = [Path(override).expanduser()] if override else [package / "modelfiles", package.parent / "modelfiles"]
+    places = [Path(override)] if override else [package / "modelfiles", package.parent / "modelfiles"]
     for place in places:
         if place.is_dir():
             return place

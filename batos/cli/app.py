@@ -60,7 +60,7 @@ def settings_from(
         name, equals, value = assignment.partition("=")
         name = name.strip().replace("-", "_")
         if not equals:
-            raise ConfigError(f"--set takes NAME=VALUE, got {assignment!r}")
+            raise ConfigError(f"--set takes NAME=VALUE, got {config.shown(assignment)}")
         if name not in config.Settings.model_fields:
             raise ConfigError(f"no setting {name!r}{config.nearest(name, config.Settings.model_fields)}; `batos config` lists them")
         flags[name] = value

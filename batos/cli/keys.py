@@ -75,5 +75,5 @@ def _new(settings: Settings, name: str | None, output: Output) -> None:
     output.say("\nFor this client; take its secret key to its machine, and leave no copy here unless it lives here:")
     output.say(f'  curve_client = "{own}"', "bold")
     output.say(f'  curve_server = "{written["curve_server"]}"', "bold")
-    if not Path(settings.curve_secret).expanduser().exists() and "curve_secret" not in written:
+    if not Path(settings.curve_secret).exists() and "curve_secret" not in written:
         output.note("the daemon asks for no keys yet: curve_secret is not set", "yellow")

@@ -15,6 +15,7 @@ from batos.cli.asking import with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.missions import IdFlag, WatchFlag, give, value_of
 from batos.cli.output import Output, ago, json_text
+from batos.config import shown
 from batos.errors import UnknownTarget
 from batos.wire import Accepted, Client
 
@@ -149,7 +150,7 @@ def read_example(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or "result" not in found:
-        told = f'each side JSON or a plain text, or a JSON object with "result", got {text!r}'
+        told = f'each side JSON or a plain text, or a JSON object with "result", got {shown(text)}'
         raise typer.BadParameter(f"--example takes 'ARGS -> RESULT', {told}")
     return found
 

@@ -19,7 +19,7 @@ from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
-from batos.config import nearest
+from batos.config import nearest, shown
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
 
@@ -225,6 +225,8 @@ def failures(
         return
     rows = ((ago(f["at"]), f["mission"], _attempt(f), f["context"].get("state", ""), _why(f["error"])) for f in listed)
     output.rows(("age", "mission", "attempt", "state", "error"), rows)
+    if reply.get("more"):
+        output.note("older ones had no room; --mission, --code and --selector narrow it", "dim")
 
 
 @app.command()
@@ -304,7 +306,7 @@ def _by_name(keywords: Iterable[str]) -> dict[str, Any]:
 def _named(keyword: str) -> tuple[str, Any]:
     name, equals, value = keyword.partition("=")
     if not equals or not name.isidentifier():
-        raise typer.BadParameter(f"--arg takes NAME=VALUE, got {keyword!r}")
+        raise typer.BadParameter(f"--arg takes NAME=VALUE, got {shown(keyword)}")
     return name, value_of(value)
 
 

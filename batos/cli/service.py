@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import ConfigFlag, DataFlag, Json, app, settings_from
+from batos.cli.app import ConfigFlag, DataFlag, Json, app, check_named, settings_from
 from batos.cli.asking import showing
 from batos.cli.output import Output
 from batos.cli.units import MARK, NAME, unit
@@ -42,6 +42,7 @@ def service(
     """Keep a daemon running by systemd: install, uninstall, status (exit code 3 where it does not run), show. Data stays where it is."""
     if action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
+    check_named(data, config_file)
     path = (user_folder() / "systemd" / "user" if user else MACHINE) / NAME
     output, manager = Output(as_json), _Manager(user)
     if action in ("install", "uninstall") and not user and os.geteuid() != _ROOT:

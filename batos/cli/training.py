@@ -43,18 +43,17 @@ def train(
 
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     output = Output(as_json)
-    folder = settings.data.expanduser()
-    image = settings.image or f"file://{(folder / 'live_image.fs').absolute()}"
+    image = settings.image_uri
     plan = Plan(minutes, seed=seed, threads=settings.training_threads)
     try:
-        staging = staging_folder(settings.lora_staging, folder)
+        staging = staging_folder(settings.lora_staging, settings.data)
         if persona is not None:
             made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
         else:
             own = image if from_image else ""
             made = train_methods(settings, plan, staging, image=own, known=image, resume=resume, fresh=fresh, tell=output.note)
     except OSError as e:  # a full disk, say, after many minutes
-        words = f"{e.filename or folder}: {e.strerror or e}; see owner, mode and free space"
+        words = f"{e.filename or settings.data}: {e.strerror or e}; see owner, mode and free space"
         raise InvalidInput(f"{words}; if anything was trained yet, --resume goes on with it") from e
     if as_json:
         output.document({"type": "train", "what": what, "folder": str(made)})

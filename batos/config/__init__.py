@@ -4,7 +4,7 @@ A value comes from, first found first: a flag of the command line, `BATOS_<NAME>
 `batos.toml`, the default of the table. No other module reads the environment. `batos config` prints the table.
 """
 
-from batos.config.names import nearest
+from batos.config.names import nearest, shown
 from batos.config.settings import MIB, RELOADED, Settings
 from batos.config.sources import CONFIG_NAME, ENV_PREFIX, load, load_with_sources, unknown_variables
 from batos.config.surroundings import Supervision, supervision, user_folder
@@ -21,6 +21,7 @@ __all__ = [
     "load",
     "load_with_sources",
     "nearest",
+    "shown",
     "supervision",
     "table",
     "unknown_variables",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +16,7 @@ POLICIES, CAPABILITIES = ("strict", "default"), ("files", "network")
 FILES = (
     "data",
     "modelfiles",
+    "codex",
     "lora_staging",
     "backup_folder",
     "curve_secret",
@@ -24,6 +26,8 @@ FILES = (
     "embedder_folder",
 )
 """Settings that name a file or folder, in which ~ is a user's home."""
+
+_FILE = "file://"
 
 MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
 """What the name of a model looks like, with its registry, tag and digest if it has them."""
@@ -61,7 +65,13 @@ class Checked(BaseModel):
             Path(value).expanduser()
         except RuntimeError:  # what Python raises, which is no word for whoever mistyped a name
             raise ValueError("there is no such user's home; write the path without ~") from None
-        return value
+        return value if isinstance(value, Path) else os.path.expanduser(value)  # a Path would cut a slash from the end of a key
+
+    @field_validator("image", mode="after", check_fields=False)
+    @classmethod
+    def _home_of_image(cls, value: str) -> str:
+        """Nothing after this expands it, and the image would go into a folder of the name ~."""
+        return _FILE + str(cls._home(value.removeprefix(_FILE))) if value.startswith(_FILE + "~") else value
 
     @field_validator("data", mode="after", check_fields=False)
     @classmethod
@@ -87,7 +97,12 @@ class Checked(BaseModel):
         """A text is one sequence, or a JSON array of them: they may hold anything, line ends and commas too."""
         if not isinstance(value, str):
             return value
-        return json.loads(value) if value.startswith("[") else [value]
+        if not value.startswith("["):
+            return [value]
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as e:
+            raise ValueError(f'what begins with [ is a JSON array of texts, such as ["[", "END"], and this is none ({e})') from None
 
     @field_validator("stop", mode="after", check_fields=False)
     @classmethod

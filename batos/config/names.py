@@ -1,8 +1,17 @@
-"""The name that was meant."""
+"""What was given, and the name that was meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
+
+_SHOWN = 200
+
+
+def shown(given: Any) -> str:
+    """What somebody gave, as an error tells it: somebody may have given a megabyte."""
+    text = repr(given)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def nearest(word: str, names: Iterable[str], prefix: str = "") -> str:

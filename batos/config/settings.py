@@ -360,7 +360,7 @@ class Settings(Checked):
         48, ge=0, le=100_000, description="inferences that one rehearsal may pay for, where the journal has no answer"
     )
     rehearsal_tokens: int = Field(30_000, ge=0, le=10**9, description="tokens of them, read and written")
-    rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, with its waiting for users' missions")
+    rehearsal_s: float = Field(1800, gt=0, le=7 * 86400, description="time for one rehearsal, and for its waiting for users' missions")
     rehearsal_tries: int = Field(3, ge=1, le=100, description="times that a rehearsal is begun, restarts of the daemon counted")
     rehearsal_costlier: float = Field(0.5, ge=0, le=100, description="share by which a mission may cost more tokens before that is worse")
     rehearsal_tasks: int = Field(
@@ -384,6 +384,7 @@ class Settings(Checked):
     console: Literal["on", "off"] = Field("off", description="whether the web console is served (`batos run --console`)")
     console_listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
     console_session_s: float = Field(7 * 86400, ge=60, le=366 * 86400, description="time after which a browser has to show the token again")
+    console_request_s: float = Field(30, ge=0.05, le=3600, description="time for a browser to send what it wants, form included")
     console_form_bytes: int = Field(512 * 1024, ge=1024, le=64 * MIB, description="largest form that the console takes, as it is sent")
     console_rows: int = Field(50, ge=1, le=1000, description="missions, passages or documents that one page of the console lists")
     console_revisions: int = Field(200, ge=1, le=1000, description="revisions of an object that the console's slider goes through")
@@ -410,9 +411,9 @@ class Settings(Checked):
     @property
     def clients(self) -> Path:
         """Folder of the public keys of clients, the default filled in."""
-        return Path(self.curve_clients).expanduser().absolute() if self.curve_clients else self.data / "keys" / "clients"
+        return Path(self.curve_clients).absolute() if self.curve_clients else self.data / "keys" / "clients"
 
     @property
     def backups(self) -> Path:
         """Folder of backups that name none, the default filled in."""
-        return Path(self.backup_folder).expanduser().absolute() if self.backup_folder else self.data / "backups"
+        return Path(self.backup_folder).absolute() if self.backup_folder else self.data / "backups"

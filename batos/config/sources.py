@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from batos.config.names import nearest
+from batos.config.names import nearest, shown
 from batos.config.settings import Settings
 from batos.errors import ConfigError
 
@@ -46,7 +46,7 @@ def load_with_sources(
     given_flags = {k: v for k, v in (flags or {}).items() if v is not None and v != ()}
     env_values, env_sources = _from_environ(environ)
     data = given_flags.get("data") or env_values.get("data") or Settings.model_fields["data"].default
-    path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, _folder(data))
+    path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, _path(data))
     file_values = _read_file(path) if path else {}
     values = {**file_values, **env_values, **given_flags}
     sources = {
@@ -67,9 +67,8 @@ def load_with_sources(
             named = [f"{name} from {sources[name]}" for name in Settings.model_fields if re.search(rf"\b{name}\b", first["msg"])]
             raise ConfigError(f"settings that cannot be together: {first['ctx']['error']} ({', '.join(named)})") from None
         name = str(first["loc"][0])
-        raise ConfigError(
-            f"setting {name!r} (from {sources.get(name, 'default')}): {first['msg'].removeprefix('Value error, ')}; got {first['input']!r}"
-        ) from None
+        why = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"setting {name!r} (from {sources.get(name, 'default')}): {why}; got {shown(first['input'])}") from None
 
 
 def unknown_variables(environ: dict[str, str] | None = None) -> list[str]:
@@ -93,18 +92,18 @@ def _here() -> tuple[Path, ...]:
         return ()
 
 
-def _folder(data: str | os.PathLike[str]) -> Path:
+def _path(named: str | os.PathLike[str]) -> Path:
     try:
-        return Path(data).expanduser()
-    except RuntimeError:  # there is no such user: whoever checks the setting says so
-        return Path(data)
+        return Path(named).expanduser()
+    except RuntimeError:  # there is no such user: whoever checks the setting, or opens the file, says so
+        return Path(named)
 
 
 def _find_file(named: str | os.PathLike[str] | None, data: Path) -> Path | None:
     if named == "":  # a shell variable that is not set, say: what it was to say must not be left out silently
         raise ConfigError("'' names no settings file; name one that exists, or leave --config out")
     if named:
-        return Path(named)
+        return _path(named)
     for folder in (*_here(), data):
         if (folder / CONFIG_NAME).is_file():
             return folder / CONFIG_NAME

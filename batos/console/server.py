@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import ipaddress
 import socket
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -22,6 +23,7 @@ try:
     from batos.console.access import Access, token_of
     from batos.console.app import application
     from batos.console.feed import Feed
+    from batos.console.patience import Connection
 except ModuleNotFoundError as e:
     if e.name is not None and e.name.startswith("batos"):
         raise
@@ -91,7 +93,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="none",
-        http="h11",
+        http=cast(type[asyncio.Protocol], functools.partial(Connection, settings.console_request_s)),
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -8,6 +8,7 @@ and names the record, its class and who wrote it, as far as that can be known.
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
 import struct
 import threading
@@ -35,6 +36,7 @@ _COPIED = (
 )  # fmt: skip
 _ASKED = ("lastTransaction", "load", "loadBefore", "loadSerial", "record_iternext")
 _NOISE = (CorruptedError, struct.error, ValueError, OverflowError, MemoryError)  # what reading at a wrong place of a file comes to
+_UNREAD = (*_NOISE, OSError)
 _CLASS = re.compile(rb"c?([a-zA-Z_][\w.]*)\n(\w+)\n")  # how the pickle of a record begins
 REMEDY = "restore a backup (`batos restore`)"
 
@@ -101,7 +103,7 @@ class CheckedStorage:
         """The current data of a record, and its transaction id."""
         try:
             data, tid = self.base.load(oid)
-        except _NOISE as e:
+        except _UNREAD as e:
             self._misplaced(oid, e)
         return self._checked(oid, tid, data), tid
 
@@ -109,7 +111,7 @@ class CheckedStorage:
         """The data of a record as of before a transaction, and between which transactions it was current."""
         try:
             found = self.base.loadBefore(oid, tid)
-        except _NOISE as e:
+        except _UNREAD as e:
             self._misplaced(oid, e)
         return None if found is None else (self._checked(oid, found[1], found[0]), found[1], found[2])
 
@@ -117,7 +119,7 @@ class CheckedStorage:
         """The data of one revision of a record."""
         try:
             data = self.base.loadSerial(oid, serial)
-        except _NOISE as e:
+        except _UNREAD as e:
             self._misplaced(oid, e)
         return self._checked(oid, serial, data)
 
@@ -260,11 +262,15 @@ class CheckedStorage:
                         return tid
                     position, header = earlier, read(earlier, oid)
                 return header.tid  # type: ignore[no-any-return]
-        except (*_NOISE, KeyError):
+        except (*_UNREAD, KeyError):
             return tid
 
     def _misplaced(self, oid: bytes, cause: BaseException) -> NoReturn:
-        """Where the index says that a record is, there is none: the index is wrong, or the file is."""
+        """Where the index says that a record is, there is none: the index is wrong, or the file is, or the disk under it."""
+        if isinstance(cause, OSError):
+            if cause.errno != errno.EIO:  # too many open files, say: nothing is wrong with the record
+                raise cause
+            raise self.damaged(oid, b"", f"cannot be read: {cause.strerror}; look at the disk, then {REMEDY}") from cause
         if not self.sealing:
             raise self.damaged(oid, b"", f"cannot be read: {cause}; look at the storage's server") from cause
         self.drop_index(str(cause))
@@ -288,7 +294,7 @@ class CheckedStorage:
         """The mission in the metadata of a record's last revision, "" if that cannot be told."""
         try:
             user = self.base.history(oid, 1)[0]["user_name"]
-        except (*_NOISE, POSError, LookupError, AttributeError, NotImplementedError, TypeError):
+        except (*_UNREAD, POSError, LookupError, AttributeError, NotImplementedError, TypeError):
             return ""
         return str(user, "utf-8", "replace") if isinstance(user, bytes) else str(user)
 

@@ -24,6 +24,7 @@ WHOLE_BYTES = 512 * 1024  # of a result as JSON: half of the largest message
 _NESTING = 60  # levels more than a value that is only shown
 _TEXT = 2000  # characters of one value that `plain` shows
 _DIFF_TEXT = 20_000  # and of one side of a difference: sources of methods are told in whole
+_LISTED = 500  # and of one in a list of up to a thousand
 _ABOUT = 120
 _REVISIONS = 1_000_000  # that are looked through for one
 
@@ -198,6 +199,11 @@ def plain(value: Any, depth: int = 0, *, text: int = _TEXT) -> Any:
     if isinstance(value, Persistent):
         return {"oid": oid_of(value), "class": type(value).__name__}
     return repr(value)[:_TEXT]
+
+
+def in_list(text: str) -> str:
+    """What a list tells of a text that may be long, a brief say: its beginning. Whoever wants it whole asks for the one."""
+    return str(plain(text, text=_LISTED))
 
 
 def _names(keys: Collection[Any]) -> list[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -238,11 +237,11 @@ def _after_the_last(ledger: Ledger, mission: UvmObject, at: float) -> float:
     return max(at, float(mission.accepted), last + 0.000001)
 
 
-def uncount_attempt(root: Any, id: str) -> None:
-    """Take back the count of an attempt that an orderly shutdown interrupted: it says nothing against the mission."""
+def uncount_attempt(root: Any, id: str, ended: int) -> None:
+    """Take back the count of an attempt that was interrupted, and says nothing against the mission: the `ended` before it count."""
     mission = mission_of(root, id)
-    if mission.state not in FINAL and mission.attempts > 0:
-        mission.attempts -= 1
+    if mission.state not in FINAL and mission.attempts > ended:
+        mission.attempts = ended
 
 
 def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
@@ -326,26 +325,6 @@ def newest_first(root: Any) -> Iterator[UvmObject]:
     while mission is not None:
         yield mission
         mission = mission.before
-
-
-def readable(root: Any) -> Iterator[UvmObject]:
-    """As `newest_first`, past records that are damaged: who only looks for what is of use shall not fail of one of them. With one those
-    before it are left out, down to a milestone."""
-    ledger, number = ledger_of(root), sys.maxsize
-    mission = ledger.newest.mission
-    while mission is not None:
-        try:
-            number, before = mission.number, mission.before
-        except ImageDamaged:
-            try:
-                number = ledger.milestones.maxKey(number - 2)  # the one before the damaged one, or an earlier one
-            except ValueError:
-                return
-            mission = ledger.milestones[number]
-            number += 1  # if this one is damaged too, the search goes on below it
-            continue
-        yield mission
-        mission = before
 
 
 def unfinished(root: Any) -> list[UvmObject]:

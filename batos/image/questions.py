@@ -10,8 +10,11 @@ from batos.errors import InvalidInput
 from batos.image import ledger
 
 
-def ask(root: Any, id: str, question: str, occurrence: int) -> None:
-    """Record a question that a mission has for its user; its attempt ends here, and does not count: it said nothing wrong."""
+def ask(root: Any, id: str, question: str, occurrence: int, ended: int) -> None:
+    """Record a question that a mission has for its user; its attempt ends here, and does not count: it said nothing wrong.
+
+    :param ended: the attempts before it, which count.
+    """
     mission = ledger.mission_of(root, id)
     if mission.state in ledger.FINAL:
         return
@@ -20,7 +23,7 @@ def ask(root: Any, id: str, question: str, occurrence: int) -> None:
         number = len(asked) + 1
         asked.append({"number": number, "question": question, "occurrence": occurrence, "answer": None, "asked": time.time()})
         mission.questions = ledger.compact(asked)
-    ledger.uncount_attempt(root, id)
+    ledger.uncount_attempt(root, id, ended)
 
 
 def answer(root: Any, id: str, text: str, number: int | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ the future: a clock was wrong when it was accepted.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from typing import Any, NamedTuple
 
@@ -35,8 +36,10 @@ async def retain(image: LivingImage, days: float, limit: int = RUN_LIMIT) -> dic
     """
     now = time.time()
     dealt = dropped = 0
+    first = True
     while dealt < limit:
-        missions, mark = await asyncio.to_thread(image.read, due, now - days * 86400, now)
+        missions, mark = await asyncio.to_thread(image.read, due, now - days * 86400, now, first)
+        first = False
         for i in range(0, len(missions), _BATCH):
             dropped += await image.system(drop, missions[i : i + _BATCH])
         dealt += len(missions)
@@ -45,12 +48,15 @@ async def retain(image: LivingImage, days: float, limit: int = RUN_LIMIT) -> dic
     return {"missions": dealt, "dropped": dropped}
 
 
-def due(root: Any, before: float, now: float) -> Due:
-    """The next missions to deal with; those behind one that is too young are not looked at."""
+def due(root: Any, before: float, now: float, again: bool) -> Due:
+    """The next missions to deal with; those behind one that is too young are not looked at.
+
+    :param again: look once more at those that were passed over.
+    """
     until, passed_over = _mark(root)
-    early = [one for number in passed_over for one in numbered(root, number - 1, 1)]
+    early = _of_numbers(root, passed_over) if again else []
     missions: list[tuple[int, str]] = []
-    waiting: list[int] = []
+    waiting = [] if again else list(passed_over)
     for mission in (*early, *numbered(root, until, MILESTONE)):
         if mission.number > until and before <= mission.accepted <= now:
             break
@@ -60,6 +66,16 @@ def due(root: Any, before: float, now: float) -> Due:
             waiting.append(mission.number)
         until = max(until, mission.number)
     return Due(missions, (until, tuple(waiting)))
+
+
+def _of_numbers(root: Any, numbers: tuple[int, ...]) -> list[Any]:
+    """The missions of these numbers, which ascend. Those between two milestones are found in one walk: there may be thousands."""
+    found: list[Any] = []
+    for _, stretch in itertools.groupby(numbers, key=lambda number: -(-number // MILESTONE)):
+        wanted = set(stretch)
+        first, last = min(wanted), max(wanted)
+        found += [mission for mission in numbered(root, first - 1, last - first + 1) if mission.number in wanted]
+    return found
 
 
 def drop(root: Any, missions: list[tuple[int, str]]) -> int:

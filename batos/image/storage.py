@@ -84,6 +84,8 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
     except FileNotFoundError:
         raise ImageError(f"there is no image at {path or uri}; `batos run` makes one") from None
     except POSException.ReadOnlyError:
+        if read_only:  # it would be made one
+            raise ImageError(f"there is no image in {path or uri}: nothing is in it yet; `batos run` makes one") from None
         raise ImageError(f"the image {path or uri} can only be read; give the daemon a folder it may write to") from None
     except _DAMAGE as e:
         if path:
@@ -199,6 +201,9 @@ def resolve(uri: str) -> tuple[Any, dict[str, Any]]:
     import zodburi  # late: it imports every storage there is
 
     scheme = uri.split("://", 1)[0] if "://" in uri else ""
+    path = file_path(uri)
+    if path is not None and not path.name:
+        raise ConfigError(f"image {uri!r} names no file; use file:///path/to/live_image.fs")
     if not scheme:
         raise ConfigError(f"image {uri!r} is no URI; use file:///path/to/live_image.fs, zeo:// or postgres://")
     try:

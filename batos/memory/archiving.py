@@ -20,7 +20,7 @@ from batos.memory import mentions, remembering
 from batos.memory.archives import Chunk, Held, Material, packed, unpacked
 from batos.memory.library import Library, library_of
 from batos.memory.segments import Array, Segment
-from batos.memory.standing import pinned, waits
+from batos.memory.standing import pinned
 from batos.objects import UvmObject
 
 OWN = frozenset(("parent*", "number", "document", "text", "speaker", "mentioned"))
@@ -66,7 +66,7 @@ def held(root: Any, numbers: Iterable[int]) -> list[Held]:
 
 
 def _held(library: Library, number: int) -> Held | None:
-    if number not in library.sections or waits(library, number) or library.change is not None:
+    if number not in library.sections or library.change is not None:
         return None  # or its embedder changes: its vectors are made anew just now
     section = library.section(number)
     chunks = [library.chunks[n] for n in section.numbers]
@@ -269,14 +269,14 @@ def _made_again(connection: Any, oid: bytes, slots: dict[str, Any]) -> UvmObject
 
 
 def _with_vectors(library: Library, material: Material) -> tuple[tuple[int, ...], Array | None]:
-    """Give the chunks their vectors back, if those are of the embedder that searches use; else they wait for new ones."""
+    """Give the chunks their vectors back, if those are of the embedder that searches use; all others wait for new ones."""
     if material.embedder != library.embedder or library.embedder not in library.vectors:
         return (), None
-    for one in material.held:
-        library.waiting.discard(one.section.number)
     those = [one for one in material.held if one.vectors is not None]
     if not those:
         return (), None
+    for one in those:
+        library.waiting.discard(one.section.number)
     ids = [number for one in those for number in one.section.numbers]
     vectors = np.concatenate([one.vectors for one in those if one.vectors is not None])
     library.vectors[library.embedder].add(ids, vectors)

@@ -101,9 +101,9 @@ def _candidates(root: Any, library: Library, limits: Limits, now: float) -> list
     judged = []
     for number, state in library.sections.items():
         turns.take()
-        if standing.waits(library, number) or state[0] in stay:
-            continue
         stands = standing.of(library, number)
+        if state[0] in stay or standing.waits(library, number, now - stands.at, limits.age_s):
+            continue
         score = stands.now(now, limits.half_life_s)
         if stands.at and now - stands.at >= limits.fresh_s:
             judged.append((score, stands.at, number, state))

@@ -17,8 +17,8 @@ from BTrees.LOBTree import LOBTree
 from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
-from batos.errors import ImageDamaged, UnknownSource
-from batos.memory import mentions
+from batos.errors import ImageDamaged, InvalidInput, UnknownSource
+from batos.memory import mentions, titles
 from batos.memory.catalogue import Catalogue
 from batos.memory.growing import GrowingTree
 from batos.memory.numbers import EPOCH, Epoch
@@ -133,6 +133,10 @@ class Library(Persistent):
             """Those that lost their summary and wait for another. The first entry stays, as below."""
             self.reads, self.pinned = LOBTree(), OOTreeSet()
             """How much sections are read, and sources that stay: see `batos.memory.standing`."""
+        if "namesakes" not in self.__dict__:
+            self.namesakes = OOTreeSet([("", 0)])
+            """Titles, casefolded, of which another document is found, with the number of one that has it, too. The first entry stays."""
+            titles.complete(self, _title_of)
         for log in (self.text, *self.vectors.values()):
             log.complete()
         if 0 not in self.waiting:
@@ -164,14 +168,17 @@ class Library(Persistent):
     def section_of(self, chunk: UvmObject) -> Section:
         """The section that a chunk is in.
 
+        :raises InvalidInput: if it is not in the memory any more.
         :raises ImageDamaged: if it is in none.
         """
+        if chunk.number not in self.chunks:
+            raise InvalidInput(f"{chunk!r} is not in the memory any more: it was forgotten, archived or cut anew; search for it again")
         try:
             found = self.section(self.starts[self.starts.maxKey(chunk.number)])
-        except ValueError:
+        except (ValueError, KeyError):
             found = None
         if found is None or chunk.number not in found.numbers:
-            raise ImageDamaged(f"{chunk!r} of {chunk.document!r} is in no section; forget its document and ingest it again")
+            raise ImageDamaged(f"{chunk!r} of {chunk.document!r} is in no section; restore a backup (`batos restore`)")
         return found
 
     def section(self, number: int) -> Section:
@@ -210,9 +217,12 @@ class Library(Persistent):
         gone = set(document.sections) - set(now)
         dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what it said before
         self._unlist(document)
+        was = _title_of(document)
         for name, value in {**facts, "sections": now}.items():
             if getattr(document, name) != value:
                 document._slots[name] = value
+        if _title_of(document) != was:
+            titles.take(self, was, number, for_good=True)
         self._list(document)
         for shelf in shelves:
             self._place(root, document, shelf)
@@ -252,6 +262,7 @@ class Library(Persistent):
     def take_out(self, document: UvmObject) -> list[int]:
         """As `forget`, also for the summary of an archive."""
         self._unlist(document)
+        titles.take(self, _title_of(document), document.number, for_good=True)
         dropped = self._forget_summaries([document.number]) + self._forget_archived(document) + self.drop_sections(document.sections)
         del self.documents[document.number]
         return dropped
@@ -306,20 +317,15 @@ class Library(Persistent):
 
     def catalogued(self, document: UvmObject) -> None:
         """Let a document be found by its title and its facts; not one that is archived whole, since no search can find anything of it."""
-        key = document.title.casefold() if document.kind not in _UNNAMED else ""
         if document.archives and not document.sections:
-            if self.by_title.get(key) == document.number:
-                del self.by_title[key]
+            titles.take(self, _title_of(document), document.number, for_good=False)
             self.catalogue.drop(document.number)
         else:
-            if key and key not in self.by_title:
-                self.by_title[key] = document.number
-                self.unlinked.add(key)
+            titles.give(self, _title_of(document), document.number)
             self.catalogue.put(document.number, {name: getattr(document, name) for name in CATALOGUED})
 
     def _unlist(self, document: UvmObject) -> None:
-        keys = ((self.by_content, (document.digest,)), (self.by_source, document.sources), (self.by_title, (document.title.casefold(),)))
-        for index, own in keys:
+        for index, own in ((self.by_content, (document.digest,)), (self.by_source, document.sources)):
             for key in own:
                 if index.get(key) == document.number:
                     del index[key]
@@ -374,7 +380,7 @@ class Library(Persistent):
     def _clear(self, section: Section) -> list[int]:
         """Take a section's chunks away; their numbers."""
         for number in section.numbers:
-            mentions.remove(self, number, self.chunks[number].mentioned)
+            mentions.remove(self, number, mentions.of(self, number))
             del self.chunks[number]
         del self.starts[section.first]
         return list(section.numbers)
@@ -389,6 +395,11 @@ class Library(Persistent):
 def library_of(root: Any) -> Library:
     """The library of an image."""
     return root["lobby"].memory.library  # type: ignore[no-any-return]
+
+
+def _title_of(document: UvmObject) -> str:
+    """The title that a document is found by, casefolded; empty for one that is not."""
+    return document.title.casefold() if document.kind not in _UNNAMED else ""
 
 
 def _apart(known: str, wanted: str) -> tuple[bool, int, str]:

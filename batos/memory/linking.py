@@ -18,7 +18,7 @@ from ZODB.POSException import POSKeyError
 from batos.errors import ImageDamaged
 from batos.memory import meaning, mentions
 from batos.memory.library import Library, library_of
-from batos.memory.links import Gazetteer
+from batos.memory.links import Gazetteer, targets
 from batos.memory.naming import Name
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelved, Shelver
@@ -42,20 +42,31 @@ def unlinked(root: Any, most: int) -> list[Name]:
     return [Name(library.documents[number].title if number else key, number) for key, number in found]
 
 
-def naming(root: Any, view: View, names: Sequence[Name], most: int) -> list[meaning.Work]:
+class Naming(NamedTuple):
+    """A section with chunks that name a document."""
+
+    work: meaning.Work
+    astray: bool
+    """Whether they point at one that is not there any more: of the same title, it may be."""
+
+
+def naming(root: Any, view: View, names: Sequence[Name], most: int) -> list[Naming]:
     """The sections with chunks that name one of these documents.
 
     :param most: chunks that are looked at for one name, those with most of its words first.
     """
     library = library_of(root)
     gazetteer = Gazetteer((name.text, name.document) for name in names)
-    found: dict[int, meaning.Work] = {}
+    found: dict[int, Naming] = {}
     for name in names:
         for chunk in (library.chunks.get(number) for number in _with_words(view, name, most)):
             with contextlib.suppress(ImageDamaged, POSKeyError):  # what cannot be read holds up no other
                 if chunk is not None and set(gazetteer.find(chunk.text)) - {chunk.document.number}:
                     section = library.section_of(chunk).number
-                    found[section] = found.get(section) or meaning.work_of(library, section)
+                    known = found.get(section) or Naming(meaning.work_of(library, section), astray=False)
+                    row = int(view.rows_of(np.array([chunk.number]))[0])
+                    gone = any(to not in library.documents for to in targets(view.links, row))
+                    found[section] = known._replace(astray=known.astray or gone)
     return list(found.values())
 
 
@@ -69,13 +80,15 @@ def _with_words(view: View, name: Name, most: int) -> list[int]:
     return view.ids[best].tolist()  # type: ignore[no-any-return]
 
 
-def relinked(works: Iterable[meaning.Work], shelver: Shelver) -> list[Relinked]:
+def relinked(found: Iterable[Naming], shelver: Shelver) -> list[Relinked]:
     """The sections as they are with all names that are known now; those of which nothing changes are left out. No image needed."""
     made = []
-    for work in works:
+    for work, astray in found:
         cuts = list(zip(work.texts, work.speakers, strict=True))
-        made.append(Relinked(work, shelver.filled(work.section, cuts, work.kind, work.about)))
-    return [one for one in made if tuple(passage.mentioned for passage in one.shelved.shelf.passages) != one.was.mentioned]
+        one = Relinked(work, shelver.filled(work.section, cuts, work.kind, work.about))
+        if astray or tuple(passage.mentioned for passage in one.shelved.shelf.passages) != work.mentioned:
+            made.append(one)
+    return made
 
 
 def keep(root: Any, names: Iterable[Name], made: Sequence[Relinked]) -> Segment | None:

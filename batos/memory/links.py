@@ -91,7 +91,7 @@ def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float
     middle = float(np.median(fused.scores))
     steps: dict[int, Step] = {}
     for seed, score in zip(fused.rows[:seeds].tolist(), fused.scores[:seeds].tolist(), strict=True):
-        for document in _targets(links, seed):
+        for document in targets(links, seed):
             target, added = weighing.best_of(document), share * max(0.0, score - middle)
             if target is not None and target != seed and added > (steps[target].added if target in steps else 0.0):
                 steps[target] = Step(seed, added)
@@ -105,7 +105,8 @@ def spread(weighing: Weighing, fused: Fused, *, seeds: int = SEEDS, share: float
     return Fused(weighed.rows[order], scores[order], signals), steps
 
 
-def _targets(links: Array, seed: int) -> list[int]:
+def targets(links: Array, seed: int) -> list[int]:
+    """The documents that the chunk of a row points at."""
     begin, end = np.searchsorted(links[:, 0], [seed, seed + 1])
     return links[begin:end, 1].tolist()  # type: ignore[no-any-return]
 

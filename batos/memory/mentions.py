@@ -9,7 +9,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from BTrees.LOBTree import LOBTree
+from ZODB.POSException import POSKeyError
 
+from batos.errors import ImageDamaged
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:
@@ -20,6 +22,14 @@ def add(library: Library, root: Any, chunk: UvmObject) -> None:
     """Let the entities that a chunk mentions know of it; they are made if there are none."""
     for key in chunk.mentioned:
         _entity(library, root, key, chunk.speaker if chunk.speaker.casefold() == key else key).chunks[chunk.number] = None
+
+
+def of(library: Library, number: int) -> Iterable[str]:
+    """The keys that the chunk of that number mentions. One that is damaged can be forgotten, too: then all entities are asked."""
+    try:
+        return library.chunks[number].mentioned  # type: ignore[no-any-return]
+    except (ImageDamaged, POSKeyError):
+        return [key for key, entity in library.entities.items() if number in entity.chunks]
 
 
 def remove(library: Library, number: int, keys: Iterable[str]) -> None:

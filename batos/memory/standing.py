@@ -77,9 +77,13 @@ def of(library: Library, section: int) -> Standing:
 # --- what stays
 
 
-def waits(library: Library, number: int) -> bool:
-    """Whether a section stays until it has vectors; where there never was an embedder, that could be for ever."""
-    return bool(library.embedder) and number in library.waiting
+def waits(library: Library, number: int, unread_s: float, patience_s: float) -> bool:
+    """Whether a section stays until it has vectors: where there never was an embedder, or it is away for long, that could be for ever.
+
+    :param unread_s: how long it was not read, or has been there.
+    :param patience_s: how long it is waited for.
+    """
+    return bool(library.embedder) and number in library.waiting and unread_s < patience_s
 
 
 def pin(root: Any, source: str, *, stays: bool) -> bool:

@@ -145,8 +145,8 @@ class Vectors:
         while names := await in_helper(self._image.read, linking.unlinked, settings.embed_sections):
             self._shelver.names.add(name for name in names if name.document)
             view = self._hearer.collection.view()
-            works = await in_helper(self._image.read, linking.naming, view, names, settings.link_chunks)
-            made = await in_helper(linking.relinked, works, self._shelver)
+            found = await in_helper(self._image.read, linking.naming, view, names, settings.link_chunks)
+            made = await in_helper(linking.relinked, found, self._shelver)
             for begin in range(0, max(1, len(made)), settings.embed_sections):
                 some = made[begin : begin + settings.embed_sections]
                 done = names if begin + settings.embed_sections >= len(made) else []

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, DeadlineExceeded, ImageDamaged, MethodRefused
+from batos.errors import BatosError, DeadlineExceeded, ImageDamaged, ImageFailed, MethodRefused
 from batos.image import ledger, unwritten
 from batos.image.living import LivingImage
 from batos.mind.thinking import Thinking
@@ -24,14 +24,34 @@ Record = dict[str, Any]
 class Endings:
     """Records and tells ends. `outcomes` counts them."""
 
-    def __init__(self, image: LivingImage, settings: Settings, release: Callable[[str], None]) -> None:
+    def __init__(
+        self, image: LivingImage, settings: Settings, release: Callable[[str], None], on_signal: Callable[[BaseException], None]
+    ) -> None:
         """
         :param release: frees the mission's place: before its end is published, so that whoever hears of it finds the place free.
+        :param on_signal: hears of a storage in which nothing can be recorded.
         """
-        self._image, self.settings, self._release = image, settings, release
+        self._image, self.settings, self._release, self._on_signal = image, settings, release, on_signal
         self.outcomes = {"COMPLETE": 0, "FAILED": 0}
         self.waiting: set[str] = set()
         """Missions that wait for room on the disk, so that something can be recorded of them."""
+        self._changed = asyncio.Event()
+
+    @property
+    def trouble(self) -> str:
+        """Why something could not be recorded, as far as that is known still."""
+        return self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
+
+    async def until(self, id: str, *, waits: bool) -> None:
+        """Return once a mission waits for room on the disk, or once it does not."""
+        while (id in self.waiting) is not waits:
+            await self._changed.wait()
+
+    def _waits(self, id: str, waits: bool) -> None:
+        if waits is not (id in self.waiting):
+            (self.waiting.add if waits else self.waiting.discard)(id)
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     def complete(self, record: Record, attempt: Thinking, result: Record) -> None:
         """A mission ended well, and that is on disk."""
@@ -73,18 +93,27 @@ class Endings:
 
     async def recorded(self, id: str, function: Callable[..., Any], *args: Any) -> Any:
         """A system transaction of a mission, tried again until it is recorded where the disk is full: else nobody would look after
-        the mission before the next start, and whoever watches it would wait as long."""
+        the mission before the next start, and whoever watches it would wait as long.
+
+        :raises ImageFailed: where the disk does not write for another reason: that does not pass while the daemon waits for it.
+        """
         try:
             while True:
                 try:
                     return await self._image.system(function, *args, mission=id)
                 except OSError as e:
+                    if unwritten.refusal(e) is None:
+                        failed = ImageFailed(
+                            f"nothing can be recorded of mission {id!r}: {e}; look at the disk, then start the daemon again"
+                        )
+                        self._on_signal(failed)
+                        raise failed from e
                     if id not in self.waiting:
                         log.error("waits_for_room", mission=id, error=repr(e), retry_s=self.settings.disk_retry_s)
-                    self.waiting.add(id)
+                    self._waits(id, True)
                 await asyncio.sleep(self.settings.disk_retry_s)
         finally:
-            self.waiting.discard(id)
+            self._waits(id, False)
 
     def failed(self, record: Record, attempt: Thinking, wire: Record) -> None:
         """A mission ended FAILED, and that is on disk.

@@ -17,10 +17,11 @@ from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, ImageError, InvalidInput, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
+from batos.mind.cancelling import Cancelling
 from batos.mind.ending import Deadlines, Endings, as_error, in_time
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
@@ -65,7 +66,8 @@ class Scheduler:
         self._quiet = asyncio.Event()
         self._hurry = asyncio.Event()
         self._expiring: set[asyncio.Task[bool]] = set()
-        self._endings = Endings(image, settings, self._release)
+        self._endings = Endings(image, settings, self._release, on_signal)
+        self._cancelling = Cancelling(self._cancel, self._endings)
         self.outcomes = self._endings.outcomes
 
     # --- coming in
@@ -118,7 +120,7 @@ class Scheduler:
     async def _start_at_once(self, record: Record) -> None:
         if self._stopping:  # the daemon began to meanwhile
             self._push(record)
-            await self._image.system(ledger.uncount_attempt, record["id"], mission=record["id"])
+            await self._image.system(ledger.uncount_attempt, record["id"], 0, mission=record["id"])
             return
         entry = self.queue.entry(record)
         self.queue.began(entry)
@@ -198,26 +200,23 @@ class Scheduler:
             self._quiet.set()
 
     async def _run(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
-        record, id, asks = entry.record, entry.record["id"], False
+        record, id = entry.record, entry.record["id"]
+        record["ended"] = record["attempts"] - counted  # attempts before it: one that is interrupted takes back no more than itself
         try:
             try:
                 await self._try(entry, attempt, counted)
             except NeedAnswer as need:
-                asks = True
-                await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence)
+                await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence, record["ended"])
                 log.info("needs_input", mission=id, question=need.question[:200])
                 self._interrupted(record, attempt)
         except asyncio.CancelledError:
             if id in self._cancelled and id not in self._pausing:
                 await self._endings.fail(record, attempt, MissionCancelled(f"mission {id!r} was cancelled"), final=True)
                 return
-            if asks:  # a question that was on its way is recorded all the same, and with it that the attempt does not count
-                await self._image.told()
-            if not asks or questions.open_question(self._image.read(_described, id)) is None:  # one that waits for room on the disk was not
-                if id in self._pausing:  # it would not be looked after before the next start
-                    await self._endings.recorded(id, ledger.uncount_attempt, id)
-                else:
-                    await self._image.system(ledger.uncount_attempt, id, mission=id)
+            if id in self._pausing:  # it would not be looked after before the next start
+                await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
+            else:
+                await self._image.system(ledger.uncount_attempt, id, record["ended"], mission=id)
             if id not in self._pausing:  # the daemon stops: the mission waits for the next start
                 raise
             self._interrupted(record, attempt)
@@ -267,6 +266,7 @@ class Scheduler:
             again = (error.retryable or getattr(error, "may_retry", False)) and record["attempts"] < settings.mission_attempts
             if await self._endings.fail(record, attempt, error, final=not again):
                 return
+            record["ended"] = record["attempts"]
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
 
@@ -301,13 +301,13 @@ class Scheduler:
             await self._quiet.wait()
 
     async def cancel(self, id: str) -> bool:
-        """End a mission that is not final; whether there was anything to end.
+        """End a mission that is not final; whether there was anything to end. Who asked may go: it is ended all the same.
 
-        :raises ImageError: while the disk is too full to record anything of it.
+        :raises ImageError: while the disk is too full to record it; it is ended once there is room.
         """
-        if id in self._endings.waiting:
-            why = self._image.committer.trouble or f"its disk was full; it is tried again within {self.settings.disk_retry_s:g} s"
-            raise ImageError(f"nothing can be recorded of mission {id!r} now: {why}", cause="disk_full")
+        return await self._cancelling.of(id)
+
+    async def _cancel(self, id: str) -> bool:
         if (task := self._running.get(id)) is not None:
             await self._cancel_running(id, task)
             return True
@@ -357,9 +357,6 @@ class Scheduler:
 
     async def _cancel_running(self, id: str, task: asyncio.Task[None]) -> None:
         attempt = self._live[id]
-        if id in self._cancelled:  # somebody else is at it; a second CancelledError would interrupt the recording of the first
-            await asyncio.wait([task])
-            return
         self._cancelled.add(id)
         try:
             task.cancel()
@@ -383,6 +380,7 @@ class Scheduler:
             waiting: set[asyncio.Future[Any]] = {asyncio.gather(*tasks, return_exceptions=True), hurried}
             await asyncio.wait(waiting, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()
+        await self._cancelling.stop()
         for task in self._running.values():
             task.cancel()
         for task in list(self._running.values()):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from batos.errors import BatosError, CovenantViolationError, ImageDamaged, MethodRefused
-from batos.image import examples, history, ledger
+from batos.image import examples, history, ledger, undamaged
 from batos.image.examples import Example
 from batos.mind import prompting
 from batos.mind.handbook import Entry
@@ -41,7 +41,7 @@ def entries(root: Any, before: float, but: tuple[UvmObject, str]) -> list[Entry]
     :param but: an object, and a selector whose methods for it are left out: another one was asked for.
     """
     found: dict[str, Entry] = {}
-    for mission in itertools.islice(ledger.readable(root), _MISSIONS):
+    for mission in itertools.islice(undamaged.newest_first(root), _MISSIONS):
         with contextlib.suppress(ImageDamaged):  # what cannot be read vouches for nothing
             for call in calls(root, mission) if (mission.finished or before) < before else ():
                 held = find(call.target, call.selector)

@@ -19,12 +19,23 @@ _BUILTIN_METHODS = {name for kind in (str, list, dict, set, int, float, bytes) f
 _SHADOWED = {"map": "_b_map", "filter": "_b_filter", "getattr": "_b_getattr", "hasattr": "_b_hasattr", "setattr": "_b_set",
              "delattr": "_b_del", "callable": "_b_callable", "bytes": "_b_bytes", "bytearray": "_b_bytes", "print": "_b_print"}  # fmt: skip
 _OF_ONE = {"union", "intersection", "difference", "update"}  # with one argument the interpreter has them
+_CODED = {"encode", "decode"}  # of Unicode's own encodings it has them
+_PARTLY = _OF_ONE | _CODED
+_CODING = {"bytes": "encoded", "bytearray": "encoded", "str": "decoded"}  # called with an encoding
 _OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 _WITH_KEY = {"sorted": "_b_sorted", "min": "_b_min", "max": "_b_max"}
 
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _is_native(name: str, args: list[Any], keywords: list[ast.keyword]) -> bool:
+    """Whether the interpreter has this method of a builtin type, called so."""
+    if name in _OF_ONE:
+        return len(args) == 1 and not isinstance(args[0], ast.Starred)
+    unicode = not args or (isinstance(args[0], ast.Constant) and args[0].value in ("utf-8", "ascii"))
+    return name in _CODED and unicode and not keywords
 
 
 def _calling(name: str, parameters: str, inner: str, sent: str, other: str) -> str:
@@ -80,7 +91,7 @@ class Expressions(Names):
         if node.attr in _CLASS_METHODS:
             return node
         more, named = ast.Starred(ref("_b_a"), ast.Load()), ast.keyword(None, ref("_b_k"))
-        if node.attr in _OF_ONE:
+        if node.attr in _PARTLY:
             self.supplied.add(f"x.{node.attr}")
             call = ast.Call(ref(f"_b_x_{node.attr}"), [ref("_b_o"), more], [named])
         else:
@@ -128,6 +139,9 @@ class Expressions(Names):
         keyed = any(keyword.arg == "key" or keyword.arg is None for keyword in node.keywords)
         if name in _WITH_KEY and not keyed:
             new: ast.expr = function
+        elif name in _CODING and len(node.args) + len(node.keywords) > 1:
+            self.supplied.add(f"builtins.{_CODING[name]}")
+            new = ref(f"_b_builtins_{_CODING[name]}")
         elif name in ("bytes", "bytearray"):
             new = ref("_b_bytes")
         elif name == "pow" and len(node.args) + len(node.keywords) > 2:
@@ -215,14 +229,14 @@ class Expressions(Names):
         args = [self._inside(node.args[0])] if joins else [self.visit(arg) for arg in node.args]
         keywords = [self.visit(keyword) for keyword in node.keywords]
         sorts = name == "sort" and bool(keywords)
-        supplied = name in supply.METHODS and not (name in _OF_ONE and len(args) == 1 and not isinstance(args[0], ast.Starred))
+        supplied = name in supply.METHODS and not _is_native(name, args, keywords)
         if certain and not sorts and not supplied and not name.startswith("_"):
             return ast.Call(ast.Attribute(value, name, ast.Load()), args, keywords)
         return self._through_helper(name, value, args, keywords, sorts=sorts, supplied=supplied)
 
     def _is_unbound(self, receiver: ast.expr, name: str) -> bool:
         is_type = isinstance(receiver, ast.Name) and receiver.id in _BUILTIN_TYPES - self.bound
-        return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - (supply.METHODS - _OF_ONE)
+        return is_type and name in _BUILTIN_METHODS - _CLASS_METHODS - (supply.METHODS - _PARTLY)
 
     def _through_helper(
         self, name: str, value: ast.expr, args: list[Any], keywords: list[ast.keyword], *, sorts: bool, supplied: bool

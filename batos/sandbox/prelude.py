@@ -34,6 +34,7 @@ ERRORS = [
     "TypeError",
     "StopIteration",
     "UnicodeDecodeError",
+    "UnicodeEncodeError",
     "Exception",
 ]
 """Exceptions that pass between host and sandbox as they are; others become the nearest of them."""

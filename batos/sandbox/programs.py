@@ -6,6 +6,7 @@ import ast
 import asyncio
 import collections
 import functools
+import io
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,20 +139,26 @@ def _annotated(source: str) -> tuple[str, list[tuple[_Place, _Place]]]:
     """The source with its receiver declared a UvmObject, and where annotations stand in it."""
     method = ast.parse(source).body[0]
     assert isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)
+    lines, at = _lines_of(source), method.lineno - 1  # a comment before it may hold the same words
     if method.name in BUILTINS:  # which is what it gets itself by that name: see `rewrite`
-        source = re.sub(rf"(\bdef\s+){method.name}\b", lambda found: found[1] + "_" * len(method.name), source, count=1)
+        name = re.compile(rf"(\bdef[\s\\]+){method.name}\b")
+        lines = lines[:at] + _lines_of(name.sub(lambda found: found[1] + "_" * len(method.name), "".join(lines[at:]), count=1))
     receiver = (method.args.posonlyargs + method.args.args)[0]
     if receiver.annotation is None:
-        lines = source.splitlines(keepends=True)
         line = lines[receiver.lineno - 1].encode()
-        at = receiver.end_col_offset or 0
-        lines[receiver.lineno - 1] = (line[:at] + b": UvmObject" + line[at:]).decode()
-        source = "".join(lines)
+        end = receiver.end_col_offset or 0
+        lines[receiver.lineno - 1] = (line[:end] + b": UvmObject" + line[end:]).decode()
+    source = "".join(lines)
     return source, _annotations(source)
 
 
+def _lines_of(source: str) -> list[str]:
+    """The lines as Python counts them, with their ends; `splitlines` parts at form feeds, too."""
+    return io.StringIO(source, newline="").readlines()
+
+
 def _annotations(source: str) -> list[tuple[_Place, _Place]]:
-    lines = [line.encode() for line in re.split(r"\r\n?|\n", source)]
+    lines = [line.encode() for line in _lines_of(source)]
 
     def place(line: int | None, column: int | None) -> _Place:
         return (line or 0, len(lines[(line or 1) - 1][:column].decode(errors="replace")) + 1)

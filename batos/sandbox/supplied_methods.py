@@ -123,6 +123,12 @@ def _b_x_from_bytes(o, data, byteorder='big', signed=False):
         data = data[::-1]
     n = int(data.hex() or '0', 16)
     return n - (1 << (8 * len(data))) if signed and data and data[0] > 127 else n
+# encode
+def _b_x_encode(o, *a, **k):
+    return o.encode(*a, **k) if type(o) is not str else _b_builtins_encoded(o, *a, **k)
+# decode
+def _b_x_decode(o, *a, **k):
+    return o.decode(*a, **k) if type(o) is not bytes else _b_builtins_decoded(o, *a, **k)
 # format_map
 def _b_x_format_map(o, values):
     return o.format(**values)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from batos.sandbox.supplied_classes import TEXT as CLASSES_TEXT
+from batos.sandbox.supplied_codecs import TEXT as CODECS_TEXT
 from batos.sandbox.supplied_lines import TEXT as LINES_TEXT
 from batos.sandbox.supplied_methods import ATTRIBUTES_TEXT
 from batos.sandbox.supplied_methods import TEXT as METHODS_TEXT
@@ -50,7 +51,7 @@ def _functions(text: str) -> dict[str, str]:
     return found
 
 
-FUNCTIONS = _functions(MODULES_TEXT) | _functions(CLASSES_TEXT) | _functions(TEXTS_TEXT) | _functions(LINES_TEXT)
+FUNCTIONS = _functions(MODULES_TEXT) | _functions(CLASSES_TEXT) | _functions(TEXTS_TEXT) | _functions(LINES_TEXT) | _functions(CODECS_TEXT)
 METHOD_TEXTS, _ATTRIBUTE_TEXTS = _functions(METHODS_TEXT), _functions(ATTRIBUTES_TEXT)
 _ALL = FUNCTIONS | {f"x.{name}": text for name, text in (METHOD_TEXTS | _ATTRIBUTE_TEXTS).items()}
 ALIASES = {"urllib.parse": "urls"}

@@ -44,6 +44,8 @@ class ScriptedOllama:
     :param pullable: names that `pull` can have; any other cannot be found.
     """
 
+    handler: type[Handler] = Handler  # of each connection
+
     def __init__(self, models: Iterable[str] = EMBEDDED, *, pullable: Iterable[str] = ()) -> None:
         self.script = Script()
         self.models: dict[str, Model] = {tagged(m): base(m) for m in models}
@@ -77,7 +79,7 @@ class ScriptedOllama:
 
     def start(self) -> None:
         """Listen; a server that was stopped comes back on its port, with its models."""
-        self._server = _Server(("127.0.0.1", self._port), type("BoundHandler", (Handler,), {"owner": self}))
+        self._server = _Server(("127.0.0.1", self._port), type("BoundHandler", (self.handler,), {"owner": self}))
         self._port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="scripted-ollama", daemon=True)
         self._thread.start()

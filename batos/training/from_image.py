@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from batos.errors import ImageDamaged
-from batos.image import examples, ledger
+from batos.image import examples, undamaged
 from batos.mind import prompting
 from batos.mind.handbook import handbook
 from batos.mind.vouched import Call, calls, last_refusal, method_for, refused
@@ -29,7 +29,7 @@ def pairs_of(root: Any, *, chars: int) -> list[tuple[str, str]]:
     """
     found: dict[str, list[tuple[str, str]]] = {}
     counted: Counter[bytes] = Counter()
-    for mission in ledger.readable(root):
+    for mission in undamaged.newest_first(root):
         with contextlib.suppress(ImageDamaged):  # from what cannot be read nothing is learned
             for prompt, answer, times in _asked(root, mission, counted, chars):
                 found.setdefault(prompt, [(as_read(prompt), answer)] * times)

@@ -56,7 +56,7 @@ def train_methods(
     :raises InvalidInput: for a resume of nothing, or with other data; beside another training; where what is staged cannot be read.
     """
     source, weights = base_of(settings)
-    work, folder = settings.data.expanduser() / "training" / NAME, staging / NAME
+    work, folder = settings.data / "training" / NAME, staging / NAME
     check_place(folder)
     with alone(work):
         _version(folder, known, tell)  # what would be in its way at the end is said now

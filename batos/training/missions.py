@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from batos.autotelic import material
 from batos.config import Settings
-from batos.image import journal, ledger
+from batos.image import journal, ledger, undamaged
 from batos.mind import conversation, evidence, weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.thinking import By
@@ -59,7 +59,7 @@ def liked(root: Any, persona: str, settings: Settings) -> tuple[list[Liked], int
     the texts.
     """
     found, lost = [], 0
-    for mission in ledger.readable(root):
+    for mission in undamaged.newest_first(root):
         if not _counts(mission):
             continue
         own = [cycle for cycle in _cycles(mission.thought) if str(cycle.persona.name).lower() == persona]

@@ -83,7 +83,7 @@ def train_voice(
         )
     persona = persona.lower()
     source, weights = base_of(settings)
-    work = settings.data.expanduser() / "training" / name_of(persona)
+    work = settings.data / "training" / name_of(persona)
     if resume:
         begun(work, plan)
     known = _known(settings, image, persona)

@@ -26,6 +26,7 @@ MESSAGE_BYTES = MIB  # what a daemon takes unless told otherwise
 _TRIES = 2  # of a request within its time
 _EVENTS_KEPT = 4096  # of one watch whose reader is slow; past it, all but the end are dropped
 _LINGER_MS = 200
+_PING_MS, _SILENCE_MS = 15_000, 60_000  # as the daemon's own: nothing else tells of a machine that was switched off
 
 
 class Connection:
@@ -56,6 +57,8 @@ class Connection:
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.DEALER)
         self._socket.setsockopt(zmq.LINGER, _LINGER_MS)
+        self._socket.setsockopt(zmq.HEARTBEAT_IVL, _PING_MS)  # at ipc:// too: an SSH tunnel may be behind it
+        self._socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS)
         if self.endpoint.startswith("tcp://["):
             self._socket.setsockopt(zmq.IPV6, 1)
         if self._keys is not None:
@@ -206,7 +209,22 @@ def _payload(request: dict[str, Any]) -> bytes:
     try:
         return json.dumps(request, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     except (ValueError, TypeError, RecursionError) as e:
-        raise InvalidRequest(f"{request['op']}: cannot be written as JSON: {e}") from None
+        raise InvalidRequest(f"{request['op']}: {_unwritable(request, e)}") from None
+
+
+def _unwritable(request: dict[str, Any], error: Exception) -> str:
+    """Why JSON cannot say it, in words where Python's are about its own insides."""
+    words = f"cannot be written as JSON: {error}"
+    if isinstance(error, UnicodeEncodeError):
+        words = "has a character that is none, such as a byte that is not UTF-8"
+    elif "JSON compliant" in str(error):
+        words = "has infinity or NaN in it, and JSON has no such numbers"
+    for name, value in request.items():
+        try:
+            json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, TypeError, RecursionError):
+            return f"`{name}` {words}"
+    return words
 
 
 def _checked(reply: dict[str, Any]) -> dict[str, Any]:

@@ -22,9 +22,22 @@ HITS_LIMIT = 100
 WHY_CHARS = 2000
 
 _INT64 = 2**63
+_SHOWN = 64
 _SECONDS = 2**33
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_ID = r"^[A-Za-z0-9._:@/-]+$"
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_PATH = r"^[^\x00]+$"
+_TID = r"^[0-9a-f]{16}$"
+
+WORDS = {
+    _ID: (r"[A-Za-z0-9._:@/-]", "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"),
+    _NAME: (r"\w", f"a name is 1 to {NAME_CHARS} of the letters A-Z a-z, the digits 0-9 and _, with no digit first"),
+    MODEL_NAME: (r"[A-Za-z0-9._:@/\[\]-]", "a model's name is 1 to 512 of the letters A-Z a-z, the digits 0-9 and . _ : @ / [ ] -"),
+    _PATH: (r"[^\x00]", "a path has no such character"),
+    _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
+}
+"""Of patterns which characters they let pass, and what they ask for in words."""
 
 
 def _day(text: str) -> str:
@@ -37,6 +50,14 @@ def _day(text: str) -> str:
     raise ValueError(f"{text[:32]!r} is no day: write 2026-05-31")
 
 
+def unlike(pattern: str, text: str) -> str:
+    """What is wrong with a text that a pattern of `WORDS` does not let pass."""
+    fine, words = WORDS[pattern]
+    bad = re.sub(fine, "", text, flags=re.ASCII)[:1]
+    shown = repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
+    return f"{shown} has {bad!r} in it; {words}" if bad else f"{shown} does not fit; {words}"
+
+
 def _whole(value: Any) -> Any:
     """Python takes true and 1.0 for 1, and a choice of numbers would, too."""
     if type(value) is not int:
@@ -44,15 +65,15 @@ def _whole(value: Any) -> Any:
     return value
 
 
-MissionId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._:@/-]+$", min_length=1, max_length=128)]
+MissionId = Annotated[str, StringConstraints(pattern=_ID, min_length=1, max_length=128)]
 Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, Field(ge=-_INT64, lt=_INT64)]
 Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, min_length=1, max_length=512)]
-Folder = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", min_length=1, max_length=4096)]
+Folder = Annotated[str, StringConstraints(pattern=_PATH, min_length=1, max_length=4096)]
 Day = Annotated[str, AfterValidator(_day)]
-Moment = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
+Moment = Annotated[str, StringConstraints(pattern=_TID)] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
 """Id of a transaction, or seconds since the epoch."""
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]

@@ -65,7 +65,7 @@ class ClientKeys(NamedTuple):
             return None
         if not settings.curve_client or not settings.curve_server:
             raise ConfigError("a client needs both settings, curve_client (its own secret key) and curve_server (the daemon's public key)")
-        return cls.load(Path(settings.curve_client).expanduser(), settings.curve_server)  # a key as it is may end in a slash
+        return cls.load(Path(settings.curve_client), settings.curve_server)  # a key as it is may end in a slash
 
     def use(self, socket: zmq.Socket[Any]) -> None:
         """Have a socket come in with them; before it connects."""
@@ -191,7 +191,7 @@ class Gate:
         """
         :raises ConfigError: if the daemon's own key cannot be used.
         """
-        self._own = load_pair(Path(settings.curve_secret).expanduser())
+        self._own = load_pair(Path(settings.curve_secret))
         self.clients = Clients(settings.clients)
         self._look_s = settings.curve_look_s
         self._asked: AsyncioAuthenticator | None = None

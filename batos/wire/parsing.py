@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from batos.config import Settings
 from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire import strict_json
-from batos.wire.fields import NAME_CHARS, MissionId, Ref
+from batos.wire.fields import NAME_CHARS, MissionId, Ref, unlike
 from batos.wire.schemas import OPS, Accepting, Answer, Example, Request, Send, Submit
 
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
@@ -83,8 +83,8 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
 
 
 def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    loc, kind, text = found[0]["loc"], found[0]["type"], str(found[0]["msg"])
+    found = error.errors(include_url=False)
+    loc, kind, text = found[0]["loc"], found[0]["type"], _text(found[0])
     if loc and loc[0] in _UNIONS:
         loc, text = loc[:1], _of_union([one for one in found if one["loc"][:1] == loc[:1]])
     text = text.removeprefix("Value error, ")
@@ -97,9 +97,17 @@ def _first(error: ValidationError) -> str:
     return f"`{_path(loc)}`: {text[:1].lower()}{text[1:]}"
 
 
+def _text(error: Any) -> str:
+    """What is wrong, in words: pydantic tells patterns as they are, and of lengths only what they may be."""
+    text = str(error["msg"])
+    if error["type"] == "string_pattern_mismatch":
+        return unlike(error["ctx"]["pattern"], error["input"])
+    return f"{text}, not {len(error['input'])}" if error["type"] == "string_too_long" else text
+
+
 def _of_union(errors: list[Any]) -> str:
     """What is wrong with a value that may be of several types: of the one that it is of, else which there are."""
-    limit = next((str(one["msg"]) for one in errors if not one["type"].endswith("_type")), None)
+    limit = next((_text(one) for one in errors if not one["type"].endswith("_type")), None)
     return limit or str(errors[0]["msg"]) + "".join(f", or {one['msg'].removeprefix('Input should be ')}" for one in errors[1:])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from batos.wire.client import DEFAULT_ENDPOINT, LONG_S, MESSAGE_BYTES, Accepted, Client
@@ -44,7 +44,7 @@ class SyncClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end(self._client.__aexit__())
+        self._end(self._client.__aexit__)
 
     def submit(
         self,
@@ -253,15 +253,15 @@ class SyncClient:
             future.cancel()
             raise
 
-    def _end(self, *last: Coroutine[Any, Any, Any]) -> None:
-        """End what other threads still wait for, then do `last`, then end the loop."""
+    def _end(self, *last: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """End what other threads still wait for, then do `last`, then end the loop. Nothing is left to do where it ended before."""
         with self._asking:
             loop, self._loop = self._loop, None
         if loop is None:
             return
         try:
-            for work in (_given_up(), *last, loop.shutdown_default_executor()):
-                asyncio.run_coroutine_threadsafe(work, loop).result()
+            for work in (_given_up, *last, loop.shutdown_default_executor):
+                asyncio.run_coroutine_threadsafe(work(), loop).result()
         finally:
             loop.call_soon_threadsafe(loop.stop)
             self._thread.join()

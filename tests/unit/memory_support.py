@@ -15,6 +15,7 @@ from batos.errors import InferenceFailed
 from batos.image import LivingImage
 from batos.memory import objects
 from batos.memory.library import Library, library_of
+from batos.memory.library import _title_of as title_of
 from batos.recollection import Recollection
 
 QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05, "embed_check_s": 0.1}
@@ -128,6 +129,10 @@ def consistent(library: Library) -> tuple[set[int], set[int]]:
         assert entity.chunks
         assert set(entity.chunks) <= chunks
     assert dict(library.by_source) == {source: d.number for d in library.documents.values() for source in d.sources}
+    titled = {(title_of(d), d.number) for d in library.documents.values() if title_of(d) and d.complete and (d.sections or not d.archives)}
+    assert titled == {*library.by_title.items(), *library.namesakes} - {("", 0)}
+    archived = {title_of(d) for d in library.documents.values() if d.archives and not d.sections}
+    assert {title for title, _ in titled} - archived <= set(library.by_title)
     for number, chunk in library.chunks.items():
         assert (chunk.number, chunk.document.number in library.documents) == (number, True)
     held: set[int] = set(library.vectors[library.embedder].ids()) if library.embedder else set()

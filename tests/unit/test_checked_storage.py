@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -99,6 +101,22 @@ def test_the_past_is_checked_too(path: Path, db: ZODB.DB) -> None:
     connection.close()
     with pytest.raises(ImageDamaged):
         list(map(list, db.storage.iterator()))
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.EIO, ImageDamaged), (errno.EMFILE, OSError)])
+def test_a_record_that_the_disk_does_not_give_is_damaged(db: ZODB.DB, monkeypatch: pytest.MonkeyPatch, number: int, raised: type) -> None:
+    """Where there are only too many open files, it is not."""
+    put(db, a="one")
+
+    def unread(*args: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(base_of(db.storage), "loadBefore", unread)
+    db.cacheMinimize()
+    with pytest.raises(raised, match=os.strerror(number)):
+        value(db, "a")
+    monkeypatch.undo()
+    assert value(db, "a") == "one"
 
 
 def test_undo(db: ZODB.DB) -> None:

@@ -202,10 +202,37 @@ def test_the_data_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert load({"image": "zeo://h:1"}).image_uri == "zeo://h:1"
 
 
+@pytest.mark.parametrize("name", checked.FILES)
+def test_the_home_of_the_user_in_whatever_names_a_file(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert str(getattr(load({name: "~/x"}), name)) == f"{tmp_path}/x"
+
+
+def test_the_home_of_the_user_in_the_image_and_in_the_name_of_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load({"image": "file://~/x.fs?quota=1"}).image == f"file://{tmp_path}/x.fs?quota=1"
+    (tmp_path / "mine.toml").write_text("crash_limit = 7")
+    assert load(config_file="~/mine.toml").crash_limit == load(environ={"BATOS_CONFIG": "~/mine.toml"}).crash_limit == 7
+    with pytest.raises(ConfigError, match="no settings file ~nobody-of-that-name/x"):
+        load(config_file="~nobody-of-that-name/x")
+
+
 def test_ollama_host_is_heard_last() -> None:
     assert load(environ={"OLLAMA_HOST": "h:1"}).ollama_host == "h:1"
     assert config.load_with_sources(environ={"OLLAMA_HOST": "h:1"})[1]["ollama_host"] == "OLLAMA_HOST"
     assert load(environ={"OLLAMA_HOST": "h:1", "BATOS_OLLAMA_HOST": "h:2"}).ollama_host == "h:2"
+
+
+@pytest.mark.parametrize("value", ["[", '["a"', "[" * 100_000])
+def test_an_array_of_sequences_that_is_none_is_told_so(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"setting 'stop' \(from flag\): what begins with \[ is a JSON array of texts") as caught:
+        load({"stop": value})
+    assert len(caught.value.message) < 600
+
+
+def test_what_was_given_is_told_again_but_not_a_megabyte_of_it() -> None:
+    with pytest.raises(ConfigError, match=r"setting 'facets_limit' .*; got '9{199}…$"):
+        load({"facets_limit": "9" * 1_000_000})
 
 
 def test_settings_do_not_change() -> None:
@@ -230,7 +257,7 @@ REFUSED = {
     "codex": ("/no/codex.toml", "cannot read the codex"),
     "modelfiles": ("/no/folder", "no folder /no/folder"),
     "ollama_host": (":::", "give host:port"),
-    "ollama_hosts": (":::", "give host:port"),
+    "ollama_hosts": ("ftp://there:11434", "ftp:// is not what an Ollama speaks); give host:port"),
     "curve_secret": ("/no/key", "`batos keys new`"),
     "image": ("foo", "use file:///"),
 }
@@ -257,10 +284,15 @@ async def test_a_start_refuses_it_before_anything_is_made(name: str, tmp_path: P
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("name", ["data", "curve_secret", "backup_folder", "lora_staging"])
+@pytest.mark.parametrize("name", checked.FILES)
 def test_the_home_of_a_user_that_there_is_not_is_refused_in_words(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"setting '{name}' \(from flag\): there is no such user's home"):
         load({name: "~nobody-of-that-name/here"})
+
+
+def test_the_home_of_a_user_that_there_is_not_in_the_image() -> None:
+    with pytest.raises(ConfigError, match=r"setting 'image' \(from flag\): there is no such user's home"):
+        load({"image": "file://~nobody-of-that-name/here"})
 
 
 def test_config_says_of_a_wildcard_that_it_needs_keys(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import socket
@@ -281,6 +282,29 @@ def test_addresses_of_loopback() -> None:
         ("127.0.0.1", 80), ("127.0.0.1", 0), ("::1", 9), ("127.9.9.9", 1)]  # fmt: skip
     assert Access("t" * 43, "::1", 9, 60).hosts == {"[::1]:9", "localhost:9"}
     assert Access("t" * 43, "127.0.0.1", 80, 60).refusal("POST", {"host": "localhost", "origin": "http://localhost"}) == ""
+
+
+_FORM = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 4096\r\n\r\n"
+_LOGIN = "POST /login HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n" + _FORM
+
+
+@pytest.mark.parametrize("drips", [False, True])
+@pytest.mark.parametrize("begun", ["", "GET / HTTP/1.1\r\nHost: {host}\r\nX: ", _LOGIN + "token=a", _LOGIN.replace("/login", "/")])
+async def test_who_says_nothing_more_loses_his_place(begun: str, drips: bool, tmp_path: Path) -> None:
+    """However many bytes still come, one by one."""
+    async with served(tmp_path, console_request_s=0.2) as kernel, asyncio.timeout(20):
+        assert kernel.console is not None
+        host = kernel.console.address.removeprefix("http://")
+        reader, writer = await asyncio.open_connection(*host.split(":"))
+        writer.write(begun.format(host=host).encode())
+        gone = asyncio.ensure_future(reader.read())
+        while not gone.done():
+            if drips and not writer.is_closing():
+                writer.write(b"a")
+            await asyncio.wait([gone], timeout=0.02)
+        with contextlib.suppress(ConnectionError):
+            gone.result()
+        writer.close()
 
 
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:

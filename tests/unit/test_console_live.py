@@ -28,7 +28,7 @@ def inference() -> FakeInference:
 
 @pytest.fixture
 async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kernel]:
-    async with served(tmp_path, inference, console_refresh_s=0.05, console_pages=2, ping_s=0.1) as kernel:
+    async with served(tmp_path, inference, console_refresh_s=0.05, console_pages=2, console_request_s=0.2, ping_s=0.1) as kernel:
         yield kernel
 
 

@@ -279,6 +279,29 @@ async def test_where_there_never_was_an_embedder_things_leave_and_come_back_too(
         await kept.held.whole()
 
 
+async def test_where_the_embedder_is_away_for_long_things_leave_without_vectors_and_get_them_when_they_are_back(tmp_path: Path) -> None:
+    async with curated(tmp_path, curate_least=3) as kept:
+        await kept.fill(("boats",))
+        kept.held.embedder.away = True
+        await kept.write(("bread",))
+        await kept.curator.round("to see what is there")
+        lacking = kept.held.look(lambda library: list(library.without_vectors()))
+        assert len(lacking) == 12
+        kept.clock.now += 29 * DAY
+        assert (await kept.curator.round("it may come back"))["clusters"] == []
+        kept.clock.now += 2 * DAY
+        assert (await kept.curator.round("it did not"))["chunks"] == 24
+        assert kept.held.found("flour")
+        for place in PLACES:
+            await kept.curator.restore(str(tmp_path / "bread" / f"bread of {place}.md"))
+        back = kept.held.look(lambda library: list(library.without_vectors()))
+        assert set(lacking) <= set(back)
+        kept.held.embedder.away = False
+        await kept.held.embedded()
+        assert kept.held.look(lambda library: list(library.without_vectors())) == []
+        await kept.held.whole()
+
+
 async def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     async with curated(tmp_path) as kept:
         await kept.fill()

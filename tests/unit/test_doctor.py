@@ -15,6 +15,7 @@ from batos.bridge.kept import kept
 from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings, load
+from batos.doctor import inference, machine
 from batos.testing import ScriptedOllama
 
 
@@ -59,7 +60,7 @@ def test_data_folder(tmp_path: Path) -> None:
 
 
 def test_data_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
+    monkeypatch.setattr(machine.os, "access", lambda *_: False)  # root, as whom tests may run, may write everywhere
     check = doctor.data_folder(settings(tmp_path))
     assert (check.state, "--data" in check.remedy) == ("fail", True)
 
@@ -243,7 +244,7 @@ def test_models() -> None:
 def test_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor.embedder(settings(tmp_path)).state == "ok"
     there = {"sentence-transformers": "5.7.0", "torch": "2.15.0"}
-    monkeypatch.setattr(doctor, "_version", there.get)
+    monkeypatch.setattr(inference, "version_of", there.get)
     chosen = settings(tmp_path, embedder="onnx")
     check = doctor.embedder(chosen)
     assert (check.state, "optimum, onnxruntime" in check.finding, "make embedders" in check.remedy) == ("fail", True, True)
@@ -258,15 +259,15 @@ def test_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     there: dict[str, str] = {}
-    monkeypatch.setattr(doctor, "_version", there.get)
+    monkeypatch.setattr(machine, "version_of", there.get)
     check = doctor.training()
     assert (check.state, "make training" in check.finding) == ("ok", True), "only who trains needs it"
-    there.update(dict.fromkeys(doctor.TRAINING, "1.0"))
-    for available in (doctor.TRAINING_BYTES, None):
-        monkeypatch.setattr(doctor, "_available", lambda available=available: available)
+    there.update(dict.fromkeys(machine.TRAINING, "1.0"))
+    for available in (machine.TRAINING_BYTES, None):
+        monkeypatch.setattr(machine, "_available", lambda available=available: available)
         check = doctor.training()
         assert (check.state, "`train methods` takes 7.5 GiB of memory" in check.finding) == ("ok", True)
-    monkeypatch.setattr(doctor, "_available", lambda: doctor.TRAINING_BYTES - 2 * 10**9)
+    monkeypatch.setattr(machine, "_available", lambda: machine.TRAINING_BYTES - 2 * 10**9)
     check = doctor.training()
     assert (check.state, "5.6 GiB are free" in check.finding, "another machine" in check.remedy) == ("warn", True, True)
     del there["accelerate"]
@@ -276,9 +277,9 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_how_much_memory_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_text", lambda self: "MemTotal:       24000000 kB\nMemAvailable:   20000000 kB\n")
-    assert doctor._available() == 20_480_000_000
+    assert machine._available() == 20_480_000_000
     monkeypatch.setattr(Path, "read_text", lambda self: "")
-    assert doctor._available() is None
+    assert machine._available() is None
 
 
 def test_a_check_that_meets_the_unforeseen_is_a_finding() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from batos.errors import ImageDamaged, InferenceFailed
-from batos.image import LivingImage, journal, ledger
+from batos.image import LivingImage, journal, ledger, undamaged
 from batos.image.checked import base_of
 from batos.image.filewalk import FileWalk
 from batos.image.integrity import Walk
@@ -268,7 +268,7 @@ async def test_who_looks_for_what_is_of_use_goes_past_missions_that_are_damaged(
         path.write_bytes(path.read_bytes().replace(b"Plan day %d of it" % number, b"Plan Day %d of it" % number))
     image = await LivingImage.open(f"file://{path}")
     try:
-        assert image.read(lambda root: [one.number for one in ledger.readable(root)]) == found
+        assert image.read(lambda root: [one.number for one in undamaged.newest_first(root)]) == found
     finally:
         await image.close()
 

@@ -71,7 +71,13 @@ def test_the_path_of_an_image() -> None:
 
 @pytest.mark.parametrize(
     ("uri", "message"),
-    [("/tmp/i.fs", "is no URI"), ("nosql://x", "no storage answers to nosql://"), ("file://{}?speed=9", "unknown options speed")],
+    [
+        ("/tmp/i.fs", "is no URI"),
+        ("file://", "names no file"),
+        ("file:///?quota=1", "names no file"),
+        ("nosql://x", "no storage answers to nosql://"),
+        ("file://{}?speed=9", "unknown options speed"),
+    ],
 )
 def test_uris_that_name_no_storage(tmp_path: Path, uri: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -95,6 +101,12 @@ def test_an_image_that_another_process_has_open(path: Path) -> None:
 def test_probe_of_nothing_makes_nothing(tmp_path: Path) -> None:
     assert probe(f"file://{tmp_path / 'x' / 'i.fs'}") == {"exists": False, "locked": False, "objects": 0, "bytes": 0, "format": FORMAT}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_read_only_of_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "i.fs").touch()
+    with pytest.raises(ImageError, match=r"there is no image in .*i\.fs: nothing is in it yet"):
+        opened(tmp_path / "i.fs", read_only=True)
 
 
 def test_read_only_of_a_missing_file(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import pytest
 from transaction import TransactionManager
 
 from batos.autotelic import alarms, changes, home, kinds, purse
+from batos.autotelic import improver as improving_module
 from batos.autotelic import recorded as recorded_missions
 from batos.autotelic.proposals import Proposal
+from batos.autotelic.worktime import WorkTime
 from batos.bridge.types import ChatRequest
 from batos.errors import ImageError, ImageFailed, InferenceFailed
 from batos.image import examples, history, ledger
@@ -672,6 +674,40 @@ async def test_what_takes_too_long_is_tried_again_as_often_as_it_may(tmp_path: P
         (change,) = await stepped(kernel)
         inference.release()
         assert (change["state"], change["reason"]) == (changes.REFUSED, "its rehearsal was begun 2 times and never ended")
+
+
+async def test_a_rehearsal_that_only_waits_for_users_is_left_and_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    lively(inference)
+    async with improving(tmp_path, inference, rehearsal_tries=1) as kernel:
+        await thought(kernel, *BRIEFS)
+        await fire(kernel, "entropy_falls")
+        improver = kernel.improving.improver
+        assert improver is not None
+        quiet, waited = improver._quiet, asyncio.Event()
+
+        async def busy() -> None:
+            monkeypatch.setattr(improver, "_quiet", never)
+            await quiet()
+
+        async def never() -> None:
+            waited.set()
+            await asyncio.Event().wait()
+
+        def impatient(limit_s: float) -> WorkTime:
+            time = WorkTime(limit_s)
+            time._left[True] = 0.01
+            return time
+
+        with monkeypatch.context() as patched:
+            patched.setattr(improving_module, "WorkTime", impatient)
+            patched.setattr(improver, "_quiet", busy)
+            assert not await improver.step()
+        assert waited.is_set()
+        assert listed(kernel)[0]["state"] == changes.PROPOSED
+        monkeypatch.setattr(improver, "_quiet", quiet)
+        (change,) = await stepped(kernel)
+        assert change["state"] == changes.PROMOTED
 
 
 # --- what is done outside

@@ -255,6 +255,28 @@ async def test_a_section_that_is_damaged_holds_up_no_vectors(tmp_path: Path, not
         assert held.recollection.vectors.facts()["state"] == "ready"
 
 
+async def test_a_document_of_which_a_chunk_is_damaged_can_be_forgotten_and_read_again(tmp_path: Path, notes: Path) -> None:
+    """Also where that chunk names somebody, which its record cannot say any more."""
+    (notes / "water.md").write_text("# Water Every Day\n\nOf a can.\n")
+    async with memory(tmp_path) as held:
+        await held.read(notes / "water.md")
+        await held.embedded()
+        await held.read(notes / "garden.md")
+        await held.embedded()
+        assert held.look(lambda library: list(library.entities)) == ["water every day"]
+    data = (tmp_path / "image.fs").read_bytes()
+    (tmp_path / "image.fs").write_bytes(data.replace(b"omatoes stand on", b"omatoes stood on"))
+    async with memory(tmp_path) as held:
+        with pytest.raises(ImageDamaged):
+            held.texts(notes / "garden.md")
+        await held.recollection.tell(forget=str(notes / "garden.md"))
+        assert held.look(lambda library: list(library.entities)) == []
+        await held.whole()
+        assert (await held.read(notes / "garden.md"))["added"] == 1
+        await held.whole()
+        assert any("omatoes stand on" in text for text in held.texts(notes / "garden.md"))
+
+
 async def test_damage_where_it_is_noted_is_told_and_passes(tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put, damaged = ingesting._put, [ImageError("the image is away")] * 4  # a group that fails is tried once more, each alone
 

@@ -75,11 +75,15 @@ async def test_a_clock_that_was_set_back_does_not_watch_for_as_long(at: House) -
     assert "watched for 0.0 h" in world.change(number)["reason"]
 
 
-async def test_without_missions_it_waits_for_some_but_not_for_ever(at: House) -> None:
+@pytest.mark.parametrize("set_back", [False, True])
+async def test_without_missions_it_waits_for_some_but_not_for_ever(at: House, set_back: bool) -> None:
     world = World(at)
     await world.missions(12)
     number = await made(at, facet)
     await world.missions(1)
+    if set_back:
+        world.now -= 365 * 24 * HOUR
+        assert await world.leash.look() is None
     world.now += HOUR + 1
     assert await world.leash.look() is None
     world.now += (PATIENCE - 1) * HOUR

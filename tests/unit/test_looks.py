@@ -16,6 +16,7 @@ import typer
 from batos.autotelic import home
 from batos.cli import main
 from batos.cli.looking import moment
+from batos.config import MIB
 from batos.errors import HistoryGone, ImageError, InvalidInput, UnknownMission, UnknownTarget
 from batos.image import LivingImage, history, ledger, moments
 from batos.image.upkeep import Upkeep
@@ -323,6 +324,32 @@ async def test_the_methods_of_the_image_are_listed_now_and_as_they_were(image: L
     assert look.methods("robin")["methods"][0]["oid"] == told["oid"]
     assert look.methods("genesis")["methods"] == []
     assert look.methods("robin", before)["methods"] == []
+
+
+async def test_a_list_of_missions_has_the_beginnings_of_long_briefs(image: LivingImage) -> None:
+    briefs = {"a": "b" * 65_536, "b": "é" * 500, "c": "short"}
+    for id, brief in briefs.items():
+        await image.system(ledger.accept, id, brief, {}, False, mission=id)
+    assert {one["id"]: one["brief"] for one in looks(image).missions(None, 9)["missions"]} == {**briefs, "a": "b" * 500 + "…"}
+
+
+async def test_a_list_of_failures_ends_where_it_becomes_too_large(image: LivingImage) -> None:
+    await image.system(ledger.accept, "m", "b", {}, False, mission="m")
+    for size in (2 * MIB, 3 * MIB, 1, 5 * MIB):
+        await image.system(ledger.fail, "m", {"code": "failed", "message": "x" * size}, {}, False, mission="m")
+
+    def told(limit: int) -> list[Any]:
+        reply = looks(image).failures(None, None, None, limit)
+        return [len(one["error"]["message"]) for one in reply["failures"]] + (["more"] if reply.get("more") else [])
+
+    assert told(9) == [5 * MIB, "more"], "one at least"
+    assert told(1) == [5 * MIB]
+    await image.system(ledger.fail, "m", {"code": "failed", "message": "x"}, {}, False, mission="m")
+    assert told(9) == [1, "more"]
+    for _ in range(2):
+        await image.system(ledger.fail, "m", {"code": "failed", "message": "x" * MIB}, {}, False, mission="m")
+    assert told(9) == [MIB, MIB, 1, "more"]
+    assert told(3) == [MIB, MIB, 1]
 
 
 async def test_missions_failures_and_methods_of_a_moment(image: LivingImage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.errors import InvalidInput, UnknownSource
+from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.image import LivingImage, history
 from batos.memory import linking, objects
 from batos.memory.drafts import Draft, DraftPart
@@ -62,6 +62,22 @@ async def test_chunks_lead_to_neighbours_sources_and_entities(tmp_path: Path) ->
         await held.whole()
 
 
+async def test_a_chunk_that_is_gone_has_no_neighbours_and_one_in_no_section_is_damaged(tmp_path: Path) -> None:
+    chat = tmp_path / "chat.txt"
+    chat.write_text(CHAT)
+    async with memory(tmp_path) as held:
+        await held.read(chat)
+        with held.image.snapshot() as root:
+            library = library_of(root)
+            gone, astray = list(library.chunks_of(library.document(str(chat))))[:2]
+            library.starts.clear()
+            with pytest.raises(ImageDamaged, match=r"in no section; restore a backup \(`batos restore`\)"):
+                await send(astray, "neighbours_")
+            del library.chunks[gone.number]
+            with pytest.raises(InvalidInput, match=r"not in the memory any more: .* search for it again"):
+                await send(gone, "neighbours_")
+
+
 def held_line(number: int) -> str:
     return CHAT.splitlines(keepends=True)[number + 1]
 
@@ -107,6 +123,30 @@ async def test_a_title_that_comes_later_is_pointed_at_by_what_was_there_and_noth
         early.write_text("# A\n\nSee the Garden Book again.\n")
         await held.read(early)
         assert held.look(links) == []  # it is no title any more
+        await held.whole()
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+async def test_of_two_documents_with_one_title_the_second_is_found_once_the_first_is_gone(tmp_path: Path, earlier: bool) -> None:
+    """By texts that were there before; also in an image of an earlier BAT OS, which knew the first alone."""
+    first, second, text = tmp_path / "a.md", tmp_path / "b.md", tmp_path / "c.md"
+    first.write_text("# Garden Book\n\nTomatoes.\n")
+    second.write_text("# Garden Book\n\nPotatoes.\n")
+    text.write_text("# C\n\nSee the Garden Book.\n")
+    async with memory(tmp_path) as held:
+        for path in (first, second, text):
+            await held.read(path)
+        await held.embedded()
+        assert (held.numbers(text)[0], number_of(held, first)) in held.look(links)
+        if earlier:
+            await held.image.system(lambda root: delattr(library_of(root), "namesakes"))
+    async with memory(tmp_path) as held:
+        first.write_text("# Garden Book\n\nTomatoes, and more of them.\n")
+        await held.read(first)
+        assert held.look(lambda library: library.by_title["garden book"]) == number_of(held, first)
+        await held.whole()
+        await held.recollection.tell(forget=str(first))
+        await held.until(lambda: (held.numbers(text)[0], number_of(held, second)) in held.look(links))
         await held.whole()
 
 

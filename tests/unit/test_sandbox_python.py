@@ -89,6 +89,8 @@ async def test_a_method_may_be_named_as_a_builtin(sandbox: Sandbox, name: str) -
         ("def list(self, one):\n    return [*list(self.items), one]\n", [3, 1, 2, 5]),
         ("def len(self, more):\n    return len(self.items) + more\n", 8),
         ("def max(self, n):\n    return max(n, max(self.items))\n", 5),
+        ("# def max(self, n): of all\ndef max(self, n):\n    '# def max'\n    return max(n, max(self.items))\n", 5),
+        ("# a page ends\x0c here, \u2028 a line\ndef \\\n  max(self, n):\n    return max(n, max(self.items))\n", 5),
         ("def sorted(self, by):\n    return sorted(self.items, key=lambda n: -n * by)\n", [3, 2, 1]),
     ],
 )
@@ -190,6 +192,12 @@ async def test_the_type_check_refuses_nothing_that_runs(sandbox: Sandbox, source
     value, _ = await in_sandbox(sandbox, source, args, state)
     if not (isinstance(value, tuple) and value[:1] == ("raised",)):
         assert await sandbox.programs.type_check(source) == []
+
+
+@pytest.mark.parametrize("work", ["'a'.encode(name)", "b'a'.decode(name)", "bytes('a', name)", "str(b'a', name)"])
+async def test_an_encoding_that_there_is_not_is_refused_with_those_that_there_are(sandbox: Sandbox, work: str) -> None:
+    with pytest.raises(MethodFailed, match=r"unknown encoding: klingon; a method has utf-8, .* latin-1"):
+        await sandbox.run(obj(), method(f"def m(self, name):\n    return {work}\n"), ["klingon"], activity=Sends(sandbox).activity)
 
 
 async def test_an_error_names_the_line_of_the_source(sandbox: Sandbox) -> None:

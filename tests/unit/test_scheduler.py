@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
-from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, MissionIdTaken
+from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.kernel import Kernel
 from batos.mind import holding, states
@@ -796,17 +798,17 @@ async def test_what_a_daemon_finds_at_its_start_runs_once(tmp_path: Path) -> Non
 
 
 class FullDisk:
-    """Has no room for these functions, until `room` is set."""
+    """Has no room for these functions, until `room` is set; or another failure."""
 
-    def __init__(self, kernel: Kernel, *functions: Any) -> None:
-        self.functions, self.refused, self.room = functions, asyncio.Event(), False
+    def __init__(self, kernel: Kernel, *functions: Any, number: int = errno.ENOSPC) -> None:
+        self.functions, self.refused, self.room, self.number = functions, asyncio.Event(), False, number
         self._system = kernel.image.committer.system
         kernel.image.committer.system = self._full  # type: ignore[method-assign]
 
     async def _full(self, function: Any, *args: Any, mission: str = "") -> Any:
         if function in self.functions and not self.room:
             self.refused.set()
-            raise OSError(28, "No space left on device")
+            raise OSError(self.number, os.strerror(self.number))
         return await self._system(function, *args, mission=mission)
 
 
@@ -828,6 +830,97 @@ async def test_a_failure_for_which_the_disk_has_no_room_is_recorded_once_there_i
         assert record(kernel, "m1")["state"] == "FAILED"
         assert (await (await submit(kernel, "m2")).end())["state"] == "COMPLETE"
         assert not kernel._end.done(), "nobody asked for the daemon's end"
+
+
+@pytest.mark.parametrize("where", ["running", "queued", "paused"])
+async def test_a_cancellation_for_which_the_disk_has_no_room_is_told_and_made_good(tmp_path: Path, where: str) -> None:
+    """Who asks hears why, and so does who asks again; once there is room it is FAILED."""
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, disk_retry_s=0.05) as kernel:
+        running, waiting = await submit(kernel, "m1"), await submit(kernel, "m2")
+        await inference.came(1)
+        if where == "paused":
+            await kernel.scheduler.pause("m2")
+        id, heard = ("m1", running) if where == "running" else ("m2", waiting)
+        disk = FullDisk(kernel, ledger.fail)
+        for _ in range(2):
+            with pytest.raises(ImageError, match=r"its disk was full; .* cancelled as soon as there is room") as told:
+                await kernel.scheduler.cancel(id)
+            assert told.value.to_wire()["context"] == {"cause": "disk_full"}
+        assert record(kernel, id)["state"] == "ACCEPTED"
+        disk.room = True
+        assert (await heard.end())["error"]["code"] == "cancelled"
+        assert record(kernel, id)["error"]["code"] == "cancelled"
+        inference.release()
+
+
+async def test_a_mission_that_cannot_begin_for_a_full_disk_can_be_cancelled(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, disk_retry_s=0.05) as kernel:
+        first, second = await submit(kernel, "m1"), await submit(kernel, "m2", "the second brief")
+        await inference.came(1)
+        disk = FullDisk(kernel, ledger.begin_attempt)
+        assert await kernel.scheduler.cancel("m1")
+        assert (await first.end())["error"]["code"] == "cancelled"
+        async with asyncio.timeout(WAIT_S):
+            await disk.refused.wait()
+        with pytest.raises(ImageError, match="recorded of mission 'm2'"):
+            await kernel.scheduler.cancel("m2")
+        disk.room = True
+        assert (await second.end())["error"]["code"] == "cancelled"
+
+
+async def test_a_cancellation_that_waits_for_room_does_not_keep_the_daemon_from_ending(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1, shutdown_s=0.01, disk_retry_s=600) as kernel:
+        await submit(kernel, "m1")
+        await submit(kernel, "m2")
+        await inference.came(1)
+        FullDisk(kernel, ledger.fail)
+        for id in ("m1", "m2"):
+            with pytest.raises(ImageError):
+                await kernel.scheduler.cancel(id)
+    inference.release()
+    async with mind(tmp_path, inference) as kernel:
+        async with asyncio.timeout(WAIT_S):
+            await kernel.scheduler.quiet()
+        assert [record(kernel, id)["state"] for id in ("m1", "m2")] == ["COMPLETE"] * 2
+
+
+async def test_a_mission_is_cancelled_also_when_who_asked_is_gone(tmp_path: Path) -> None:
+    inference = FakeInference()
+    inference.hold()
+    async with mind(tmp_path, inference, concurrent_missions=1) as kernel:
+        await submit(kernel, "m1")
+        heard = await submit(kernel, "m2")
+        asking = asyncio.create_task(kernel.scheduler.cancel("m2"))
+        while kernel.scheduler.live("m2").get("place") is not None:
+            await asyncio.sleep(0)  # one turn of the loop: it is taken out of the queue, and nothing is recorded yet
+        asking.cancel()
+        assert (await heard.end())["error"]["code"] == "cancelled"
+        inference.release()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EROFS])
+async def test_a_disk_that_is_broken_and_not_full_is_the_end(tmp_path: Path, number: int) -> None:
+    """What is not for want of room is not waited for; the mission goes on at the next start."""
+    inference = FakeInference()
+    inference.fail_when = refused
+    async with mind(tmp_path, inference) as kernel:
+        FullDisk(kernel, ledger.fail, number=number)
+        await submit(kernel, "m1")
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(ImageFailed, match=f"recorded of mission 'm1'.*{os.strerror(number)}"):
+                await kernel.ended()
+        assert record(kernel, "m1")["state"] == "ACCEPTED"
+    inference.fail_when = lambda request: None
+    async with mind(tmp_path, inference) as kernel:
+        async with asyncio.timeout(WAIT_S):
+            await kernel.scheduler.quiet()
+        assert record(kernel, "m1")["state"] == "COMPLETE"
 
 
 async def test_a_mission_whose_attempt_a_full_disk_keeps_from_being_counted_begins_when_there_is_room(tmp_path: Path) -> None:
@@ -876,6 +969,30 @@ async def test_a_mission_that_is_paused_when_the_disk_becomes_full_is_held_and_c
         inference.release()
         await kernel.scheduler.resume("m1")
         assert (await heard.end())["state"] == "COMPLETE"
+
+
+@pytest.mark.parametrize("resting", [True, False])
+async def test_an_interruption_takes_back_no_attempt_but_its_own(tmp_path: Path, resting: bool) -> None:
+    """One that failed counts, also where the next one had not begun: it rests, or the disk has no room for its count."""
+    inference = FakeInference()
+    inference.fail_when = unreachable
+    async with mind(tmp_path, inference, retry_backoff_s=600 if resting else 0, disk_retry_s=600) as kernel:
+        system, failed = kernel.image.committer.system, asyncio.Event()
+
+        async def full(function: Any, *args: Any, mission: str = "") -> Any:
+            if function is ledger.begin_attempt:
+                raise OSError(28, "No space left on device")
+            done = await system(function, *args, mission=mission)
+            if function is ledger.fail:
+                failed.set()
+            return done
+
+        kernel.image.committer.system = full  # type: ignore[method-assign]
+        await submit(kernel, "m1")
+        async with asyncio.timeout(WAIT_S):
+            await failed.wait()
+            await kernel.scheduler.pause("m1")
+        assert (kernel.scheduler.state("m1"), record(kernel, "m1")["attempts"]) == ("PAUSED", 1)
 
 
 async def test_a_commit_for_which_the_disk_has_no_room_fails_the_mission_by_name(tmp_path: Path) -> None:

@@ -110,6 +110,13 @@ def test_install_status_and_uninstall_for_a_user(tmp_path: Path, systemctl: Path
     assert f"--user disable --now {NAME}" in systemctl.read_text()
 
 
+@pytest.mark.parametrize("user", [[], ["--user"]])
+@pytest.mark.parametrize("flag", ["--data", "--config"])
+def test_an_empty_name_is_not_left_out_silently(flag: str, user: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["service", "show", *user, flag, ""]) == 2
+    assert "'' names no" in capsys.readouterr().err
+
+
 def test_a_unit_of_somebody_s_own_is_left_alone(tmp_path: Path, systemctl: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / ".config" / "systemd" / "user" / NAME
     path.parent.mkdir(parents=True)

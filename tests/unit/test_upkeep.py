@@ -593,6 +593,29 @@ async def test_retention_is_bounded_and_goes_on_where_it_stopped(image: LivingIm
     assert sum(row.inferences for row in image.read(costs.total)) == 700
 
 
+async def test_retention_looks_once_at_those_it_has_passed_over(image: LivingImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are: the chain of missions is walked once for each stretch of it, and not for each of them."""
+
+    def put(root: Any) -> None:
+        for i in range(600):
+            ledger.accept(root, f"w{i}", "b", {}, False)
+
+    await image.system(put)
+    assert (await retention.retain(image, 0))["missions"] == 0
+    await many_missions(image, 600)
+    walks, numbered = list[int](), retention.numbered
+
+    def counted(root: Any, after: int, count: int) -> Any:
+        walks.append(count)
+        return numbered(root, after, count)
+
+    monkeypatch.setattr(retention, "numbered", counted)
+    await image.system(ledger.fail, "w300", {"code": "failed", "message": ""}, {}, True)
+    assert await retention.retain(image, 0) == {"missions": 601, "dropped": 600}
+    assert image.read(lambda root: root["ledger"].costs.passed_over) == tuple(n for n in range(1, 601) if n != 301)
+    assert len(walks) <= 2 * 1200 / ledger.MILESTONE + 2
+
+
 async def test_costs_are_exact_over_folds_restarts_and_retention(tmp_path: Path) -> None:
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
     await many_missions(image, 300)

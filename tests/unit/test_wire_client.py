@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import gc
 import json
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from batos.errors import (
     UnknownMission,
     from_wire,
 )
-from batos.wire import Client, SyncClient
+from batos.wire import Client, SyncClient, connection
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
 from batos.wire.schemas import Request, Result, Send, Submit, Watch
@@ -185,9 +186,15 @@ async def test_what_cannot_be_sent_is_not() -> None:
     async with listening(Missions(), message_bytes=1024) as (listener, handler), Client(listener.bound[0]) as client:
         with pytest.raises(MessageTooLarge, match="2097"):
             await client.submit("x" * 2 * 1024 * 1024)
-        for value in (float("nan"), object(), "\ud800"):
-            with pytest.raises(InvalidRequest, match="JSON"):
+        for value, told in (
+            (float("nan"), "has infinity or NaN"),
+            (object(), "not JSON serializable"),
+            ("\ud800", "a character that is none"),
+        ):
+            with pytest.raises(InvalidRequest, match=f"send: `args` .*{told}"):
                 await client.send("t", "s_", value)
+        with pytest.raises(InvalidRequest, match="submit: `deadline_s` has infinity or NaN in it"):
+            await client.submit("b", deadline_s=float("inf"))
         assert not handler.requests
         with pytest.raises(MessageTooLarge, match="1024"):  # refused by the daemon, which could not read the `ref`
             await client.submit("x" * 2000)
@@ -276,6 +283,53 @@ async def test_a_long_wait_at_a_daemon_that_is_there_is_one_request() -> None:
             assert not packing.done()
             await daemon.socket.send_multipart([sender, json.dumps({"type": "pack", "ref": asked["ref"]}).encode()])
             assert await packing == {"type": "pack"}
+        daemon.die()
+
+
+class Wire:
+    """What lies between a client and a daemon of another machine: cut, it says nothing to either, and no connection ends."""
+
+    def __init__(self, port: int) -> None:
+        self._port, self._cut = port, False
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @contextlib.asynccontextmanager
+    async def laid(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._taken, "127.0.0.1", 0)
+        try:
+            yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        finally:
+            server.close()
+            for writer in self._writers:
+                writer.close()
+
+    def cut(self) -> None:
+        self._cut = True
+
+    async def _taken(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += [writer, far_writer]
+        await asyncio.gather(self._along(reader, far_writer), self._along(far_reader, writer))
+
+    async def _along(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while some := await reader.read(4096):
+                if not self._cut:
+                    writer.write(some)
+
+
+async def test_a_long_wait_ends_when_the_daemons_machine_was_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_PING_MS", 100)
+    monkeypatch.setattr(connection, "_SILENCE_MS", 300)
+    with zmq.asyncio.Context() as context:
+        daemon = Killed(context)
+        wire = Wire(daemon.port)
+        async with wire.laid() as endpoint, Client(endpoint, timeout_s=1) as client, asyncio.timeout(30):
+            packing = asyncio.create_task(client.pack())
+            await daemon.asked()
+            wire.cut()
+            with pytest.raises(DaemonUnavailable):
+                await packing
         daemon.die()
 
 
@@ -411,6 +465,18 @@ def test_a_sync_client_that_is_closed_ends_what_other_threads_wait_for() -> None
         waiting.join(20)
     assert not waiting.is_alive()
     assert "SyncClient" in ended[0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_sync_client_may_be_closed_more_than_once() -> None:
+    client = SyncClient("tcp://127.0.0.1:9", timeout_s=0.1)
+    client.__exit__()
+    with client:
+        client.__exit__()
+    client.__exit__()
+    gc.collect()  # what was never awaited would be told now
+    with client, pytest.raises(DaemonUnavailable):
+        client.info()
 
 
 def test_the_sync_client_without_an_endpoint() -> None:

