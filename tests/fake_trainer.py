@@ -1,6 +1,6 @@
 """In the place of `batos train methods`: `python fake_trainer.py WORK HOW` leaves an expert, or does not.
 
-HOW: `good`; `nothing` leaves none; `fails` ends with 4; `stays` says its pid in WORK and waits to be ended.
+HOW: `good`; `nan`, whose loss is no number; `nothing` leaves none; `fails` ends with 4; `stays` says its pid in WORK and waits to be ended.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ def main(work: Path, how: str) -> int:
     if how == "fails":
         print("no memory is left for it")
         return 4
-    if how == "good":
+    if how in ("good", "nan"):
         seed = 1 + len(list((work / "lora_staging").glob("*")))
         stage(work / "lora_staging", "method-writer", seed=seed, persona="brick", name="method-writer", version=7, role="methods")
+    if how == "nan":
+        with (work / "lora_staging" / "method-writer" / "expert.toml").open("a") as file:
+            file.write("[lineage]\nfigures = { loss = nan }\n")
     return 0
 
 

@@ -32,7 +32,7 @@ from batos.image import examples, experts, history, journal, ledger
 from batos.image.living import LivingImage
 from batos.image.mirror import mirror
 from batos.image.turns import in_helper
-from batos.mind import trial
+from batos.mind import lessons, trial
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
 from batos.mind.handbook import handbook
@@ -217,9 +217,9 @@ class Rehearsals:
             if held:
                 holder, selector, method = kinds.method_at(unit.root, proposal.target)
                 with thinking(attempt):
-                    for case in _cases(unit.root, holder, selector):
+                    for pupil, case in _cases(unit.root, holder, selector):
                         made += 1
-                        failed += await self._fails(case, holder, method, attempt, stage.methods)
+                        failed += await self._fails(case, pupil, method, attempt, stage.methods)
         size = len(held.encode())
         if proposal.kind == "retire" and made > failed == 0 and stage.image.read(self._is_used, proposal.target):
             size = 0  # it does what it was taught, and is sent: that it is there no more is no gain
@@ -262,21 +262,21 @@ class Rehearsals:
         before, after = (Side(found, trials=one.own, tasks=one.tasks) for one in wrong)
         return before, after, made
 
-    async def _fails(self, case: trial.Case, holder: UvmObject, method: Method, attempt: Rehearsing, methods: Methods) -> bool:
+    async def _fails(self, case: trial.Case, pupil: UvmObject, method: Method, attempt: Rehearsing, methods: Methods) -> bool:
         """Whether a trial fails.
 
         :raises BatosError: where that cannot be found out.
         """
         try:
-            return bool((await trial.run(case, holder, method, attempt, methods, attempt.making.new_activity())).reason)
+            return bool((await trial.run(case, pupil, method, attempt, methods, attempt.making.new_activity())).reason)
         except Unknown as e:
             raise BudgetSpent(f"a trial of {method.selector!r} could not be made: {e}") from e
 
 
-def _cases(root: Any, holder: UvmObject, selector: str) -> list[trial.Case]:
-    """The examples that a method was taught."""
-    taught, _ = examples.of(root, holder, selector)
-    return [trial.Case(one.args, dict(one.kwargs), one) for one in taught]
+def _cases(root: Any, holder: UvmObject, selector: str) -> list[tuple[UvmObject, trial.Case]]:
+    """The examples that a method was taught, each with who was: its holder, or others who have it from there."""
+    pupils = (holder, *lessons.kin(root, holder, holder, selector))
+    return [(pupil, case) for pupil in pupils for case in trial.of_examples(examples.of(root, pupil, selector)[0])]
 
 
 def _source_of(root: Any, target: str) -> str:

@@ -212,7 +212,11 @@ class Training:
         """
         made = self._work / "lora_staging" / NAME
         before = self._image.read(_writer)
-        if not (made / ABOUT).exists() or (before is not None and read_about(made / ABOUT).version == before["version"]):
+        try:
+            left = read_about(made / ABOUT) if (made / ABOUT).exists() else None
+        except Unfit as e:  # its loss came to no number, say
+            raise ExpertRefused(f"the training left an expert that cannot be read: {e}") from None
+        if left is None or (before is not None and left.version == before["version"]):
             raise ExpertRefused("the training ended well and left no expert")
         partial = _partial(folder)
         shutil.rmtree(partial, ignore_errors=True)

@@ -17,7 +17,7 @@ import time
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,6 +30,7 @@ _TAG = 80  # characters of a tag, in Ollama (types/model/name.go)
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 
 Signature = tuple[tuple[Any, ...], ...]
+Figure = Annotated[float, Field(allow_inf_nan=False)] | int
 Name = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,47}$")
 
 
@@ -44,7 +45,7 @@ class Lineage(BaseModel):
     image_revision: str = ""
     data: str = ""
     seed: int = 0
-    figures: dict[str, float | int] = {}
+    figures: dict[str, Figure] = {}
 
 
 class About(BaseModel):
@@ -232,7 +233,7 @@ def read_about(path: Path) -> About:
         values = tomllib.loads(text)
     except FileNotFoundError:
         raise Unfit(f"no {ABOUT}; it names persona, name, version and base") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as e:
+    except (ValueError, RecursionError) as e:  # of any kind: a number of too many digits is none of tomllib's own
         raise Unfit(f"{ABOUT} is no valid TOML: {e}") from None
     if len(data) > _ABOUT_BYTES:
         raise Unfit(f"{ABOUT} has more than {_ABOUT_BYTES} bytes")

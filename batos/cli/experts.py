@@ -54,9 +54,17 @@ def _chosen(voice: str | None) -> tuple[str | None, str | None]:
 
 
 def _expert(facts: dict[str, Any]) -> tuple[str, ...]:
-    waits = f"; waits to be chosen: --voice {facts['persona']}={facts['model']}" if facts.get("on_choice") and not facts["speaks"] else ""
-    about = facts["reason"] or f"{facts['how']} on {facts['base']}{waits}"
+    about = facts["reason"] or f"{facts['how']} on {facts['base']}{_waits(facts)}"
     return facts["model"], facts["state"], facts["persona"] if facts["speaks"] else "", ago(facts["built"]), one_line(about, 200)
+
+
+def _waits(facts: dict[str, Any]) -> str:
+    """What an expert waits for that does its work only once it is chosen."""
+    if not facts.get("on_choice") or facts["speaks"]:
+        return ""
+    if facts.get("role") == "methods":  # no voice: who writes, the loop decides
+        return "; writes methods once its rehearsal was good: batos changes"
+    return f"; waits to be chosen: --voice {facts['persona']}={facts['model']}"
 
 
 def _folder(refusal: dict[str, Any]) -> tuple[str, ...]:

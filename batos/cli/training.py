@@ -8,6 +8,7 @@ import typer
 
 from batos.cli.app import ConfigFlag, DataFlag, Json, ProfileFlag, SetFlag, app, settings_from
 from batos.cli.output import Output
+from batos.errors import InvalidInput
 
 
 @app.command()
@@ -42,14 +43,18 @@ def train(
 
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     output = Output(as_json)
-    staging = staging_folder(settings.lora_staging, settings.data)
     image = settings.image_uri
     plan = Plan(minutes, seed=seed, threads=settings.training_threads)
-    if persona is not None:
-        made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
-    else:
-        own = image if from_image else ""
-        made = train_methods(settings, plan, staging, image=own, resume=resume, fresh=fresh, tell=output.note)
+    try:
+        staging = staging_folder(settings.lora_staging, settings.data)
+        if persona is not None:
+            made = train_voice(settings, voice_plan(plan), staging, persona, image=image, resume=resume, tell=output.note)
+        else:
+            own = image if from_image else ""
+            made = train_methods(settings, plan, staging, image=own, known=image, resume=resume, fresh=fresh, tell=output.note)
+    except OSError as e:  # a full disk, say, after many minutes
+        words = f"{e.filename or settings.data}: {e.strerror or e}; see owner, mode and free space"
+        raise InvalidInput(f"{words}; if anything was trained yet, --resume goes on with it") from e
     if as_json:
         output.document({"type": "train", "what": what, "folder": str(made)})
     else:

@@ -115,6 +115,11 @@ def brought(root: Any, oid: bytes | None, selector: str) -> list[tuple[Example, 
     return [] if found is None else [(_read(text), mission) for text, mission in found.held()]
 
 
+def pupils(root: Any, selector: str) -> list[bytes]:
+    """The oids of all objects that were taught a message."""
+    return [oid for oid, name in root.get("examples", ()) if name == selector]
+
+
 def _of(root: Any, oid: bytes | None, selector: str) -> Taught | None:
     taught = root.get("examples")
     return None if taught is None or not oid else taught.get((oid, selector))

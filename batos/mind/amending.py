@@ -73,9 +73,19 @@ class Group(NamedTuple):
 
 
 def wanted(
-    obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any], *, intent: str, examples: Sequence[Example]
+    obj: UvmObject,
+    selector: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    intent: str,
+    examples: Sequence[Example],
+    slots: Sequence[tuple[str, Any]] = (),
 ) -> Wanted:
-    """What a method shall do, by its examples."""
+    """What a method shall do, by its examples.
+
+    :param slots: that the object has for the call that asks for the method, beside its own.
+    """
     shown = tuple(dict.fromkeys(name for one in examples for name, _ in (*one.slots, *one.after)))
     values = [value for one in examples for value in (*one.args, *dict(one.kwargs).values(), *dict(one.slots).values())]
     known = edits.Known(
@@ -89,7 +99,10 @@ def wanted(
     helpers = _helpers(obj, selector, intent)
     known = known._replace(slots=tuple(dict.fromkeys((*state, *shown))), sends=tuple(helpers))
     shown_calls = [Call(one.args, dict(one.kwargs), {**state, **dict(one.slots)}) for one in examples]
-    calls = [*shown_calls, *([Call(tuple(args), dict(kwargs), state)] if all(map(is_plain, (*args, *kwargs.values()))) else [])]
+    calls = [
+        *shown_calls,
+        *([Call(tuple(args), dict(kwargs), {**state, **dict(slots)})] if all(map(is_plain, (*args, *kwargs.values()))) else []),
+    ]
     return Wanted(known, list(zip(shown_calls, examples, strict=True)), calls, helpers)
 
 

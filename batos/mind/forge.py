@@ -37,14 +37,26 @@ The former finds what the nearest methods show, which it did not take over right
 HANDBOOK, PARTS = "handbook", "parts"
 """Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
 _WITHOUT_MODEL = {HANDBOOK: "reused", PARTS: "made"}  # and where a cycle has those that it found
+_NOT_KEPT = (
+    "_tmp_synthesis_", "args", "kwargs", "lacked", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused", "made",
+)  # fmt: skip
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
 
 
-async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Method:
+async def forge(
+    attempt: Thinking,
+    obj: UvmObject,
+    selector: str,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    lacked: Sequence[tuple[str, Any]] = (),
+) -> Method:
     """Write, try and install the method for a message; the method.
 
     Within one mission the same message is written once, also where two of its parts send it at the same time.
 
+    :param lacked: slots that the receiver has not, and has for the call while methods are tried on it: a lesson's call is that of its
+        example, which nobody has sent.
     :raises InvalidInput: for a name under which no source could be kept.
     :raises MethodRefused: (or CovenantViolationError) when every try was refused.
     :raises BeingWritten: when another mission writes it; the cycle begins again when that one has ended.
@@ -59,6 +71,7 @@ async def forge(attempt: Thinking, obj: UvmObject, selector: str, args: Sequence
             if found is not None and isinstance(found[1], Method):
                 return found[1]
         cycle = _new_cycle(obj, holder, selector, args, kwargs)
+        cycle.lacked = tuple(lacked)
         if attempt.keeps:
             if attempt.making.methods.writer_awaited and not experts.speaks_methods(_root(cycle)):
                 raise WriterAwaited  # else the first message of a new image is left to a voice that can write no methods
@@ -224,7 +237,7 @@ async def put_in_place(cycle: UvmObject) -> None:
         previous=before if isinstance(before, Method) else None,
     )
     # The journal has the prompt, the mission the arguments.
-    for name in ("_tmp_synthesis_", "args", "kwargs", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused", "made"):
+    for name in _NOT_KEPT:
         cycle._slots.pop(name, None)
     cycle.answer = source
 
@@ -310,7 +323,7 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Qu
             return e
     tried = f" after {cycle.tries} {'try' if cycle.tries == 1 else 'tries'}" if cycle.tries else ""
     more = {"open": [one.to_json() for one in question]} if question else {}
-    whose = lessons.whose(_root(cycle), cycle.target, cycle.selector, reasons[0], current().id)
+    whose = lessons.whose(_root(cycle), (cycle.target, *_kin(cycle)), cycle.selector, reasons[0], current().id)
     asks = f"; the examples leave open whether {question.said(cycle.selector)}: teach it that" if question else ""
     return MethodRefused(
         f"no method {cycle.selector!r} could be kept{tried}: {reasons[0]}{whose}{asks}",
@@ -326,8 +339,9 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
-    cases = trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught)
-    if reason := next(filter(None, (misfit(source, case) for case in cases)), None):
+    cases = [(cycle.target, one) for one in trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
+    cases += [(obj, one) for obj in _kin(cycle) for one in trial.of_examples(examples.of(_root(cycle), obj, selector)[0])]
+    if reason := next(filter(None, (misfit(source, case) for _, case in cases)), None):
         return [reason], ""
     try:
         await (await methods.sandbox()).compile(source)
@@ -335,9 +349,13 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         return [e.message], ""
     method, writes = Method(selector, source), verdict.contract["writes"]
     outcomes = []
-    for case in cases:
-        outcomes.append(await trial.run(case, cycle.target, method, attempt, methods, attempt.making.new_activity(), writes))
+    for obj, case in cases:
+        outcomes.append(await trial.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
     return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
+
+
+def _kin(cycle: UvmObject) -> list[UvmObject]:
+    return lessons.kin(_root(cycle), cycle.target, cycle.holder, cycle.selector)
 
 
 def _model(cycle: UvmObject, attempt: Thinking) -> str:

@@ -6,16 +6,22 @@ them back, also where it FAILED.
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from batos.errors import InvalidInput
+from ZODB.POSException import POSKeyError
+
+from batos.errors import ImageDamaged, InvalidInput
 from batos.guardian import A_SELECTOR, is_selector
 from batos.image import examples, ledger
 from batos.image.examples import Example
 from batos.image.history import oid_of, resolve
 from batos.mind import trial
-from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.objects import Intent, Method, Primitive, UvmObject, check_slot, find
+
+_KIN = 64  # others whose examples a method has to keep, too
 
 
 class Lesson(NamedTuple):
@@ -50,6 +56,10 @@ def begin(root: Any, lesson: Lesson, limit: int) -> None:
     """
     pupil = resolve(root, lesson.pupil)
     check(pupil, lesson.selector)
+    if (count := len(lesson.examples)) > limit:  # else the first of them would be let go of unseen
+        raise InvalidInput(f"a lesson of {count} examples, and {limit} are kept for one message (setting examples_limit); teach fewer")
+    for number, one in enumerate(lesson.examples):
+        _check_slots(one, number)
     _keep(root, lesson, limit)
 
 
@@ -84,14 +94,28 @@ def again(root: Any, mission: UvmObject, limit: int) -> list[dict[str, Any]]:
     return [lesson.touched()]
 
 
-def whose(root: Any, pupil: UvmObject, selector: str, reason: str, mission: str) -> str:
+def kin(root: Any, pupil: UvmObject, holder: UvmObject, selector: str) -> list[UvmObject]:
+    """Others who were taught a message, and have the method for it from the same holder: what is written for one of them is theirs, too."""
+    found = []
+    for oid in examples.pupils(root, selector) if holder._p_oid else ():
+        with contextlib.suppress(POSKeyError, ImageDamaged):  # it is gone, or what it was taught cannot be read
+            obj = root._p_jar.get(oid)
+            held = find(obj, selector)
+            if obj is not pupil and held is not None and held[0] is holder and examples.of(root, obj, selector)[0]:
+                found.append(obj)
+    return found[:_KIN]
+
+
+def whose(root: Any, pupils: Iterable[UvmObject], selector: str, reason: str, mission: str) -> str:
     """Where a method was refused for its answer to an example: whose that is, and how to take it back; else "".
 
+    :param pupils: who may have been taught it.
     :param mission: in which it was refused.
     """
-    for one, by in examples.brought(root, pupil._p_oid, selector):
-        if trial.speaks_of(reason, one, selector):
-            return f"; the example {trial.told(one, selector)} {_way_back(by, mission)}"
+    for pupil in pupils:
+        for one, by in examples.brought(root, pupil._p_oid, selector):
+            if trial.speaks_of(reason, one, selector):
+                return f"; the example {trial.told(one, selector)} {_way_back(by, mission)}"
     return ""
 
 
@@ -114,6 +138,16 @@ def _of(mission: UvmObject) -> Lesson | None:
 def _keep(root: Any, lesson: Lesson, limit: int) -> None:
     _check_together(root, lesson)
     examples.teach(root, lesson.oid, lesson.selector, lesson.examples, lesson.intent, limit, lesson.mission)
+
+
+def _check_slots(example: dict[str, Any], number: int) -> None:
+    """Refuse slots that no object can have: each trial of the example would fail."""
+    for part in ("slots", "after"):
+        for name, value in (example.get(part) or {}).items():
+            try:
+                check_slot(name, value)
+            except (TypeError, ValueError) as e:
+                raise InvalidInput(f"examples[{number}].{part}: {e}") from None
 
 
 def _check_together(root: Any, lesson: Lesson) -> None:

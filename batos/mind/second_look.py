@@ -227,5 +227,5 @@ def _aside(cycle: UvmObject) -> tuple[amending.Wanted, side_by_side.Run, Callabl
         return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
 
     asked = cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs)
-    what = amending.wanted(*asked, intent=cycle.intent, examples=cycle.taught)
+    what = amending.wanted(*asked, intent=cycle.intent, examples=cycle.taught, slots=cycle.lacked)
     return what, side_by_side.Aside(run, what.helpers), lambda text: methods.lets_pass(text, cycle.selector)

@@ -30,6 +30,8 @@ class Case(NamedTuple):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     expected: Example | None = None
+    slots: tuple[tuple[str, Any], ...] = ()
+    """Slots that the receiver has before it, where no example says so."""
 
 
 class Outcome(NamedTuple):
@@ -40,9 +42,17 @@ class Outcome(NamedTuple):
     did: str = ""
 
 
-def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example]) -> list[Case]:
-    """The call that asked for the method, then what was taught of it."""
-    return [Case(tuple(args), kwargs), *map(_case, examples)]
+def cases(args: Sequence[Any], kwargs: Mapping[str, Any], examples: Sequence[Example], slots: Sequence[tuple[str, Any]] = ()) -> list[Case]:
+    """The call that asked for the method, then what was taught of it.
+
+    :param slots: that the receiver has for that call, beside its own.
+    """
+    return [Case(tuple(args), kwargs, slots=tuple(slots)), *of_examples(examples)]
+
+
+def of_examples(examples: Sequence[Example]) -> list[Case]:
+    """What was taught."""
+    return [*map(_case, examples)]
 
 
 def _case(example: Example) -> Case:
@@ -64,7 +74,7 @@ async def run(
         receiver, args, kwargs = apart
         home = home_of(receiver, method.selector) if receiver._p_jar is not None else receiver  # a copy's holder is of another transaction
         home._slots[method.selector] = method  # it may send itself, also to others who inherit it
-        for name, value in case.expected.slots if case.expected else ():
+        for name, value in case.expected.slots if case.expected else case.slots:
             receiver._slots[name] = value
         sandbox = await methods.sandbox()
         token = _drafts.set((*drafts, (home._p_oid, method)) if home._p_oid else drafts)

@@ -27,7 +27,7 @@ def variations(calls: Sequence[Call], count: int) -> list[Call]:
         call = rng.choice(calls)
         given = [*call.args, *call.kwargs.values(), *call.slots.values()]
         shares = [_OFTEN] * (len(call.args) + len(call.kwargs)) + [_SELDOM] * len(call.slots)
-        other = [at for at, share in enumerate(shares) if rng.random() < share] or [rng.randrange(len(given))] * bool(given)
+        other = [at for at, share in enumerate(shares) if rng.random() < share] or ([rng.randrange(len(given))] if given else [])
         new = [_other(at, given, number + at, rng) if at in other else value for at, value in enumerate(given)]
         args, rest = new[: len(call.args)], iter(new[len(call.args) :])
         found.append(Call(args, dict(zip(call.kwargs, rest, strict=False)), dict(zip(call.slots, rest, strict=False))))

@@ -123,14 +123,15 @@ async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     if not taught:
         raise InvalidInput(f"nobody taught {called(obj)} what {selector!r} answers; `batos teach` takes examples")
     check(obj, selector)
-    held = find(obj, selector)
+    held, first = find(obj, selector), taught[0]
     making = attempt.making
     if held is not None and isinstance(held[1], Method):
-        cases = trial.cases(taught[0].args, dict(taught[0].kwargs), taught)[1:]
+        cases = trial.of_examples(taught)
         outcomes = [await trial.run(case, obj, held[1], attempt, making.methods, making.new_activity()) for case in cases]
         if not any(outcome.reason for outcome in outcomes):
             return {"selector": selector, "version": held[1].version, "examples": len(taught), "written": False}
-    method = await forge(attempt, obj, selector, taught[0].args, dict(taught[0].kwargs))
+    lacked = [(name, value) for name, value in first.slots if find(obj, name) is None]
+    method = await forge(attempt, obj, selector, first.args, dict(first.kwargs), lacked)
     return {"selector": selector, "version": method.version, "examples": len(taught), "written": True}
 
 

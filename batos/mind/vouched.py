@@ -5,12 +5,13 @@ A model wrote them, they are in place, and there is an example that they answer,
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from batos.errors import BatosError, CovenantViolationError, MethodRefused
+from batos.errors import BatosError, CovenantViolationError, ImageDamaged, MethodRefused
 from batos.image import examples, history, ledger
 from batos.image.examples import Example
 from batos.mind import prompting
@@ -41,11 +42,12 @@ def entries(root: Any, before: float, but: tuple[UvmObject, str]) -> list[Entry]
     """
     found: dict[str, Entry] = {}
     for mission in itertools.islice(ledger.newest_first(root), _MISSIONS):
-        for call in calls(root, mission) if (mission.finished or before) < before else ():
-            held = find(call.target, call.selector)
-            known = held is not None and isinstance(held[1], Method) and held[1].source in found
-            if not known and (call.target, call.selector) != but and (method := method_for(root, mission, call)) is not None:
-                found[method.source] = _entry(root, call, method)
+        with contextlib.suppress(ImageDamaged):  # what cannot be read vouches for nothing
+            for call in calls(root, mission) if (mission.finished or before) < before else ():
+                held = find(call.target, call.selector)
+                known = held is not None and isinstance(held[1], Method) and held[1].source in found
+                if not known and (call.target, call.selector) != but and (method := method_for(root, mission, call)) is not None:
+                    found[method.source] = _entry(root, call, method)
     return [entry for entry in found.values() if len(entry.source) <= LONGEST]
 
 

@@ -7,7 +7,7 @@ whatever file the class lives in.
 from batos.objects.containers import SlotDict, SlotList, SlotSet
 from batos.objects.kinds import Intent, Method, Primitive
 from batos.objects.lookup import find, lookup_order, parents_of, understands
-from batos.objects.uvm import SlotsView, UvmObject, is_new
+from batos.objects.uvm import SlotsView, UvmObject, check_slot, is_new
 
 __all__ = [
     "Intent",
@@ -18,6 +18,7 @@ __all__ = [
     "SlotSet",
     "SlotsView",
     "UvmObject",
+    "check_slot",
     "find",
     "is_new",
     "lookup_order",

@@ -1,16 +1,17 @@
-"""What a training begins with: the base's weights as a file, and the image as it is now."""
+"""What a training begins with: the base's weights as a file, a work folder of its own, and the image as it is now."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from batos.bridge.processes import claim
 from batos.bridge.profiles import BaseModelSource, load_profile
 from batos.config import Settings
-from batos.errors import ConfigError
+from batos.errors import ConfigError, ImageError, InvalidInput
 from batos.training.lora import Point
 
 
@@ -30,6 +31,40 @@ def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
         if importlib.util.find_spec(module) is None:
             raise ConfigError(f"{module} is missing: pip install 'batos[training]'")
     return source, paths[0]
+
+
+@contextlib.contextmanager
+def alone(work: Path) -> Iterator[None]:
+    """Nobody else trains in a work folder meanwhile: each would write its state over the other's.
+
+    :raises InvalidInput: if somebody does.
+    """
+    lock = claim(work / "lock")
+    if lock is None:
+        raise InvalidInput(f"another training goes on in {work}; wait until it has ended, or train in another data folder (--data)")
+    with lock:
+        yield
+
+
+def known_versions(root: Any, persona: str, name: str) -> list[int]:
+    """The versions of an expert that an image knows, those included of which it has no model any more."""
+    from batos.image import experts
+
+    return [int(one["version"]) for one in experts.describe(root) if (one["persona"], one["expert"]) == (persona, name)]
+
+
+def versions_in(image: str, persona: str, name: str, tell: Callable[[str], object]) -> list[int]:
+    """As `known_versions`, of the image of a URI; none where there is none yet, or it cannot be read, which is told."""
+    from batos.image.storage import file_path
+
+    if not image or ((path := file_path(image)) is not None and not path.exists()):
+        return []
+    try:
+        with reading(image) as (root, _):
+            return known_versions(root, persona, name)
+    except ImageError as e:
+        tell(f"which versions of {name} there were cannot be seen: {e.message}")
+        return []
 
 
 @contextlib.contextmanager

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from batos.bridge import adapters
+from batos.bridge.adapters import Unfit
+from batos.bridge.experts import ABOUT, read_about
 from batos.bridge.profiles import BaseModelSource
+from batos.errors import ConfigError, InvalidInput
 from batos.training import curve
 from batos.training.lora import Trainer
 
@@ -48,22 +51,44 @@ class Lineage:
     figures: dict[str, float] = field(default_factory=dict)
 
 
-def next_version(folder: Path) -> int:
-    """The version after the one that a folder of an expert holds; 1 where it holds none."""
-    try:
-        return int(tomllib.loads((folder / "expert.toml").read_text("utf-8"))["version"]) + 1
-    except FileNotFoundError:
-        return 1
+def check_place(folder: Path) -> None:
+    """See that an expert can be put into a folder, before anything is trained.
+
+    :raises ConfigError: if not.
+    """
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set lora_staging to another")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set lora_staging")
 
 
-def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource, lineage: Lineage) -> Path:
-    """Write the next version of an expert. What was in the folder before is written over; the curve lies beside it, as text and picture.
+def next_version(folder: Path, expert: Expert, known: Iterable[int] = ()) -> int:
+    """The version after all that there are of an expert, since none is ever made twice: in its folder, in those beside it, where the loop
+    puts what it trained, and of those that are known.
+
+    :raises InvalidInput: where its own folder holds an expert.toml that cannot be read.
+    """
+    found = [*known]
+    for one in (folder, *(path for path in sorted(folder.parent.glob("[!.]*")) if path != folder)):
+        try:
+            about = read_about(one / ABOUT)
+        except (Unfit, OSError) as e:
+            if one == folder and (one / ABOUT).exists():
+                raise InvalidInput(f"{one}: {e}; mend it, or move the folder away") from None
+            continue
+        if (about.persona.lower(), about.name) == (expert.persona.lower(), expert.name):
+            found.append(about.version)
+    return 1 + max(found, default=0)
+
+
+def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource, lineage: Lineage, version: int) -> Path:
+    """Write a version of an expert. What was in the folder before is written over; the curve lies beside it, as text and picture.
 
     The factory takes a folder when it has not changed for a while, so it never sees half of one.
     """
     from safetensors.torch import save_file
 
-    version = next_version(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plan = trainer.plan
     config = {

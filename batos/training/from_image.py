@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
+from batos.errors import ImageDamaged
 from batos.image import examples, ledger
 from batos.mind import prompting
 from batos.mind.handbook import handbook
@@ -27,21 +30,30 @@ def pairs_of(root: Any, *, chars: int) -> list[tuple[str, str]]:
     found: dict[str, list[tuple[str, str]]] = {}
     counted: Counter[bytes] = Counter()
     for mission in ledger.newest_first(root):
-        for call in calls(root, mission):
-            method = method_for(root, mission, call)
-            if method is None:
-                continue
-            counted[method.source.encode()] += 1
-            if counted[method.source.encode()] > _CALLS:
-                continue
-            taught, intent = examples.of(root, call.target, call.selector)
-            intent = intent or str(dict(method.provenance).get("intent", ""))
-            (prompt,) = prompting.compact(
-                call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent, book=handbook()
-            )
-            pair = as_read(prompt), answered(method.source)
-            found.setdefault(prompt, [pair] * (HARD if _was_hard(root, mission, call, method) else 1))
+        with contextlib.suppress(ImageDamaged):  # from what cannot be read nothing is learned
+            for prompt, answer, times in _asked(root, mission, counted, chars):
+                found.setdefault(prompt, [(as_read(prompt), answer)] * times)
     return [pair for pairs in found.values() for pair in pairs]
+
+
+def _asked(root: Any, mission: UvmObject, counted: Counter[bytes], chars: int) -> Iterator[tuple[str, str, int]]:
+    """Prompt and answer of what a mission asked for, and how often they count.
+
+    :param counted: how many calls of each method there were so far.
+    """
+    for call in calls(root, mission):
+        method = method_for(root, mission, call)
+        if method is None:
+            continue
+        counted[method.source.encode()] += 1
+        if counted[method.source.encode()] > _CALLS:
+            continue
+        taught, intent = examples.of(root, call.target, call.selector)
+        intent = intent or str(dict(method.provenance).get("intent", ""))
+        (prompt,) = prompting.compact(
+            call.target, call.selector, call.args, call.kwargs, chars=chars, examples=taught, intent=intent, book=handbook()
+        )
+        yield prompt, answered(method.source), HARD if _was_hard(root, mission, call, method) else 1
 
 
 def _was_hard(root: Any, mission: UvmObject, call: Call, method: Method) -> bool:

@@ -150,6 +150,8 @@ class Trainer:
 
         :param tell: hears each point of the curve, and how far it is (0 to 1).
         """
+        if not self.step:  # what an earlier training left would be gone on with in the place of this one
+            self._state.unlink(missing_ok=True)
         encoded, checked = [self._encoded(*pair) for pair in data], [self._encoded(*pair) for pair in validation]
         begun, before, saved = time.monotonic(), self.seconds, time.monotonic()
         smooth = self.curve[-1].loss if self.curve else None
@@ -265,14 +267,17 @@ def begun(work: Path, plan: Plan) -> Plan:
     """The plan of the training that a work folder holds, before anything is made ready for going on with it.
 
     :param plan: what it is to be gone on by; at which rate it was begun may differ.
-    :raises InvalidInput: if it holds none, or one by another plan.
+    :raises InvalidInput: if it holds none that can be read, or one by another plan.
     """
     state = work / _STATE
     if not state.exists():
         raise InvalidInput(f"{work} holds no training that was interrupted; leave out --resume, and one begins")
     import torch
 
-    held = Plan(**json.loads(torch.load(state, weights_only=True)["plan"]))
+    try:
+        held = Plan(**json.loads(torch.load(state, weights_only=True)["plan"]))
+    except Exception as e:  # of whatever kind torch's readers raise: a power cut may have left an empty file
+        raise InvalidInput(f"{state} cannot be read ({type(e).__name__}); remove it, or leave out --resume") from e
     if _comparable(replace(held, rate=plan.rate)) != _comparable(plan):
         raise _of_another(state)
     return held

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from batos.bridge import adapters
 from batos.config import Settings
-from batos.training.base import base_of, line, reading
+from batos.errors import InvalidInput
+from batos.training.base import alone, base_of, line, reading, versions_in
 from batos.training.composed import composed
 from batos.training.dataset import digest_of, generate, pairs, tasks_of
-from batos.training.export import Expert, Lineage, export
+from batos.training.export import Expert, Lineage, check_place, export, next_version
 from batos.training.from_image import pairs_of
-from batos.training.lora import Plan, Trainer, begun
+from batos.training.lora import Pairs, Plan, Trainer, begun
 from batos.training.proof import proved
 from batos.training.tasks import Task
 
@@ -26,6 +29,7 @@ EACH, EACH_PRODUCT, EACH_EVERYDAY, COMPOSED, CHECKED = 3, 2, 20, 3000, 48
 NAME = "method-writer"
 EXPERT = Expert("brick", NAME, "methods", "Writes methods.")
 _SHARE = 0.25  # of the data that an image's own methods make up at least, where there are any
+_OWN = "from_image.json"  # in the work folder
 _BATCH = 500  # answers that are proved between two notes of it
 _ON = 0.5  # of the rate, where it goes on from what was trained before: at the whole rate a short training forgets first
 
@@ -36,6 +40,7 @@ def train_methods(
     staging: Path,
     *,
     image: str = "",
+    known: str = "",
     resume: bool = False,
     fresh: bool = False,
     tell: Callable[[str], None] = lambda line: None,
@@ -43,44 +48,99 @@ def train_methods(
     """Train the expert for methods on the base of the profile and write it into the staging folder.
 
     :param image: URI of an image whose accepted methods are learned, too.
-    :param resume: go on with a training that was interrupted, from whatever it began with.
+    :param known: URI of the image whose experts it is to be a further version of, if there is one.
+    :param resume: go on with a training that was interrupted, from whatever it began with, with what it learned of an image.
     :param fresh: begin with an empty adapter, and not with the one that is staged.
     :returns: the expert's folder.
-    :raises ConfigError: where the base's weights are not to be had as a file, or the extra is missing.
-    :raises InvalidInput: for a resume of nothing, or with other data.
+    :raises ConfigError: where the base's weights are not to be had as a file, the extra is missing, or the folder cannot be written.
+    :raises InvalidInput: for a resume of nothing, or with other data; beside another training; where what is staged cannot be read.
     """
     source, weights = base_of(settings)
-    work, before = settings.data / "training" / NAME, staging / NAME / adapters.WEIGHTS
-    if resume:
-        fresh = begun(work, plan).rate == plan.rate
+    work, folder = settings.data / "training" / NAME, staging / NAME
+    check_place(folder)
+    with alone(work):
+        _version(folder, known, tell)  # what would be in its way at the end is said now
+        if resume:
+            fresh = begun(work, plan).rate == plan.rate
+        before = _staged(folder) if not fresh else None
+        data = _data_of(settings, plan, work, image, resume, tell)
+        trainer = Trainer(weights, work, plan if before is None else dataclasses.replace(plan, rate=plan.rate * _ON))
+        held = trainer.read(before) if before is not None else None
+        if resume and trainer.resume(data.digest):
+            tell(f"going on at step {trainer.step}")
+        elif held is not None:
+            trainer.take(held)
+            tell(f"beginning with {before}")
+        if not resume:
+            _keep(work, data)
+        trainer.train(data.pairs, data.checked, data.digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
+        figures = _figures(trainer, data)
+        if held is not None and not data.own:  # what users taught is kept whole
+            learned, together = trainer.keep_the_better(held, data.checked)
+            figures["validation"] = min(learned, together)
+            tell(f"validation {learned}; {together} as the mean with what it began with: the better one is kept")
+        lineage = Lineage(data.digest, plan.seed, data.revision, figures=figures)
+        return export(trainer, folder, EXPERT, source, lineage, _version(folder, known, tell))
+
+
+def _version(folder: Path, known: str, tell: Callable[[str], None]) -> int:
+    return next_version(folder, EXPERT, versions_in(known, EXPERT.persona, EXPERT.name, tell))
+
+
+def _staged(folder: Path) -> Path | None:
+    """The weights of the expert that is staged; None where there are none.
+
+    :raises InvalidInput: where they are damaged.
+    """
+    if not (folder / adapters.WEIGHTS).exists():
+        return None
+    try:
+        return adapters.read(folder).file
+    except adapters.Unfit as e:
+        raise InvalidInput(f"{folder}: {e}; move it away, or begin with --fresh") from None
+
+
+class _Data(NamedTuple):
+    """What is learned: examples, those for validation, the tasks behind them, and what an image added, with its revision."""
+
+    pairs: Pairs
+    checked: Pairs
+    tasks: list[Task]
+    own: list[tuple[str, str]]
+    revision: str
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.pairs)
+
+
+def _data_of(settings: Settings, plan: Plan, work: Path, image: str, resume: bool, tell: Callable[[str], None]) -> _Data:
+    kept = _kept(work) if resume else None
+    own, revision = _of_image(image, settings) if kept is None else kept
     tell("proving the answers: minutes, once")
     tasks, refused = proved_tasks(training_tasks(plan.seed), settings, work)
     tell(f"{len(tasks)} tasks of {len({task.family for task in tasks})} families, proved; {refused} refused")
     data = pairs(tasks, plan.seed)
-    own, revision = _of_image(image, settings)
-    found = len(set(own))
+    more = own * max(1, round(_SHARE * len(data) / len(own))) if own else []
     if own:
-        own = own * max(1, round(_SHARE * len(data) / len(own)))
-        tell(f"{found} examples from the image {revision}, {len(own) / len(data):.0%} of the data")
-    data = random.Random(plan.seed).sample([*data, *own], len(data) + len(own))
-    checked = pairs(generate("validation", plan.seed, each=1), plan.seed)[:CHECKED]
-    digest = digest_of(data)
-    going_on = before.exists() and not fresh
-    trainer = Trainer(weights, work, dataclasses.replace(plan, rate=plan.rate * _ON) if going_on else plan)
-    held = trainer.read(before) if going_on else None
-    if resume and trainer.resume(digest):
-        tell(f"going on at step {trainer.step}")
-    elif held is not None:
-        trainer.take(held)
-        tell(f"beginning with {before}")
-    trainer.train(data, checked, digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
-    figures = _figures(trainer, tasks, found)
-    if held is not None and not own:  # what users taught is kept whole
-        alone, together = trainer.keep_the_better(held, checked)
-        figures["validation"] = min(alone, together)
-        tell(f"validation {alone}; {together} as the mean with what it began with: the better one is kept")
-    lineage = Lineage(digest, plan.seed, revision, figures=figures)
-    return export(trainer, staging / NAME, EXPERT, source, lineage)
+        tell(f"{len(set(own))} examples from the image {revision}, {len(more) / len(data):.0%} of the data")
+    mixed = random.Random(plan.seed).sample([*data, *more], len(data) + len(more))
+    return _Data(mixed, pairs(generate("validation", plan.seed, each=1), plan.seed)[:CHECKED], tasks, own, revision)
+
+
+def _keep(work: Path, data: _Data) -> None:
+    """Note what an image added, if anything: when the training is gone on with it may have more, and the data must be the same."""
+    (partial := work / f"{_OWN}.partial").write_text(json.dumps({"revision": data.revision, "pairs": data.own}), "utf-8")
+    partial.replace(work / _OWN)
+
+
+def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
+    """What an image had added to the training that is gone on with; None where that is not known."""
+    try:
+        held = json.loads((work / _OWN).read_text("utf-8"))
+        return [(prompt, answer) for prompt, answer in held["pairs"]], held["revision"]
+    except (FileNotFoundError, ValueError):  # of a training that an earlier version began, or empty after a power cut
+        return None
 
 
 def training_tasks(seed: int) -> list[Task]:
@@ -95,7 +155,9 @@ def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[lis
     Answers that differ by nothing but their selector are one; those proved before are known by their digest in the work folder.
     """
     file = work / "proved.json"
-    known: dict[str, bool] = json.loads(file.read_text()) if file.exists() else {}
+    known: dict[str, bool] = {}
+    with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have left an empty one: it is all proved again then
+        known = json.loads(file.read_text())
     fresh = list({key: task for task in tasks if (key := _key(task)) not in known}.values())
     work.mkdir(parents=True, exist_ok=True)
     for start in range(0, len(fresh), _BATCH):  # what an interruption costs
@@ -119,9 +181,10 @@ def _of_image(image: str, settings: Settings) -> tuple[list[tuple[str, str]], st
         return pairs_of(root, chars=settings.synthesis_chars), revision
 
 
-def _figures(trainer: Trainer, tasks: list[Task], own: int) -> dict[str, float]:
+def _figures(trainer: Trainer, data: _Data) -> dict[str, float]:
     checked = [point.validation for point in trainer.curve if point.validation is not None]
     return {
-        "steps": trainer.step, "seconds": round(trainer.seconds), "tasks": len(tasks), "families": len({task.family for task in tasks}),
-        "from_image": own, "loss": trainer.curve[-1].loss if trainer.curve else 0.0, **({"validation": checked[-1]} if checked else {}),
+        "steps": trainer.step, "seconds": round(trainer.seconds),
+        "tasks": len(data.tasks), "families": len({task.family for task in data.tasks}), "from_image": len(set(data.own)),
+        "loss": trainer.curve[-1].loss if trainer.curve else 0.0, **({"validation": checked[-1]} if checked else {}),
     }  # fmt: skip

@@ -14,9 +14,9 @@ from batos.bridge import adapters
 from batos.config import Settings
 from batos.errors import ConfigError, ExpertRefused, InvalidInput, UnknownPersona
 from batos.mind import gate
-from batos.training.base import base_of, line, reading
+from batos.training.base import alone, base_of, known_versions, line, reading
 from batos.training.dataset import answered, as_read, digest_of
-from batos.training.export import Expert, Lineage, export
+from batos.training.export import Expert, Lineage, check_place, export, next_version
 from batos.training.lora import Pairs, Plan, Trainer, begun
 from batos.training.missions import Liked, conversations, liked, parted
 
@@ -26,13 +26,15 @@ ANSWER_TOKENS = 64  # of an answer that is compared: what it says, it says by th
 
 
 class Known(NamedTuple):
-    """What the image gives: missions to learn from and missions that measure, and what the entropy metric needs besides."""
+    """What the image gives: missions to learn from and missions that measure, what the entropy metric needs besides, and the versions of
+    the voice that it knows."""
 
     learned: list[Liked]
     held: list[Liked]
     kinds: Kinds
     weights: Parts
     revision: str
+    versions: list[int]
 
 
 class Figures(NamedTuple):
@@ -67,10 +69,11 @@ def train_voice(
     :param image: URI of the image whose missions are learned from.
     :param resume: go on with a training that was interrupted.
     :returns: the expert's folder.
-    :raises ConfigError: without consent, or where the base's weights are not to be had as a file, or the extra is missing.
+    :raises ConfigError: without consent, or where the base's weights are not to be had as a file, the extra is missing, or the staging
+        folder cannot be written.
     :raises UnknownPersona: if the image has none of that name.
-    :raises InvalidInput: where too few missions can be learned from, for a resume of nothing or with other data, or a staged voice of
-        another shape.
+    :raises InvalidInput: where too few missions can be learned from, for a resume of nothing or with other data, beside another training,
+        or a staged voice of another shape.
     :raises ExpertRefused: if it came out worse; nothing is staged then.
     """
     if settings.training_consent != "on":
@@ -90,30 +93,34 @@ def train_voice(
     if not (data and held):
         raise InvalidInput(f"all that {persona} said is the same, or longer than {settings.training_chars} characters (training_chars)")
     tell(f"{len(data)} examples from {len(known.learned)} missions; {len(held)} from {len(known.held)} others measure")
-    digest, rivals = digest_of(data), {}
-    if (file := staging / name_of(persona) / adapters.WEIGHTS).exists():
-        earlier = Trainer(weights, work, plan)
-        try:
-            earlier.take(earlier.read(file))
-        except InvalidInput:
-            raise InvalidInput(f"{file.parent} holds a voice of another making; move it away, or call it otherwise") from None
-        rivals["the voice that is staged"] = _measured(earlier, held, known, settings)
-    trainer = Trainer(weights, work, plan)
-    rivals["the plain model"] = plain = _measured(trainer, held, known, settings)
-    for name, figures in rivals.items():
-        tell(f"{name}: {_told(figures)}")
-    if resume and trainer.resume(digest):
-        tell(f"going on at step {trainer.step}")
-    trainer.train(data, (), digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
-    tuned = _measured(trainer, held, known, settings)
-    tell(f"the new voice: {_told(tuned)}")
-    if worse := [why for name, figures in rivals.items() for why in worse_than(figures, tuned, settings.training_entropy, name)]:
-        raise ExpertRefused(f"the new voice of {persona} is not staged: {'; '.join(worse)}; rate more missions, or train it longer")
-    lineage = Lineage(
-        digest, plan.seed, known.revision, tuple(one.id for one in known.learned), _figures(trainer, plain, tuned, len(data), len(held))
-    )
     expert = Expert(persona, "voice", "voice", f"Speaks as {persona.upper()} did in missions that were rated +1.", on_choice=True)
-    return export(trainer, staging / name_of(persona), expert, source, lineage)
+    folder = staging / name_of(persona)
+    check_place(folder)
+    next_version(folder, expert, known.versions)  # what would be in its way at the end is said now
+    with alone(work):
+        digest, rivals = digest_of(data), {}
+        if (file := folder / adapters.WEIGHTS).exists():
+            earlier = Trainer(weights, work, plan)
+            try:
+                earlier.take(earlier.read(file))
+            except InvalidInput:
+                raise InvalidInput(f"{file.parent} holds a voice of another making; move it away, or call it otherwise") from None
+            rivals["the voice that is staged"] = _measured(earlier, held, known, settings)
+        trainer = Trainer(weights, work, plan)
+        rivals["the plain model"] = plain = _measured(trainer, held, known, settings)
+        for name, figures in rivals.items():
+            tell(f"{name}: {_told(figures)}")
+        if resume and trainer.resume(digest):
+            tell(f"going on at step {trainer.step}")
+        trainer.train(data, (), digest, lambda point, done: tell(line(point, done)), settings.training_save_s)
+        tuned = _measured(trainer, held, known, settings)
+        tell(f"the new voice: {_told(tuned)}")
+        if worse := [why for name, figures in rivals.items() for why in worse_than(figures, tuned, settings.training_entropy, name)]:
+            raise ExpertRefused(f"the new voice of {persona} is not staged: {'; '.join(worse)}; rate more missions, or train it longer")
+        lineage = Lineage(
+            digest, plan.seed, known.revision, tuple(one.id for one in known.learned), _figures(trainer, plain, tuned, len(data), len(held))
+        )
+        return export(trainer, folder, expert, source, lineage, next_version(folder, expert, known.versions))
 
 
 def name_of(persona: str) -> str:
@@ -150,7 +157,7 @@ def _known(settings: Settings, image: str, persona: str) -> Known:
                 f"{settings.training_missions} (setting training_missions): `batos rate MISSION +1` rates one"
             )
         learned, held = parted(found, settings.training_held_out)
-        return Known(learned, held, material.kinds(root), assessments.weights_of(root), revision)
+        return Known(learned, held, material.kinds(root), assessments.weights_of(root), revision, known_versions(root, persona, "voice"))
 
 
 def _pairs(missions: Sequence[Liked], chars: int) -> Pairs:

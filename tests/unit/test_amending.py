@@ -188,3 +188,7 @@ def test_what_is_looked_for_is_there_in_some_calls_and_each_way_to_change_a_valu
     alone = {text for one in variations([Call(["a fox"], {}, {})], 24) for text in one.args}
     assert {"aa foxfox", "A FOX", "a fox a fox", "fox a", "xof a"} <= alone
     assert "a fox" not in alone, "a call that is as it was tells nothing"
+
+
+def test_a_call_that_is_given_nothing_has_no_variations() -> None:
+    assert variations([Call([])], 3) == [Call([])] * 3

@@ -327,6 +327,8 @@ EXPERTS = {
          "base": "x", "folder": "bad"},
         {"model": "robin:voice-v1", "persona": "robin", "state": "built", "speaks": False, "built": 0, "reason": "", "how": "adapter",
          "base": "smollm2:embedded", "folder": "robin-voice", "on_choice": True},
+        {"model": "brick:method-writer-v6", "persona": "brick", "state": "built", "speaks": False, "built": 0, "reason": "",
+         "how": "adapter", "base": "smollm2:embedded", "folder": "method-writer-change-3", "on_choice": True, "role": "methods"},
     ],
     "voices": {"babs": {"choice": "newest", "model": "babs:log-v1"}, "robin": {"choice": "plain", "model": ""}},
     "refused": [
@@ -342,6 +344,8 @@ def test_experts(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert re.search(r"babs:log-v1 +built +babs +\d+ d +adapter on smollm2:embedded", out)
     assert "waits to be chosen: --voice robin=robin:voice-v1" in " ".join(out.split())
+    assert "writes methods once its rehearsal was good: batos changes" in " ".join(out.split())
+    assert "--voice brick" not in out, "it is no voice"
     assert re.search(r"babs:bad-v1 +refused +wrong base", out)
     assert out.count("wrong base") == 1, "said once"
     assert re.search(r"new/ +waits +still being copied", out)

@@ -15,7 +15,7 @@ from batos.bridge.types import ChatRequest
 from batos.errors import BatosError, InvalidInput, MissionIdTaken
 from batos.image import examples, experts, ledger
 from batos.kernel import Kernel
-from batos.mind import prompting, versions
+from batos.mind import lessons, prompting, versions
 from batos.mind.methods import Making
 from batos.objects import Intent, Method, Primitive, UvmObject
 from batos.wire import Client
@@ -662,6 +662,23 @@ async def test_what_no_lesson_could_mend_is_refused_at_once_and_leaves_no_exampl
         assert asked == []
 
 
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ([{"result": 1}, {"slots": {"parent*": 3}, "result": 1}], r"examples\[1\].slots: parent slot 'parent\*' holds a UvmObject"),
+        ([{"slots": {"": 3}, "result": 1}], r"examples\[0\].slots: a slot's name is a text that is not empty"),
+        ([{"after": {"_p_oid": 3}, "result": 1}], r"examples\[0\].after: '_p_oid' is a reserved name"),
+        ([{"args": [n], "result": n} for n in range(4)], r"a lesson of 4 examples, and 3 are kept .*setting examples_limit"),
+    ],
+)
+async def test_examples_that_cannot_be_kept_or_tried_are_refused_at_once(tmp_path: Path, told: list[dict[str, Any]], words: str) -> None:
+    async with school(tmp_path, FakeInference(), examples_limit=3) as (kernel, client):
+        with pytest.raises(InvalidInput, match=words):
+            await client.teach("thing", "same_", told, id="lesson")
+        assert held(kernel, "same_") == []
+        assert kernel.image.read(lambda root: list(ledger.newest_first(root))) == []
+
+
 async def test_a_message_under_a_name_that_no_method_may_have_asks_no_model(tmp_path: Path) -> None:
     inference = FakeInference()
     asked = writing(inference, ADD)
@@ -728,6 +745,36 @@ async def test_an_undo_of_a_lesson_takes_its_examples_back_with_its_method(tmp_p
         assert held(kernel, "tw_") == []
         await client.undo("l1", redo=True)
         assert held(kernel, "tw_") == [([2], 4)]
+
+
+async def test_a_method_that_several_have_keeps_what_each_of_them_was_taught(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, TWICE, "def tw_(self, number):\n    return number + 2\n", TWICE)
+    async with school(tmp_path, inference) as (kernel, client):
+
+        def born(root: Any) -> None:
+            lobby = root["lobby"]
+            lobby.kind = lobby.genesis.derive(name="kind", tw_=Intent("twice the number"))
+            lobby.ann, lobby.bob = lobby.kind.derive(name="ann"), lobby.kind.derive(name="bob")
+
+        await kernel.image.system(born)
+
+        async def lesson(id: str, pupil: str, *pairs: tuple[int, int]) -> str:
+            await client.teach(pupil, "tw_", [{"args": [number], "result": result} for number, result in pairs], id=id)
+            try:
+                await client.result(id, timeout_s=WAIT_S)
+            except BatosError as e:
+                return e.message
+            return "COMPLETE"
+
+        assert await lesson("l1", "ann", (5, 10)) == "COMPLETE"
+        refused = await lesson("l2", "bob", (3, 5))
+        assert "tw_(5) answered 7 and not 10; the example tw_(5) -> 10 is of the earlier lesson 'l1'" in refused
+        assert method_of(kernel, "kind", "tw_")["version"] == 1, "what ann learned is not unlearned"
+        await client.undo("l2")
+        assert await lesson("l3", "bob", (3, 6)) == "COMPLETE"
+        await client.undo("l1", cascade=True)
+        assert kernel.image.read(lambda root: lessons.kin(root, root["lobby"].bob, root["lobby"].kind, "tw_")) == []
 
 
 async def test_a_lesson_that_brought_nothing_leaves_nothing_to_take_back(tmp_path: Path) -> None:

@@ -423,6 +423,24 @@ async def test_a_rewritten_method_that_answers_otherwise_or_fails_its_examples_i
         assert change["comparison"]["trials"] == 1
 
 
+async def test_a_rewritten_method_that_fails_what_another_was_taught_who_inherits_it_is_refused(tmp_path: Path) -> None:
+    async with improving(tmp_path, FakeInference()) as kernel:
+        await give(kernel, add_=Method("add_", ADD, parameters=("number", "number2")))
+        example = {"args": [4, 4], "result": 8}
+
+        def taught(root: Any) -> None:
+            root["lobby"].heir = root["lobby"].thing.derive(name="heir")
+            root._p_jar.add(root["lobby"].heir)
+            examples.teach(root, root["lobby"].heir._p_oid, "add_", [example], "", 8)
+
+        await kernel.image.system(taught)
+        assert (await sent(kernel, "m1", "thing", "add_", 2, 3))["result"]["value"] == 5
+        await recorded(kernel, "method", "thing.add_", ADD.replace("+ number2", "+ number2 if number < 4 else 0"))
+        (change,) = await stepped(kernel)
+        assert (change["state"], change["comparison"]["trials"]) == (changes.REFUSED, 1)
+        assert "trials that fail: 0 before, 1 with it" in change["reason"]
+
+
 # --- routes
 
 

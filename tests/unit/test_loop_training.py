@@ -194,7 +194,14 @@ async def give_and_send(kernel: Kernel, name: str, mission: str) -> None:
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("fails", "the training ended with 4: no memory is left for it"), ("nothing", "the training ended well and left no expert")],
+    [
+        ("fails", "the training ended with 4: no memory is left for it"),
+        ("nothing", "the training ended well and left no expert"),
+        (
+            "nan",
+            "the training left an expert that cannot be read: expert.toml, key lineage.figures.loss.float: Input should be a finite number",
+        ),
+    ],
 )
 async def test_a_training_that_fails_leaves_the_old_expert(tmp_path: Path, how: str, words: str) -> None:
     async with trained(tmp_path, Writer(), how) as (kernel, factory):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
+from batos.errors import ImageDamaged
 from batos.image import examples, experts, history, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
@@ -20,7 +21,7 @@ from batos.objects import Intent, Method, UvmObject
 from batos.training.dataset import answered, as_read
 from batos.training.from_image import HARD, pairs_of
 from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, answer
+from tests.unit.mind_support import FakeInference, answer, submit
 from tests.unit.test_forge import give, method_of, sent
 
 EXPERT = "brick:method-writer-v1"
@@ -488,6 +489,59 @@ async def test_a_lesson_is_learned_before_anybody_sends_the_message(tmp_path: Pa
         found = await learned(kernel)
         assert [answer for _, answer in found] == [answered(DOUBLE)]
         assert "called with 5\ntwice_(5) -> 10" in found[0][0]
+
+
+async def test_a_mission_whose_record_is_damaged_holds_up_no_lesson(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, DOUBLE)
+    async with mind(tmp_path, inference) as kernel:
+        await give(kernel, twice_=Intent("twice the number"))
+        await hire(kernel)
+        assert (await (await submit(kernel, "m1", "Plan the first day")).end())["state"] == "COMPLETE"
+    path = tmp_path / "live_image.fs"
+    path.write_bytes(path.read_bytes().replace(b"Plan the first day", b"Plan the First day"))
+    async with mind(tmp_path, inference) as kernel:
+        with pytest.raises(ImageDamaged), kernel.image.snapshot() as root:
+            _ = ledger.mission_of(root, "m1").state
+        await kernel.image.system(teach, Example((5,), (), 10))
+        end = await sent(kernel, "m2", "thing", "learn_", "twice_")
+        assert (end["state"], end.get("error")) == ("COMPLETE", None)
+        assert await learned(kernel) != [], "what came after it is learned from"
+
+
+@pytest.mark.parametrize(
+    ("example", "source"),
+    [
+        (Example((), (), "good morning"), "def greet_(self):\n    return 'good morning'\n"),
+        (Example((), (), 60, (("sold", 30),)), "def greet_(self):\n    return self.sold * 2\n"),  # a slot that the pupil has not yet
+    ],
+)
+@pytest.mark.parametrize("settings", [{}, {"synthesis_reuse": 600, "synthesis_parts": 60000}])
+async def test_a_message_without_arguments_is_taught_as_any_other(
+    tmp_path: Path, example: Example, source: str, settings: dict[str, Any]
+) -> None:
+    inference = FakeInference()
+    writing(inference, source)
+    async with mind(tmp_path, inference, **settings) as kernel:
+        await give(kernel, greet_=Intent("twice of what was sold, or good morning"))
+        await hire(kernel)
+        await kernel.image.system(teach, example, "greet_")
+        end = await sent(kernel, "m1", "thing", "learn_", "greet_")
+        assert (end["state"], end.get("error")) == ("COMPLETE", None)
+
+
+async def test_a_lesson_about_a_slot_that_its_pupil_has_not_yet_is_tried_as_its_example_says(tmp_path: Path) -> None:
+    inference = FakeInference()
+    writing(inference, "no method")
+    async with mind_support.mind(tmp_path, inference) as kernel:
+        await give(kernel, sell_=Intent("add the number to what was sold"))
+        await hire(kernel)
+        await kernel.image.system(teach, Example((5,), (), 35, (("sold", 30),), (("sold", 35),)), "sell_")
+        end = await sent(kernel, "m1", "thing", "learn_", "sell_")
+        assert end["state"] == "COMPLETE", end
+        (source,) = method_of(kernel, "thing", "sell_")["versions"]
+        assert "self.sold" in source.replace("self.sold =", ""), f"else it would fail where the pupil has no such slot: {source}"
+        assert "sold" not in kernel.image.read(lambda root: list(root["lobby"].thing._slots)), "a trial leaves nothing"
 
 
 def teach(root: Any, example: Example, selector: str = "twice_") -> None:

@@ -77,6 +77,7 @@ def test_a_readme_hidden_files_and_an_empty_folder(tmp_path: Path) -> None:
             "line 2, key role: Input should be 'voice' or 'methods'",
         ),
         ('persona = "babs\n', "no valid TOML.*line 1"),
+        (f"version = {'9' * 5000}\n", "no valid TOML.*5000 digits"),
     ],
 )
 def test_an_expert_toml_with_a_fault_names_key_and_line(tmp_path: Path, text: str, reason: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from batos.bridge.experts import read_about
+from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
 from batos.errors import ConfigError, InvalidInput
@@ -17,6 +18,7 @@ from batos.training import curve, export, lora, methods
 from batos.training.base import base_of
 from batos.training.dataset import generate
 from batos.training.lora import Plan, Point, Trainer
+from tests.lora import about
 
 CURVE = [Point(25, 60.0, 2.0), Point(50, 120.0, 1.0), Point(75, 180.0, 0.5), Point(100, 240.0, 0.25, 0.4)]
 
@@ -44,13 +46,28 @@ def test_expert_toml_is_one_that_the_factory_reads(tmp_path: Path) -> None:
     lineage = export.Lineage("abc", 3, "0123456789abcdef", ("m1", "m2"), {"steps": 100, "loss": 0.25})
     text = export.about(methods.EXPERT, 2, "smollm2:embedded", 40, lineage)
     (tmp_path / "expert.toml").write_text(text)
-    about = read_about(tmp_path / "expert.toml")
-    assert (about.model, about.role) == ("brick:method-writer-v2", "methods")
-    assert (about.lineage.data, about.lineage.seed, about.lineage.figures) == ("abc", 3, {"steps": 100, "loss": 0.25})
-    assert about.lineage.missions == ["m1", "m2"]
-    assert export.next_version(tmp_path) == 3
-    assert export.next_version(tmp_path / "nothing") == 1
+    told = read_about(tmp_path / "expert.toml")
+    assert (told.model, told.role) == ("brick:method-writer-v2", "methods")
+    assert (told.lineage.data, told.lineage.seed, told.lineage.figures) == ("abc", 3, {"steps": 100, "loss": 0.25})
+    assert told.lineage.missions == ["m1", "m2"]
     assert tomllib.loads(text)["lineage"]["image_revision"] == "0123456789abcdef"
+
+
+def test_a_version_is_made_once_wherever_the_earlier_ones_are(tmp_path: Path) -> None:
+    expert, folder = export.Expert("brick", "method-writer", "methods", "Writes methods."), tmp_path / "method-writer"
+    assert export.next_version(folder, expert) == 1
+    named = {"persona": "brick", "name": "method-writer"}
+    about(folder, **named, version=5)
+    assert export.next_version(folder, expert) == 6
+    about(tmp_path / "method-writer-change-3", **named, version=6, on_choice=True)  # as the loop stages one
+    about(tmp_path / "robin-voice", persona="robin", name="voice", version=9)
+    about(tmp_path / ".method-writer-change-4", **named, version=8)  # on its way: nobody takes it
+    (tmp_path / "notes").write_text("no folder")
+    assert export.next_version(folder, expert) == 7
+    assert export.next_version(folder, expert, [2, 7]) == 8, "of 7 the image knows that it was built"
+    (folder / "expert.toml").write_text("version = ?")
+    with pytest.raises(InvalidInput, match=r"method-writer: expert.toml is no valid TOML: .*; mend it, or move the folder away"):
+        export.next_version(folder, expert)
 
 
 def test_answers_are_proved_once(tmp_path: Path) -> None:
@@ -63,6 +80,8 @@ def test_answers_are_proved_once(tmp_path: Path) -> None:
     assert refused == 1
     assert spoiled not in found
     assert (tmp_path / "proved.json").read_text() != known
+    (tmp_path / "proved.json").write_text("")  # as a power cut may leave it
+    assert methods.proved_tasks(tasks[:1], settings, tmp_path) == (tasks[:1], 0)
 
 
 def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
@@ -73,6 +92,26 @@ def test_a_profile_without_weights_to_train_says_so(tmp_path: Path) -> None:
 def test_the_verb_says_what_is_in_the_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "methods", "--data", str(tmp_path), "--profile", "workstation"]) == ConfigError("").exit_code
     assert "train with --set profile=embedded" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_told_of_before_anything_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    export.check_place(tmp_path / "new" / "method-writer")
+    with pytest.raises(ConfigError, match=r"file/method-writer: .*file is no folder; set lora_staging"):
+        export.check_place(tmp_path / "file" / "method-writer")
+    monkeypatch.setattr("batos.training.export.os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match="is not ours to write; see its owner and mode"):
+        export.check_place(tmp_path / "new")
+
+
+def test_what_the_system_refuses_is_no_fault_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("batos.training.methods.base_of", lambda settings: (load_profile("embedded").models[0], tmp_path))
+    (tmp_path / "file").touch()
+    words = ["train", "methods", "--data", str(tmp_path / "file" / "data"), "--set", f"lora_staging={tmp_path}"]
+    assert main(words) == InvalidInput("").exit_code
+    assert "Not a directory; see owner, mode and free space" in capsys.readouterr().err
 
 
 def tiny(folder: Path) -> Path:

@@ -7,19 +7,21 @@ import dataclasses
 import functools
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from batos.bridge.profiles import load_profile
 from batos.cli import main
 from batos.config import Settings
-from batos.errors import InvalidInput
+from batos.errors import ImageError, InvalidInput
 from batos.image.examples import Example
 from batos.objects import Intent
-from batos.training import methods
-from batos.training.dataset import generate
+from batos.training import export, methods
+from batos.training.base import alone
+from batos.training.dataset import digest_of, generate
 from batos.training.lora import Plan, Trainer
+from tests.lora import stage
 from tests.unit.mind_support import FakeInference, mind
 from tests.unit.test_forge import give, sent
 from tests.unit.test_method_writer import DOUBLE, hire, teach, writing
@@ -70,6 +72,109 @@ async def used(folder: Path) -> str:
 def figures(folder: Path) -> tuple[int, dict[str, Any]]:
     about = tomllib.loads((folder / "expert.toml").read_text("utf-8"))
     return about["version"], about["lineage"]["figures"]
+
+
+class Played:
+    """A trainer that learns nothing: what it was given to learn, by the work folder."""
+
+    learned: ClassVar[dict[Path, list[Any]]] = {}
+
+    def __init__(self, weights: Path, work: Path, plan: Plan) -> None:
+        self.plan, self.work, self.curve, self.step, self.seconds = plan, work, [], 0, 0.0
+
+    def read(self, file: Path) -> dict[str, Any]:
+        return {}
+
+    def take(self, held: dict[str, Any]) -> None: ...
+
+    def resume(self, digest: str) -> bool:
+        assert digest == digest_of(self.learned[self.work][-1]), "it is of other data"
+        return True
+
+    def train(self, data: Any, *more: Any) -> None:
+        self.learned.setdefault(self.work, []).append(data)
+
+    def keep_the_better(self, *_: Any) -> tuple[float, float]:
+        return 1.0, 2.0
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, export.Lineage]]:
+    """Trainings without torch: version and lineage of each that would have been staged."""
+    made: list[tuple[int, export.Lineage]] = []
+
+    def exported(trainer: Any, folder: Path, expert: Any, base: Any, lineage: export.Lineage, version: int) -> Path:
+        made.append((version, lineage))
+        return folder
+
+    drawn = functools.cache(generate)
+    for name, value in {
+        "Trainer": Played, "begun": lambda work, plan: plan, "export": exported, "generate": drawn, "CHECKED": 8,
+        "base_of": lambda settings: (load_profile("embedded").models[0], tmp_path),
+        "training_tasks": lambda seed: drawn("validation", seed, each=1)[:3],
+        "pairs": lambda tasks, seed: [(task.prompt(example=True), task.source) for task in tasks],
+    }.items():  # fmt: skip
+        monkeypatch.setattr(methods, name, value)
+    return made
+
+
+def test_what_is_gone_on_with_is_what_the_image_had_when_it_was_begun(tmp_path: Path, played: list[tuple[int, export.Lineage]]) -> None:
+    settings = Settings(data=tmp_path / "data")
+    image = asyncio.run(used(tmp_path / "image"))
+    methods.train_methods(settings, PLAN, tmp_path / "staging", image=image)
+
+    async def more() -> None:
+        async with mind(tmp_path / "image", FakeInference()) as kernel:
+            assert (await sent(kernel, "later", "thing", "twice_", 50))["state"] == "COMPLETE"
+
+    asyncio.run(more())
+    methods.train_methods(settings, PLAN, tmp_path / "staging", image=image, resume=True)
+    methods.train_methods(settings, PLAN, tmp_path / "staging", resume=True)
+    (_, first), *others = played
+    assert [lineage for _, lineage in others] == [first, first]
+    assert first.figures["from_image"] == 3
+    methods.train_methods(settings, PLAN, tmp_path / "staging", image=image)
+    assert played[-1][1].figures["from_image"] == 4, "a new one has what there is now"
+    methods.train_methods(settings, PLAN, tmp_path / "staging")
+    methods.train_methods(settings, PLAN, tmp_path / "staging", image=image, resume=True)
+    assert [lineage.figures["from_image"] for _, lineage in played[-2:]] == [0, 0], "nor does one get what it was begun without"
+
+
+def test_what_is_made_is_a_version_that_the_image_never_had(tmp_path: Path, played: list[tuple[int, export.Lineage]]) -> None:
+    async def hired() -> None:
+        async with mind(tmp_path / "image", FakeInference()) as kernel:
+            await hire(kernel)  # version 1, whose folder is gone
+
+    asyncio.run(hired())
+    settings, lines = Settings(data=tmp_path / "data"), []
+    known = f"file://{tmp_path}/image/live_image.fs"
+    methods.train_methods(settings, PLAN, tmp_path / "staging", known=known, tell=lines.append)
+    methods.train_methods(settings, PLAN, tmp_path / "staging", known=f"file://{tmp_path}/none.fs", tell=lines.append)
+    assert [version for version, _ in played] == [2, 1]
+    assert not any("cannot be seen" in line for line in lines)
+    (tmp_path / "none.fs").mkdir()  # what cannot be read
+    methods.train_methods(settings, PLAN, tmp_path / "staging", known=f"file://{tmp_path}/none.fs", tell=lines.append)
+    assert any("which versions of method-writer there were cannot be seen" in line for line in lines)
+
+
+def test_what_is_in_its_way_is_said_before_anything_is_proved(tmp_path: Path, played: list[tuple[int, export.Lineage]]) -> None:
+    settings, staging, lines = Settings(data=tmp_path / "data"), tmp_path / "staging", []
+
+    def refused(words: str) -> None:
+        with pytest.raises(InvalidInput, match=words):
+            methods.train_methods(settings, PLAN, staging, tell=lines.append)
+
+    with pytest.raises(ImageError, match="there is no image at"):
+        methods.train_methods(settings, PLAN, staging, image=f"file://{tmp_path}/none.fs", tell=lines.append)
+    with alone(settings.data / "training" / "method-writer"):
+        refused("another training goes on in .*method-writer; wait until it has ended, or train in another data folder")
+    stage(staging, "method-writer", persona="brick", name="method-writer", version=1, role="methods")
+    weights = staging / "method-writer" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    refused("it was not copied whole; move it away, or begin with --fresh")
+    (staging / "method-writer" / "expert.toml").write_text("version = ?")
+    refused("expert.toml is no valid TOML: .*; mend it, or move the folder away")
+    assert (lines, played) == ([], [])
 
 
 @pytest.mark.filterwarnings("ignore")
