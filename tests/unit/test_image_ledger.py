@@ -82,17 +82,21 @@ async def test_attempts_are_counted_up_to_their_limit(image: LivingImage) -> Non
     with pytest.raises(AttemptsExhausted, match="begun 3 times"):
         await image.system(ledger.begin_attempt, "m1", 3)
     assert described(image, "m1")["attempts"] == 3
-    await image.system(ledger.uncount_attempt, "m1")
+    await image.system(ledger.uncount_attempt, "m1", 2)
     assert await image.system(ledger.begin_attempt, "m1", 3) == 3
 
 
-async def test_counting_back_stops_at_none_and_at_the_end(image: LivingImage) -> None:
+async def test_counting_back_stops_at_those_that_have_ended_and_at_the_end(image: LivingImage) -> None:
     await accept(image, "m1")
-    await image.system(ledger.uncount_attempt, "m1")
+    await image.system(ledger.uncount_attempt, "m1", 0)
     assert described(image, "m1")["attempts"] == 0
-    await image.system(ledger.begin_attempt, "m1", 3)
+    for _ in range(2):
+        await image.system(ledger.begin_attempt, "m1", 3)
+    for _ in range(2):  # said twice, it is taken back once
+        await image.system(ledger.uncount_attempt, "m1", 1)
+    assert described(image, "m1")["attempts"] == 1
     await finish(image, "m1")
-    await image.system(ledger.uncount_attempt, "m1")
+    await image.system(ledger.uncount_attempt, "m1", 0)
     assert described(image, "m1")["attempts"] == 1
 
 
@@ -166,7 +170,7 @@ async def test_newest_first_and_numbers(image: LivingImage) -> None:
     assert found == [(f"m{i * 7919 % 40}", i + 1) for i in reversed(range(40))]
 
 
-@pytest.mark.parametrize("work", [(ledger.begin_attempt, "m1", 3), (ledger.fail, "m1", {}, {}, True), (ledger.uncount_attempt, "m1")])
+@pytest.mark.parametrize("work", [(ledger.begin_attempt, "m1", 3), (ledger.fail, "m1", {}, {}, True), (ledger.uncount_attempt, "m1", 0)])
 async def test_missions_that_do_not_exist(image: LivingImage, work: tuple[Any, ...]) -> None:
     with pytest.raises(UnknownMission, match="no mission 'm1'"):
         await image.system(*work)

@@ -221,12 +221,26 @@ async def test_no_daemon() -> None:
 class Killed:
     """A daemon that takes one request and is killed then: its socket is closed, without a word."""
 
-    def __init__(self, context: zmq.asyncio.Context, port: int = 0) -> None:
+    def __init__(self, context: zmq.asyncio.Context) -> None:
         self.socket = context.socket(zmq.ROUTER)
         self.socket.linger = 0
-        self.port = port or self.socket.bind_to_random_port("tcp://127.0.0.1")
-        if port:
-            self.socket.bind(f"tcp://127.0.0.1:{port}")
+        self.port = 0
+
+    def begin(self) -> "Killed":
+        self.port = self.socket.bind_to_random_port("tcp://127.0.0.1")
+        return self
+
+    async def begin_again(self, port: int) -> "Killed":
+        """On a port that one had which died: ZeroMQ's own thread frees it, soon after its socket was closed."""
+        while not self.port:
+            try:
+                self.socket.bind(f"tcp://127.0.0.1:{port}")
+                self.port = port
+            except zmq.ZMQError as e:
+                if e.errno != zmq.EADDRINUSE:
+                    raise
+                await asyncio.sleep(0.01)
+        return self
 
     async def asked(self) -> tuple[bytes, dict[str, object]]:
         client, payload = await self.socket.recv_multipart()
@@ -246,7 +260,7 @@ async def killed_while_it_packs(
 ) -> AsyncIterator[tuple[zmq.asyncio.Context, int, Client, asyncio.Task[Any]]]:
     """Where the daemon was, with a client that has it pack, and the task that waits for that; the daemon is gone."""
     with zmq.asyncio.Context() as context:
-        daemon = Killed(context)
+        daemon = Killed(context).begin()
         async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=timeout_s) as client, asyncio.timeout(limit_s):
             packing = asyncio.create_task(client.pack())
             await daemon.asked()
@@ -264,7 +278,7 @@ async def test_a_long_wait_ends_soon_after_the_daemon_was_killed() -> None:
 
 async def test_a_long_wait_goes_on_at_a_daemon_that_is_back() -> None:
     async with killed_while_it_packs(2, 20) as (context, port, _, packing):
-        daemon = Killed(context, port)
+        daemon = await Killed(context).begin_again(port)
         await daemon.answer()
         assert await packing == {"type": "pack"}
         daemon.die()
@@ -273,7 +287,7 @@ async def test_a_long_wait_goes_on_at_a_daemon_that_is_back() -> None:
 async def test_a_long_wait_at_a_daemon_that_is_there_is_one_request() -> None:
     """However long it is silent: nobody packs twice."""
     with zmq.asyncio.Context() as context:
-        daemon = Killed(context)
+        daemon = Killed(context).begin()
         async with Client(f"tcp://127.0.0.1:{daemon.port}", timeout_s=0.01) as client, asyncio.timeout(10):
             packing = asyncio.create_task(client.pack())
             sender, asked = await daemon.asked()
@@ -322,7 +336,7 @@ async def test_a_long_wait_ends_when_the_daemons_machine_was_switched_off(monkey
     monkeypatch.setattr(connection, "_PING_MS", 100)
     monkeypatch.setattr(connection, "_SILENCE_MS", 300)
     with zmq.asyncio.Context() as context:
-        daemon = Killed(context)
+        daemon = Killed(context).begin()
         wire = Wire(daemon.port)
         async with wire.laid() as endpoint, Client(endpoint, timeout_s=1) as client, asyncio.timeout(30):
             packing = asyncio.create_task(client.pack())
