@@ -5,7 +5,7 @@
 
 A mission is one call that plans, three at once, one that puts them together. For its cost the calls are instant. For the kill they
 go to one model over HTTP that writes at a steady pace and keeps account; it is no part of what is killed. All missions
-are under way when two fifths of the calls have ended; then the program is killed, started again as it was, and left alone; where nothing
+are under way when two fifths of the calls have ended; within half a second the program is killed, started again as it was, and left alone; where nothing
 comes of that, with the lines that its user has to write to go on (counted, from the contender's script). Once more with one harmless line
 added to the program meanwhile. An undisturbed run with the same model, before each, says what all that has to cost.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import tempfile
 import time
@@ -24,6 +25,7 @@ from contenders import CONTENDERS, END_S, ROOT, Contender
 from model import PacedOllama
 
 CALLS = 5  # a mission
+SOON_S = 0.5  # within which the kill comes
 IDLE_S = 20  # for a program that was started again to ask the model anything by itself
 
 
@@ -33,7 +35,7 @@ def main() -> None:
     parser.add_argument("--missions", type=int, default=20, help="under way when the kill comes")
     parser.add_argument("--cost-missions", type=int, default=200, help="for the cost of a mission")
     parser.add_argument("--token-s", type=float, default=0.02, help="of the model: seconds a token")
-    parser.add_argument("--kills", type=int, default=3, help="kills of each; the table has medians")
+    parser.add_argument("--kills", type=int, default=5, help="kills of each; the table has means")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for databases; a RAM disk shows the cost without the disk")
     parser.add_argument("--only", nargs="*", choices=[*CONTENDERS, ""], default=[], help="of the contenders")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
@@ -58,7 +60,7 @@ def measured(contender: Contender, args: argparse.Namespace, folder: Path) -> di
     row["by_itself"] = all(one["by_itself"] for one in killed)
     row["lost"] = max(one["lost"] for one in killed)
     for name in ("repeated", "calls", "tokens", "first_call_s"):
-        row[f"killed_{name}"] = statistics.median(one[name] for one in killed)
+        row[f"killed_{name}"] = statistics.fmean(one[name] for one in killed)
     row["paid_again"] = round(row["killed_tokens"] / row["tokens"] - 1, 3)
     changed = run(contender, folder / "changed", args, kill=True, change=True)
     row["changed_by_itself"], row["changed_lost"] = changed["by_itself"], changed["lost"]
@@ -78,6 +80,7 @@ def run(contender: Contender, folder: Path, args: argparse.Namespace, *, kill: b
             return {"calls": sum(model.begun.values()), "tokens": model.tokens, "lost": lost}
         share = args.missions * CALLS * 2 // 5
         assert model.wait(lambda: sum(model.finished.values()) >= share, END_S), "the missions do not go on"
+        time.sleep(random.uniform(0, SOON_S))  # not just when a call has ended
         program.kill()
         ended, before = set(model.finished), model.begun.copy()
         if change:
@@ -118,8 +121,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
         "goes on by itself": ["yes" if row["by_itself"] else "no" for row in rows.values()],
         "lines to write": [row["recovery_lines"] for row in rows.values()],
         "missions lost": [row["lost"] for row in rows.values()],
-        "ended calls made again": [row["killed_repeated"] for row in rows.values()],
-        "calls in all (needed)": [f"{row['killed_calls']:g} ({row['calls']})" for row in rows.values()],
+        "ended calls made again": [f"{row['killed_repeated']:.1f}" for row in rows.values()],
+        "calls in all (needed)": [f"{row['killed_calls']:.0f} ({row['calls']})" for row in rows.values()],
         "tokens paid again": [f"{row['paid_again']:.1%}" for row in rows.values()],
         "first call after": [f"{row['killed_first_call_s']:.1f} s" for row in rows.values()],
         "one line changed": [_after_change(row) for row in rows.values()],

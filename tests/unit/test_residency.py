@@ -368,7 +368,9 @@ async def test_the_daemon_groups_its_missions(tmp_path: Path, group_missions: in
         experts = with_experts(server)
         async with daemon(server, tmp_path, group_missions=group_missions, group_wait_s=600, preload_idle_s=0) as kernel:
             await experts(kernel)
+            server.hold()  # all are there to be grouped, however slow the machine is
             heard = [await submit(kernel, f"m{i}", persona=PERSONAS[i % 4]) for i in range(24)]
+            server.release()
             for mission in heard:
                 assert (await mission.end())["state"] == "COMPLETE"
             loads = [name for name in server.runners.loads if name.endswith("expert-v1")]
