@@ -3,11 +3,11 @@
     make peers                       # installs them in an environment of their own, and runs this
     python bench/peers/run.py --peers build/peers/bin/python --missions 20 --json
 
-A mission is one call that plans, three at once, one that puts them together. For its cost the calls are instant. For the kill they
-go to one model over HTTP that writes at a steady pace and keeps account; it is no part of what is killed. All missions
-are under way when two fifths of the calls have ended; within half a second the program is killed, started again as it was, and left alone; where nothing
-comes of that, with the lines that its user has to write to go on (counted, from the contender's script). Once more with one harmless line
-added to the program meanwhile. An undisturbed run with the same model, before each, says what all that has to cost.
+A mission is one call that plans, three at once, one that puts them together. For its cost the calls are instant. For the kill they go to
+one model over HTTP that writes at a steady pace and keeps account; it is no part of what is killed. All missions are under way when two
+fifths of the calls have ended; within half a second the program is killed, started again as it was, and left alone. Where nothing comes
+of that, it is started with the lines that its user has to write to go on (counted, from the contender's script). Once more with one
+harmless line added to the program meanwhile. An undisturbed run with the same model, before, says what all that has to cost.
 """
 
 from __future__ import annotations

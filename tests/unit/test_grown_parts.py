@@ -115,10 +115,10 @@ ROOM = 5_000_000  # bytes
 
 
 def test_no_phrase_makes_very_much_of_a_large_number() -> None:
-    """Beside a text or a list in a record, a number may say how often that is repeated."""
-    large = [3_000_000, 20_240_208]
+    """Beside a text or a list in a record, a number may say how often that is repeated; so may one in a text, or in a pair."""
     given = {
-        "number": large, "text": ["a", "time"], "items": [[["a", 3_000_000]], [3_000_000, 2], ["a", "b"]],
+        "number": [20_240_208, -3_000_000], "text": ["time", "x3000000y20240208z", "3-3000000"],
+        "items": [[["a", 3_000_000]], [[3_000_000, "a"]], [3_000_000, 2], ["a", "b"], [3_000_000, "a"]],
         "record": [{"a": "Ada", "time": 3_000_000}, {"a": [1, 2], "time": 3_000_000}],
         "flag": [True], "date": [datetime.date(2024, 2, 29)], "moment": [datetime.datetime(2024, 2, 29, 12)],
     }  # fmt: skip
