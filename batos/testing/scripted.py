@@ -73,6 +73,11 @@ class ScriptedOllama:
         return f"127.0.0.1:{self._port}"
 
     @property
+    def running(self) -> bool:
+        """Whether it listens."""
+        return self._server is not None
+
+    @property
     def version(self) -> str:
         """The version that the server claims."""
         return VERSION

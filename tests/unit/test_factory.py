@@ -27,7 +27,7 @@ from batos.mind import psm
 from batos.mind.codex import load_codex
 from batos.mind.incarnation import Incarnation
 from batos.testing import ScriptedOllama
-from tests.daemon import provisioned
+from tests.daemon import built, provisioned
 from tests.lora import BASE, about, peft, stage, weights
 
 WEAVER = "babs:knowledge-weaver-v1"
@@ -39,7 +39,7 @@ class House:
 
     def __init__(self, path: Path, server: ScriptedOllama, client: AsyncClient) -> None:
         self.path, self.server, self.client = path, server, client
-        self.provisioner = Provisioner(client, PROFILE, modelfiles_folder())
+        self.provisioner = Provisioner(client, PROFILE, modelfiles_folder(), built=built(server))
         self.learned: list[str] = []
         self.staging = path / "staging"
         self.staging.mkdir()

@@ -22,6 +22,7 @@ from batos.kernel import Kernel
 from batos.mind.foresight import Foresight
 from batos.testing import ScriptedOllama
 from batos.testing.models import Model, sha256
+from tests.daemon import note_built, provisioned
 from tests.unit.mind_support import WAIT_S, settings, submit
 
 MB = 1_000_000
@@ -339,6 +340,7 @@ def test_who_comes_next() -> None:
 
 @contextlib.asynccontextmanager
 async def daemon(server: ScriptedOllama, folder: Path, **more: Any) -> AsyncIterator[Kernel]:
+    note_built(provisioned(server).host, folder / "ollama")
     kernel = await Kernel.start(settings(folder, ollama_host=server.host, remember="off", **more), listen=False)
     try:
         await kernel.models_settled()
