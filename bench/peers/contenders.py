@@ -132,6 +132,10 @@ class LangGraph(Contender):
     script = "langgraph_agent.py"
 
 
+class LangGraphInSync(Contender):
+    script, more = "langgraph_agent.py", ("sync",)
+
+
 class LangGraphAtExit(Contender):
     script, more = "langgraph_agent.py", ("exit",)
 
@@ -234,4 +238,11 @@ class Daemon(Program):
         return lost
 
 
-CONTENDERS = {"BAT OS": BatOs, "LangGraph": LangGraph, "LangGraph, exit": LangGraphAtExit, "DBOS": Dbos, "CrewAI": CrewAi}
+CONTENDERS = {
+    "BAT OS": BatOs,
+    "LangGraph": LangGraph,
+    "LangGraph, sync": LangGraphInSync,
+    "LangGraph, exit": LangGraphAtExit,
+    "DBOS": Dbos,
+    "CrewAI": CrewAi,
+}
