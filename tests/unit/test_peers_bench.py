@@ -59,8 +59,8 @@ def test_the_lines_of_a_user_are_counted_in_the_script_and_one_line_can_be_added
 
 def test_the_table_says_what_never_ended(peers: ModuleType) -> None:
     row = {
-        "fsyncs": 1, "cpu_ms": 2.0, "missions_per_s": 3, "missions_per_s_50": 4, "bytes": 5,
-        "by_itself": True, "recovery_lines": 0, "lost": 0, "killed_repeated": 1.25, "killed_calls": 120.0, "calls": 100, "paid_again": 0.0731, "killed_first_call_s": 1.44,
+        "fsyncs": 1, "cpu_ms": 2.0, "missions_per_s": 3, "missions_per_s_50": 4, "bytes": 5, "by_itself": True, "recovery_lines": 0,
+        "lost": 0, "killed_repeated": 1.25, "killed_calls": 120.0, "calls": 100, "paid_again": 0.0731, "killed_first_call_s": 1.44,
     }  # fmt: skip
     rows = {"kept": {**row, "changed_lost": 0, "changed_by_itself": True}, "stuck": {**row, "changed_lost": 20, "changed_by_itself": False}}
     lines = peers.table(rows).splitlines()
