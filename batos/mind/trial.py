@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.errors import MessageNotUnderstood, MethodError
+from batos.errors import InvalidInput, MessageNotUnderstood, MethodError
 from batos.image import history
 from batos.image.examples import Example
 from batos.mind.methods import Methods, home_of
@@ -81,7 +81,7 @@ async def run(
         try:
             with attempt.rehearsing():
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
-        except (MethodError, MessageNotUnderstood) as e:
+        except (MethodError, MessageNotUnderstood, InvalidInput) as e:  # the last: of a message of ours that it sent wrongly
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
         finally:
             _drafts.reset(token)

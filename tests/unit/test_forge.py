@@ -171,6 +171,19 @@ async def test_what_is_refused_goes_back_with_the_reason(tmp_path: Path, bad: st
         assert dict(asked[1].options)["temperature"] > dict(asked[0].options)["temperature"]
 
 
+async def test_a_draft_that_sends_one_of_our_messages_wrongly_is_refused(tmp_path: Path) -> None:
+    inference = FakeInference()
+    asked = writing(
+        inference,
+        "def plus_(self, number):\n    return self.think_('count on', number)\n",
+        "def plus_(self, number):\n    return number + 1\n",
+    )
+    async with mind(tmp_path, inference) as kernel:
+        end = await sent(kernel, "m1", "brick", "plus_", 5)
+        assert (end["state"], end["result"]["value"]) == ("COMPLETE", 6), end
+        assert "two texts" in asked[1].user.split("It cannot be kept:")[1]
+
+
 async def test_after_so_many_tries_it_fails_cleanly_and_is_remembered(tmp_path: Path) -> None:
     inference = FakeInference()
     bad = "def count_(self, number):\n    import os\n    return os.getcwd()\n"
