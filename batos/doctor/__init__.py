@@ -18,10 +18,10 @@ from batos.config import Settings
 from batos.doctor.findings import REINSTALL, Check, State
 from batos.doctor.house import endpoint, image, info_at, others
 from batos.doctor.inference import embedder, models, ollama
-from batos.doctor.machine import data_folder, dependencies, python, sandbox, training, variables, walls
+from batos.doctor.machine import DEPENDENCIES, data_folder, dependencies, python, sandbox, training, variables, walls
 
 __all__ = [
-    "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "image", "info_at", "models",
+    "DEPENDENCIES", "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "image", "info_at", "models",
     "ollama", "others", "python", "sandbox", "training", "variables", "walls",
 ]  # fmt: skip
 

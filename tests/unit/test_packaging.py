@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from batos.config import Settings
-from batos.doctor.machine import DEPENDENCIES
+from batos.doctor import DEPENDENCIES
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
