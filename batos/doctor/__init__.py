@@ -21,8 +21,8 @@ from batos.doctor.inference import embedder, models, ollama
 from batos.doctor.machine import DEPENDENCIES, data_folder, dependencies, python, sandbox, training, variables, walls
 
 __all__ = [
-    "DEPENDENCIES", "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "image", "info_at", "models",
-    "ollama", "others", "python", "sandbox", "training", "variables", "walls",
+    "DEPENDENCIES", "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "image", "info_at",
+    "models", "ollama", "others", "python", "sandbox", "training", "variables", "walls",
 ]  # fmt: skip
 
 
