@@ -16,7 +16,8 @@ from ZODB.POSException import POSKeyError
 from batos.errors import ImageDamaged
 from batos.image.turns import Turns
 from batos.memory import standing
-from batos.memory.library import DIGEST, FAILURE, MISSION, Library, Section, library_of
+from batos.memory.kinds import DIGEST, FAILURE, MISSION
+from batos.memory.library import Library, Section, library_of
 from batos.memory.segments import Array
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from batos.errors import UnknownSource
 from batos.image import blobs, journal, ledger
 from batos.image.history import oid_of
 from batos.memory import archives, archiving, clusters, extracting, growing, standing
-from batos.memory.library import DIGEST, FAILURE, MISSION, library_of
+from batos.memory.kinds import DIGEST, FAILURE, MISSION
+from batos.memory.library import library_of
 from batos.memory.segments import Array
 from batos.memory.words import content_words
 

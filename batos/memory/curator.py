@@ -27,7 +27,8 @@ from batos.memory import archives, archiving, clusters, curating, extracting, st
 from batos.memory.collection import Collection
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.embedders import Embedder
-from batos.memory.library import DIGEST, SUMMARY, library_of
+from batos.memory.kinds import DIGEST, SUMMARY
+from batos.memory.library import library_of
 from batos.memory.remembering import Prepared, prepare
 from batos.memory.segments import Array, Segment, build
 from batos.memory.shelving import Shelver

@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 
 CATALOGUED = ("kind", "mission", "day", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
-MISSION, FAILURE = "mission", "failure"
-"""Kinds of documents that are made of missions: what was answered, and what went wrong."""
-NOTE = "note"
-"""The kind of the documents that missions remember."""
-SUMMARY, DIGEST = "summary", "digest"
-"""Kinds of documents that say what others hold; `of` is what. A digest is of missions, which the curator archived."""
-KINDS = ("text", "markdown", "html", "pdf", "code", "conversation", NOTE, MISSION, FAILURE, SUMMARY, DIGEST)
-"""Kinds of documents that there can be: those of files, what missions noted, and the above."""
-_UNNAMED = (MISSION, FAILURE, SUMMARY, DIGEST)  # their titles are briefs, or say what they are of
 
 
 class Section(NamedTuple):
@@ -136,7 +127,7 @@ class Library(Persistent):
         if "namesakes" not in self.__dict__:
             self.namesakes = OOTreeSet([("", 0)])
             """Titles, casefolded, of which another document is found, with the number of one that has it, too. The first entry stays."""
-            titles.complete(self, _title_of)
+            titles.complete(self)
         for log in (self.text, *self.vectors.values()):
             log.complete()
         if 0 not in self.waiting:
@@ -217,11 +208,11 @@ class Library(Persistent):
         gone = set(document.sections) - set(now)
         dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what it said before
         self._unlist(document)
-        was = _title_of(document)
+        was = titles.title_of(document)
         for name, value in {**facts, "sections": now}.items():
             if getattr(document, name) != value:
                 document._slots[name] = value
-        if _title_of(document) != was:
+        if titles.title_of(document) != was:
             titles.take(self, was, number, for_good=True)
         self._list(document)
         for shelf in shelves:
@@ -262,7 +253,7 @@ class Library(Persistent):
     def take_out(self, document: UvmObject) -> list[int]:
         """As `forget`, also for the summary of an archive."""
         self._unlist(document)
-        titles.take(self, _title_of(document), document.number, for_good=True)
+        titles.take(self, titles.title_of(document), document.number, for_good=True)
         dropped = self._forget_summaries([document.number]) + self._forget_archived(document) + self.drop_sections(document.sections)
         del self.documents[document.number]
         return dropped
@@ -318,10 +309,10 @@ class Library(Persistent):
     def catalogued(self, document: UvmObject) -> None:
         """Let a document be found by its title and its facts; not one that is archived whole, since no search can find anything of it."""
         if document.archives and not document.sections:
-            titles.take(self, _title_of(document), document.number, for_good=False)
+            titles.take(self, titles.title_of(document), document.number, for_good=False)
             self.catalogue.drop(document.number)
         else:
-            titles.give(self, _title_of(document), document.number)
+            titles.give(self, titles.title_of(document), document.number)
             self.catalogue.put(document.number, {name: getattr(document, name) for name in CATALOGUED})
 
     def _unlist(self, document: UvmObject) -> None:
@@ -395,11 +386,6 @@ class Library(Persistent):
 def library_of(root: Any) -> Library:
     """The library of an image."""
     return root["lobby"].memory.library  # type: ignore[no-any-return]
-
-
-def _title_of(document: UvmObject) -> str:
-    """The title that a document is found by, casefolded; empty for one that is not."""
-    return document.title.casefold() if document.kind not in _UNNAMED else ""
 
 
 def _apart(known: str, wanted: str) -> tuple[bool, int, str]:

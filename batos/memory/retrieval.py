@@ -168,7 +168,8 @@ def _documents(root: Any, wanted: Wanted) -> set[int] | None:
 
     :raises InvalidInput: for a kind that no document can have.
     """
-    from batos.memory.library import KINDS, library_of
+    from batos.memory.kinds import KINDS
+    from batos.memory.library import library_of
 
     library = library_of(root)
     found = library.catalogue.find(kind=wanted.kind) if wanted.kind is not None else None

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
-from batos.memory.library import DIGEST, FAILURE, MISSION, SUMMARY, Passage, Section, Shelf
+from batos.memory.kinds import DIGEST, FAILURE, MISSION, SUMMARY
+from batos.memory.library import Passage, Section, Shelf
 from batos.memory.naming import Names
 from batos.memory.numbers import Numbers
 from batos.memory.segments import SUMMARY as TELLS_OTHERS

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ZODB.POSException import POSKeyError
 
 from batos.errors import ImageDamaged
+from batos.memory.kinds import UNTITLED
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ def _listed(library: Library, key: str, number: int) -> list[str]:
     return [title for title, listed in both if listed == number]
 
 
-def complete(library: Library, key_of: Callable[[UvmObject], str]) -> None:
-    """List what an earlier BAT OS did not: it knew one document of each title.
+def title_of(document: UvmObject) -> str:
+    """The title that a document is found by, casefolded; empty for one that is not."""
+    return "" if document.kind in UNTITLED else document.title.casefold()
 
-    :param key_of: the title of a document, casefolded; empty for one that is not found by it.
-    """
+
+def complete(library: Library) -> None:
+    """List what an earlier BAT OS did not: it knew one document of each title."""
     for number, document in library.documents.items():
         with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of what is damaged
             if document.complete and not (document.archives and not document.sections):
-                give(library, key_of(document), number)
+                give(library, title_of(document), number)

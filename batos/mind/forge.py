@@ -12,28 +12,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batos.bridge.types import ChatReply
 from batos.errors import InvalidInput, MethodRefused, MethodUnsupported
 from batos.guardian import repair
 from batos.image import examples, experts, history, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import lessons, prompting, second_look, trial, vouched
+from batos.mind import drafting, lessons, prompting, second_look, trial, vouched
 from batos.mind.claims import WriterAwaited
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
 from batos.mind.methods import home_of
 from batos.mind.parameters import misfit, parameters_in
 from batos.mind.psm import inner_number, run_cycle
-from batos.mind.states import by, lobby_of
+from batos.mind.states import lobby_of
 from batos.mind.thinking import Thinking, current
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 
-TEMPERATURES = (0.1, 0.4, 0.7, 0.9)
-"""Of the first try and those after it: a model that was refused shall not write the same again."""
-EXPERT_TEMPERATURES = (0.0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)
-"""An expert is asked the same again after a refusal, by turns with another draw and with other methods of the handbook (`prompting.VIEWS`).
-The former finds what the nearest methods show, which it did not take over rightly; the latter what they kept it from."""
 HANDBOOK, PARTS = "handbook", "parts"
 """Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
 _WITHOUT_MODEL = {HANDBOOK: "reused", PARTS: "made"}  # and where a cycle has those that it found
@@ -159,7 +153,7 @@ async def write(cycle: UvmObject) -> str:
             return "SYNTHESIZING"
         source, reasons = cycle.refusals[-2 if cycle.last and len(cycle.refusals) > 1 else -1]  # the model's
         raise _refused(cycle, source, reasons, await second_look.still_open(cycle))
-    reply = await (_ask_expert if cycle.expert else _ask)(cycle, attempt)
+    reply = await (drafting.asked_of_expert if cycle.expert else drafting.asked)(cycle, attempt)
     mended = repair(reply.text, cycle.selector, attempt.settings)
     cycle.draws += 1
     if not (cycle.expert and any(known == mended.source for known, _ in cycle.refusals)):
@@ -243,36 +237,6 @@ async def put_in_place(cycle: UvmObject) -> None:
 
 
 # --- what they need
-
-
-async def _ask(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """A model that writes anything: it is told what was refused, and why."""
-    request = cycle.prompt = cycle.prompts[0]
-    if cycle.refusals:
-        source, reasons = cycle.refusals[-1]
-        request = prompting.again(request, source, reasons, attempt.settings.synthesis_chars)
-    temperature = TEMPERATURES[min(cycle.tries, len(TEMPERATURES) - 1)]
-    return await attempt.chat(
-        cycle.model, prompting.SYSTEM, request, part=cycle.selector, silent=True, by=by(cycle), temperature=temperature
-    )
-
-
-async def _ask_expert(cycle: UvmObject, attempt: Thinking) -> ChatReply:
-    """An expert for methods: asked the same again."""
-    view, temperature = _way(cycle.draws, len(cycle.prompts))
-    cycle.prompt = cycle.prompts[view]
-    return await attempt.chat(
-        cycle.model, prompting.COMPACT_SYSTEM, cycle.prompt, part=cycle.selector, silent=True, by=by(cycle),
-        temperature=temperature, seed=cycle.draws + 1, repeat_penalty=1.0,
-    )  # fmt: skip
-
-
-def _way(draw: int, requests: int) -> tuple[int, float]:
-    """Which of an expert's requests is made at a draw, and at what temperature: by turns the first one, at a higher one each time, and one
-    of the others, at nought until all were made."""
-    turn, other = divmod(draw, 2) if requests > 1 else (draw, 0)
-    round_, view = divmod(turn, requests - 1) if other else (turn, -1)
-    return view + 1, EXPERT_TEMPERATURES[min(round_, len(EXPERT_TEMPERATURES) - 1)]
 
 
 def _without_model(cycle: UvmObject, source: str) -> str:

@@ -13,7 +13,8 @@ from batos.errors import InvalidInput
 from batos.image import history
 from batos.image.genesis import add_missing
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import NOTE, library_of
+from batos.memory.kinds import NOTE
+from batos.memory.library import library_of
 from batos.mind.thinking import current
 from batos.objects import Primitive, UvmObject
 

@@ -19,7 +19,7 @@ from batos.image import ledger
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import FAILURE, MISSION
+from batos.memory.kinds import FAILURE, MISSION
 from batos.memory.remembering import Prepared, keep, prepare
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelver

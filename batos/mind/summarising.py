@@ -10,7 +10,8 @@ from __future__ import annotations
 from batos.errors import InvalidInput
 from batos.image.genesis import add_missing
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import SUMMARY, library_of, summary_source
+from batos.memory.kinds import SUMMARY
+from batos.memory.library import library_of, summary_source
 from batos.mind.incarnation import system_message
 from batos.mind.thinking import Thinking, attempt_or_none, current
 from batos.objects import Primitive, UvmObject, find

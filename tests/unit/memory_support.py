@@ -15,7 +15,7 @@ from batos.errors import InferenceFailed
 from batos.image import LivingImage, seals
 from batos.memory import objects
 from batos.memory.library import Library, library_of
-from batos.memory.library import _title_of as title_of
+from batos.memory.titles import title_of
 from batos.recollection import Recollection
 
 QUICK: dict[str, Any] = {"watch_s": 0.05, "embed_retry_s": 0.05, "ingest_retry_s": 0.05, "embed_check_s": 0.1}

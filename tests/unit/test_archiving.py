@@ -13,7 +13,8 @@ from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.image import LivingImage, blobs
 from batos.memory import archives, archiving, curating, standing
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import SUMMARY, Library, library_of
+from batos.memory.kinds import SUMMARY
+from batos.memory.library import Library, library_of
 from batos.memory.remembering import prepare
 from batos.memory.segments import build
 from batos.memory.shelving import about_of

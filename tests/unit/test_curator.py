@@ -16,7 +16,8 @@ from batos.image import blobs
 from batos.memory import archives, extracting, standing
 from batos.memory.curator import Gist
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.library import DIGEST, MISSION, SUMMARY, Library, library_of
+from batos.memory.kinds import DIGEST, MISSION, SUMMARY
+from batos.memory.library import Library, library_of
 from batos.memory.remembering import remember
 from batos.memory.traits import LIVED
 from tests.unit.memory_support import Memory, flip, memory

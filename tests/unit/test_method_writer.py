@@ -15,7 +15,7 @@ from batos.errors import ImageDamaged
 from batos.image import examples, experts, history, ledger
 from batos.image.examples import Example
 from batos.kernel import Kernel
-from batos.mind import forge, prompting, side_by_side, versions
+from batos.mind import drafting, prompting, side_by_side, versions
 from batos.mind.handbook.nearest import NEAR
 from batos.objects import Intent, Method, UvmObject
 from batos.training.dataset import answered, as_read
@@ -355,7 +355,7 @@ async def test_a_refusal_says_what_is_open_between_what_passes(tmp_path: Path) -
 
 
 def test_where_there_is_one_request_each_draw_is_of_it() -> None:
-    assert [forge._way(draw, 1) for draw in range(3)] == [(0, 0.0), (0, 0.4), (0, 0.6)]
+    assert [drafting.way(draw, 1) for draw in range(3)] == [(0, 0.0), (0, 0.4), (0, 0.6)]
 
 
 async def test_a_method_knows_the_request_that_it_answered(tmp_path: Path) -> None:
