@@ -45,6 +45,8 @@
     ├── EndpointError              an address cannot be bound, or may not be
     ├── DaemonUnavailable          (client) nobody answers at the endpoint
     ├── KeyRefused                 (client) the daemon lets in only those with other keys, or has another key itself
+    ├── RoleRefused                the client's role is too little for the operation
+    ├── PathRefused                a file or folder that this client may not name
     ├── MissionPending             (client) a mission has no result yet
     └── MessageNotUnderstood       no slot for a selector; also an AttributeError
 
@@ -344,6 +346,14 @@ class DaemonUnavailable(BatosError):
 
 class KeyRefused(BatosError):
     code = "key_refused"
+
+
+class RoleRefused(BatosError):
+    code = "role_refused"
+
+
+class PathRefused(BatosError):
+    code = "path_refused"
 
 
 class MissionPending(BatosError):

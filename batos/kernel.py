@@ -101,7 +101,7 @@ class Kernel:
         log.info("starting", version=batos.__version__, data=str(settings.data))
         unfit.check(settings)  # refused before an image is made and an Ollama started; so are addresses that are taken
         if listen:
-            for endpoint in settings.listen:
+            for endpoint in settings.endpoints:
                 endpoints.check(endpoint, guarded=bool(settings.curve_secret))
             if settings.console == "on":
                 await self._take_console_address()
@@ -171,7 +171,7 @@ class Kernel:
                 rate=self.loop.rate,
                 watches_per_client=settings.watches_per_client,
             )
-            listener = Listener(settings.listen, settings, desk)
+            listener = Listener(settings.endpoints, settings, desk)
             await listener.start()
             self._stack.push_async_callback(listener.stop)
             self.endpoints = list(listener.bound)

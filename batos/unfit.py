@@ -57,7 +57,7 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     from batos.wire.endpoints import normalised
     from batos.wire.keys import load_pair
 
-    for endpoint in settings.listen:
+    for endpoint in settings.endpoints:
         yield "listen", partial(normalised, endpoint, guarded=bool(settings.curve_secret))
     if settings.console == "on":
         yield "console_listen", partial(_console, settings)

@@ -6,17 +6,17 @@ python examples/send_mission_req.py "Plan a birthday party for a cat lover on a 
 import json
 import sys
 import uuid
+from os import environ
 
 import zmq
 
 brief = sys.argv[1] if len(sys.argv) > 1 else "Plan a birthday party for a cat lover on a budget"
-endpoint = sys.argv[2] if len(sys.argv) > 2 else "tcp://127.0.0.1:5757"
+endpoint = sys.argv[2] if len(sys.argv) > 2 else environ.get("BATOS_LISTEN", f"ipc://{environ['HOME']}/.local/share/batos/wire.sock")
 socket = zmq.Context().socket(zmq.REQ)
 socket.setsockopt(zmq.LINGER, 0)
 socket.connect(endpoint)
 
-request = {"op": "submit", "id": str(uuid.uuid4()), "brief": brief}
-wait_ms = 5_000  # a daemon that is there accepts at once
+request, wait_ms = {"op": "submit", "id": str(uuid.uuid4()), "brief": brief}, 5_000  # a daemon that is there accepts at once
 while True:
     socket.send_json(request)
     if not socket.poll(wait_ms):

@@ -73,7 +73,7 @@ def endpoint(connect: str | None) -> str:
 
     if connect == "":  # of a shell variable that is not set, say: another daemon than was meant would be asked
         raise typer.BadParameter("'' names no endpoint; leave --connect out to ask the daemon of the setting listen")
-    return connect or to_connect(config.load().listen[0])
+    return connect or to_connect(config.load().endpoints[0])
 
 
 def check_named(*given: str | None) -> None:

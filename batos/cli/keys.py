@@ -1,4 +1,4 @@
-"""The verb `keys`: make CURVE keys, and say which there are."""
+"""The verb `keys`: make CURVE keys, say which there are, and what each may do."""
 
 from __future__ import annotations
 
@@ -12,48 +12,81 @@ from batos.cli.output import Output
 from batos.config import Settings, nearest
 from batos.errors import ConfigError
 from batos.wire import keys as made
+from batos.wire.request import ROLES, Role
 
-ACTIONS = ("new", "list")
+ACTIONS = ("new", "list", "role")
 CLIENT = "client"  # the first one's name
+_MAY: dict[Role, str] = {
+    "read": "look at everything",
+    "submit": "give missions, steer them and look at everything",
+    "operate": "do everything",
+}
 
 
 @app.command()
 def keys(
-    action: Annotated[str, typer.Argument(metavar="new|list", help="Make keys, or list those whom the daemon lets in.")],
+    action: Annotated[
+        str,
+        typer.Argument(metavar="new|list|role", help="Make keys; list those whom the daemon lets in; or give one of them another role."),
+    ],
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Whose: a client's; without it the daemon's own, and the first client's.")
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Argument(metavar="[ROLE]", help="What it may do: read, submit (missions; what a new key has), or operate (everything)."),
     ] = None,
     data: DataFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
 ) -> None:
-    """Make keys for the daemon and its clients, in the data folder, or list the clients. Needs no daemon; overwrites nothing."""
+    """Make keys for the daemon and its clients, in the data folder, list the clients, or change what one may do. Needs no daemon."""
     if action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is none of {', '.join(ACTIONS)}{nearest(action, ACTIONS)}")
     if action == "list" and name is not None:
         raise typer.BadParameter(f"list takes no NAME, got {name!r}: it lists all whom the daemon lets in")
+    if action == "role" and (name is None or role is None):
+        raise typer.BadParameter(f"role takes a NAME and a ROLE, one of {', '.join(ROLES)}")
     settings, _ = settings_from(data, None, None, None, config_file, assignments)
     output = Output(as_json)
     if action == "list":
         _list(settings, output)
+    elif action == "role":
+        _give_role(settings, str(name), _role(role), output)
     else:
-        _new(settings, name, output)
+        _new(settings, name, made.NEW_ROLE if role is None else _role(role), output)
+
+
+def _role(named: str | None) -> Role:
+    for role in ROLES:
+        if role == named:
+            return role
+    raise typer.BadParameter(f"{named!r} is no role; there are {', '.join(ROLES)}{nearest(str(named), ROLES)}")
+
+
+def _give_role(settings: Settings, name: str, role: Role, output: Output) -> None:
+    made.give_role(settings.clients, name, role)
+    if output.as_json:
+        output.document({"type": "keys", "client": name, "role": role})
+    else:
+        output.say(f"{name} may {_MAY[role]} now")
 
 
 def _list(settings: Settings, output: Output) -> None:
     try:
-        clients = [{"name": name, "key": key.decode()} for key, name in made.Clients(settings.clients).known().items()]
+        known = made.Clients(settings.clients).known()
+        clients = [{"name": client.name, "role": client.role, "key": key.decode()} for key, client in known.items()]
     except OSError as e:
         raise ConfigError(f"the folder of clients {settings.clients} cannot be read: {e.strerror}; see --data and curve_clients") from None
     if output.as_json:
         output.document({"type": "keys", "folder": str(settings.clients), "clients": clients})
         return
-    output.rows(("client", "public key"), ((one["name"], one["key"]) for one in clients))
+    output.rows(("client", "role", "public key"), ((one["name"], one["role"], one["key"]) for one in clients))
     output.note(f"{settings.clients}: a file that is taken out keeps that client out", "dim")
 
 
-def _new(settings: Settings, name: str | None, output: Output) -> None:
+def _new(settings: Settings, name: str | None, role: Role, output: Output) -> None:
     folder, server = settings.data / "keys", settings.data / "keys" / f"{made.SERVER}.key"
     if name == made.SERVER:
         raise typer.BadParameter("the daemon's own key is made by `batos keys new` alone; name a client")
@@ -63,12 +96,13 @@ def _new(settings: Settings, name: str | None, output: Output) -> None:
         written = {"curve_secret": str(secret)}
     elif not server.exists():
         raise typer.BadParameter(f"there is no {server} yet: `batos keys new` makes it, and the first client's")
-    own, public = made.create(folder, name or CLIENT, settings.clients)
+    own, public = made.create(folder, name or CLIENT, settings.clients, role=role)
     written |= {"curve_client": str(own), "curve_server": made.load_public(server).decode()}
     if output.as_json:
-        output.document({"type": "keys", "client": name or CLIENT, "public": str(public), "settings": written})
+        output.document({"type": "keys", "client": name or CLIENT, "role": role, "public": str(public), "settings": written})
         return
     output.say(f"made: {own}, and {public}, which lets it in")
+    output.say(f"it may {_MAY[role]}; `batos keys role {name or CLIENT} ROLE` changes that: {', '.join(ROLES)}")
     if "curve_secret" in written:
         output.say("\nFor the daemon, in batos.toml or the environment:")
         output.say(f'  curve_secret = "{written["curve_secret"]}"', "bold")

@@ -71,6 +71,7 @@ def unit(data: Path, config: Path | None, *, user: bool, python: str = sys.execu
     else:
         home = quoted(str(data))
         where = f"DynamicUser=yes\nUser=batos\nStateDirectory={data.name}\nStateDirectoryMode=0700\nWorkingDirectory={home}\n"
+        where += f"RuntimeDirectory={NAME.removesuffix('.service')}\n"  # of its socket: root finds it there
         where += f"Environment=HOME={home}\n"  # else a dynamic user's is /, and Ollama would keep its keys there
         rooms, target = _ROOMS, "multi-user.target"
     return (

@@ -76,7 +76,7 @@ def fork(
     output.pairs([("fork", image), ("as of", _stamp(reply["time"])), ("revision", reply["tid"]), ("took", f"{reply['took_s']:.1f} s")])
     if reply["unfinished"]:
         output.note(f"{reply['unfinished']} missions were unfinished then; a daemon on the fork takes them up", "yellow")
-    output.note(f"run it with: batos run --data {path} --listen tcp://127.0.0.1:5758", "dim")
+    output.note(f"run it with: batos run --data {path} --listen ipc://{path}/wire.sock", "dim")
 
 
 def _stamp(seconds: float) -> str:

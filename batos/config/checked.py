@@ -78,10 +78,15 @@ class Checked(BaseModel):
     def _expand(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
-    @field_validator("listen", "ollama_hosts", "autotelic_models", mode="before", check_fields=False)
+    @field_validator("listen", "ollama_hosts", "autotelic_models", "folders", mode="before", check_fields=False)
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
-        return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        parts = value.replace(",", " ").split()
+        if value and not parts:
+            raise ValueError("there is nothing between the commas; name at least one, or leave it out")
+        return parts
 
     @field_validator("autotelic_models", mode="after", check_fields=False)
     @classmethod
@@ -90,6 +95,15 @@ class Checked(BaseModel):
             if not re.fullmatch(MODEL_NAME, name):
                 raise ValueError(f"{name!r} is no name of a model; write llama3.2:3b, or several with commas between them")
         return value
+
+    @field_validator("folders", mode="after", check_fields=False)
+    @classmethod
+    def _folders(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        named = tuple(str(cls._home(folder)) for folder in value)
+        for folder in named:
+            if not os.path.isabs(folder):
+                raise ValueError(f"{folder!r} is no absolute path; write one that begins with / or ~")
+        return named
 
     @field_validator("stop", mode="before", check_fields=False)
     @classmethod

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from batos.config.checked import Checked
+from batos.config.surroundings import local_endpoint
 
 MIB = 1024 * 1024
 
@@ -28,7 +29,9 @@ class Settings(Checked):
     # --- where things are
     data: Path = Field(Path("~/.local/share/batos"), description="folder of the image, Ollama's models, keys and logs")
     image: str = Field("", description="URI of the living image (file://, zeo://, postgres://); empty: live_image.fs in the data folder")
-    listen: tuple[str, ...] = Field(("tcp://127.0.0.1:5757",), min_length=1, max_length=8, description="endpoints of the ROUTER socket")
+    listen: tuple[str, ...] = Field(
+        (), max_length=8, description="endpoints of the ROUTER socket; empty: a local socket (ipc://) that only the daemon's user can reach"
+    )
     profile: str = Field("embedded", min_length=1, max_length=64, description="which models serve: embedded or workstation")
     modelfiles: str = Field("", description="folder of Modelfiles, one folder a profile; empty: the one shipped with BAT OS")
     codex: str = Field("", description="persona codex (TOML); empty: the one shipped with BAT OS")
@@ -269,6 +272,15 @@ class Settings(Checked):
     sandbox_start_s: float = Field(5, gt=0, le=60, description="time for a worker to come free or start")
 
     # --- the wire
+    local_role: Literal["read", "submit", "operate"] = Field(
+        "operate", description="what clients without keys may do, but for the daemon's own user at ipc://, who may do all"
+    )
+    folders: tuple[str, ...] = Field(
+        (),
+        max_length=64,
+        description="folders, besides the data folder, in which clients may name files to read and folders to write into; empty: none "
+        "for clients with keys, any for clients of this machine",
+    )
     message_bytes: int = Field(MIB, ge=1024, le=64 * MIB, description="largest message, all frames together")
     message_depth: int = Field(32, ge=2, le=512, description="nesting of the JSON in a message")
     client_queue: int = Field(1024, ge=8, le=1_000_000, description="replies waiting for one client; past it, events are dropped")
@@ -407,6 +419,11 @@ class Settings(Checked):
     def image_uri(self) -> str:
         """URI of the living image, the default filled in."""
         return self.image or f"file://{self.data / 'live_image.fs'}"
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Endpoints of the ROUTER socket, the default filled in."""
+        return self.listen or (local_endpoint(),)
 
     @property
     def clients(self) -> Path:

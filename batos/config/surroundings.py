@@ -1,10 +1,14 @@
-"""What else the environment says: whether a service manager started this process, and where a user's settings live."""
+"""What else the environment says: whether a service manager started this process, and where a user's settings and socket live."""
 
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 from typing import NamedTuple
+
+_SOCKET = "wire.sock"
+_SOCKET_BYTES = 107  # unix(7): 108 with the byte that ends it
 
 
 class Supervision(NamedTuple):
@@ -39,6 +43,39 @@ def user_folder(environ: dict[str, str] | None = None) -> Path:
     """Where a user's programs keep their settings (`XDG_CONFIG_HOME`)."""
     given = (dict(os.environ) if environ is None else environ).get("XDG_CONFIG_HOME", "")
     return Path(given) if given.startswith("/") else Path.home() / ".config"
+
+
+def local_endpoint(environ: dict[str, str] | None = None) -> str:
+    """Name the local socket at which a user's daemon listens unless it is told otherwise, and where his clients look for it.
+
+    It is `~/.local/share/batos/wire.sock`, wherever the data folder is: a client knows its user and not the data folder. Where the home
+    folder is another user's, is not there, or has too long a path for a socket, it is in `/tmp/batos-UID`. A unit of the machine has it in
+    the folder that systemd made for it (`RUNTIME_DIRECTORY`, systemd.exec(5)).
+
+    :returns: an endpoint, `ipc://PATH`.
+    """
+    given, user = dict(os.environ) if environ is None else environ, os.getuid()
+    if (made := given.get("RUNTIME_DIRECTORY", "").partition(":")[0]).startswith("/"):
+        return f"ipc://{made}/{_SOCKET}"
+    for home in (given.get("HOME", ""), _home_on_record(user)):
+        path = Path(home, ".local/share/batos", _SOCKET)
+        if home.startswith("/") and len(os.fsencode(path)) <= _SOCKET_BYTES and _belongs(home, user):
+            return f"ipc://{path}"
+    return f"ipc:///tmp/batos-{user}/{_SOCKET}"
+
+
+def _home_on_record(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_dir
+    except KeyError:  # a container's user has no entry
+        return ""
+
+
+def _belongs(folder: str, user: int) -> bool:
+    try:
+        return os.stat(folder).st_uid == user
+    except OSError:
+        return False
 
 
 def _is(journal: str, stream: int) -> bool:

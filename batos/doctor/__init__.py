@@ -29,7 +29,7 @@ __all__ = [
 async def examine(settings: Settings) -> list[Check]:
     """Every check, in the order in which things are needed at start."""
     checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings)]
-    daemon = {endpoint: await info_at(endpoint, settings) for endpoint in settings.listen}
+    daemon = {endpoint: await info_at(endpoint, settings) for endpoint in settings.endpoints}
     running = any(daemon.values())
     checks += [
         _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.curve_secret))) for address, info in daemon.items()

@@ -65,7 +65,7 @@ def endpoint(address: str, info: dict[str, Any] | None, *, guarded: bool = False
     try:
         bound = normalised(address, guarded=guarded)
     except EndpointError as e:
-        return Check("endpoint", "fail", e.message, "listen at tcp://127.0.0.1:5757 or an ipc:// path")
+        return Check("endpoint", "fail", e.message, "listen at an ipc:// path or tcp://127.0.0.1:PORT")
     if bound.startswith("ipc://"):
         folder = Path(bound.removeprefix("ipc://")).parent
         if not bound.startswith("ipc://@") and not os.access(folder, os.W_OK):

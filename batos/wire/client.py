@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from batos.errors import Busy, MissionFailed, MissionPending, from_wire
-from batos.wire.connection import DEFAULT_ENDPOINT, MESSAGE_BYTES
+from batos.wire.connection import MESSAGE_BYTES
 from batos.wire.fields import WAIT_S_LIMIT
 from batos.wire.operating import Operating
 
-__all__ = ["DEFAULT_ENDPOINT", "LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
+__all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
 LONG_S = 3600.0  # for what takes as long as the image is large
 _BUSY_PAUSE_S = 1.0
@@ -42,8 +42,9 @@ class Accepted:
 
 
 class Client(Operating):
-    """A connection to the daemon at `endpoint`.
+    """A connection to a daemon.
 
+    :param endpoint: of the daemon; left out, the one that the settings name, or this user's own (`Connection`).
     :param timeout_s: time for an answer that is not waited for on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
     :param keys: to come in with, where the daemon asks for keys (`batos.wire.ClientKeys.load`).

@@ -13,14 +13,15 @@ import structlog
 import zmq
 import zmq.asyncio
 
+from batos import config
 from batos.config import MIB
 from batos.errors import Busy, DaemonUnavailable, EndpointError, InvalidRequest, KeyRefused, MessageTooLarge, from_wire
+from batos.wire.endpoints import to_connect
 from batos.wire.handshakes import Handshakes
 from batos.wire.keys import ClientKeys
 
 log = structlog.get_logger("batos.client")
 
-DEFAULT_ENDPOINT = "tcp://127.0.0.1:5757"
 MESSAGE_BYTES = MIB  # what a daemon takes unless told otherwise
 
 _TRIES = 2  # of a request within its time
@@ -32,6 +33,8 @@ _PING_MS, _SILENCE_MS = 15_000, 60_000  # as the daemon's own: nothing else tell
 class Connection:
     """What `batos.wire.client.Client` asks through: an async context manager.
 
+    :param endpoint: of the daemon; left out, the first one of the setting `listen`, by `BATOS_LISTEN` and `batos.toml` as for the command
+        line: a local socket of this user's, unless they say otherwise. Then its keys, too, are those that the settings name.
     :param timeout_s: time for an answer that is not waited for on purpose.
     :param message_bytes: largest message to send; the daemon's setting of that name, if it was changed.
     :param keys: to come in with, where the daemon asks for keys (`ClientKeys.load`).
@@ -39,12 +42,15 @@ class Connection:
 
     def __init__(
         self,
-        endpoint: str = DEFAULT_ENDPOINT,
+        endpoint: str | None = None,
         timeout_s: float = 10.0,
         *,
         message_bytes: int = MESSAGE_BYTES,
         keys: ClientKeys | None = None,
     ) -> None:
+        if endpoint is None:
+            settings = config.load()
+            endpoint, keys = to_connect(settings.endpoints[0]), keys or ClientKeys.of(settings)
         self.endpoint = endpoint
         self._keys = keys
         self.timeout_s = timeout_s

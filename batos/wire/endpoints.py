@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import re
 import socket as sockets
+import stat
+from pathlib import Path
 
 import zmq
 
+from batos.config import local_endpoint
 from batos.errors import EndpointError
 
 _TCP = re.compile(r"tcp://(\[[^\]]+\]|[^:\[\]]+):(\d{1,5}|\*)")
 _IPC = "ipc://"
+MACHINE = "ipc:///run/batos/wire.sock"
+"""Where a daemon listens that `batos service install` made a unit of the machine; root can open it."""
 
 
 def normalised(endpoint: str, *, guarded: bool = False) -> str:
@@ -39,8 +45,32 @@ def normalised(endpoint: str, *, guarded: bool = False) -> str:
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
+def prepare(endpoint: str) -> None:
+    """Make the folder of the local socket that is the default, where it is not there yet; of any other its user does.
+
+    :raises EndpointError: if it cannot be made, or others may write in it: whoever owns the folder could put his own socket there.
+    """
+    if endpoint != local_endpoint():
+        return
+    folder = Path(endpoint.removeprefix(_IPC)).parent
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = os.lstat(folder)
+    except OSError as e:
+        raise EndpointError(f"cannot listen at {endpoint}: {folder}: {e.strerror}; choose another --listen") from None
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+        raise EndpointError(
+            f"will not listen at {endpoint}: others may write in {folder}; `chmod 700 {folder}`, or choose another --listen"
+        )
+
+
 def to_connect(endpoint: str) -> str:
-    """Where a client of this machine finds a daemon that listens at `endpoint`: every address of it is loopback, too."""
+    """Where a client of this machine finds a daemon that listens at `endpoint`: every address of it is loopback, too.
+
+    Who has no daemon of his own is led to that of the machine, where there is one.
+    """
+    if endpoint == local_endpoint() and not _is_there(endpoint) and _is_there(MACHINE):
+        return MACHINE
     for everywhere, here in (("tcp://*:", "tcp://127.0.0.1:"), ("tcp://0.0.0.0:", "tcp://127.0.0.1:"), ("tcp://[::]:", "tcp://[::1]:")):
         if endpoint.startswith(everywhere):
             return here + endpoint.removeprefix(everywhere)
@@ -55,8 +85,8 @@ def bind(socket: zmq.Socket[bytes], endpoint: str, *, guarded: bool = False) -> 
     endpoint = normalised(endpoint, guarded=guarded)
     if endpoint.startswith("tcp://["):
         socket.setsockopt(zmq.IPV6, 1)
-    if endpoint.startswith(_IPC) and _answers(endpoint[len(_IPC) :]):
-        raise _taken(endpoint)  # libzmq would unlink the other daemon's socket file and take its place
+    if endpoint.startswith(_IPC):
+        _check_free(endpoint)
     try:
         socket.bind(endpoint)
     except zmq.ZMQError as e:
@@ -73,8 +103,7 @@ def check(endpoint: str, *, guarded: bool = False) -> None:
     """
     endpoint = normalised(endpoint, guarded=guarded)
     if endpoint.startswith(_IPC):  # to bind it would leave its file
-        if _answers(endpoint[len(_IPC) :]):
-            raise _taken(endpoint)
+        _check_free(endpoint)
         return
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
@@ -89,6 +118,30 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False  # `*`, the name of an interface, a host name: what they come to is not ours to know
+
+
+def _is_there(endpoint: str) -> bool:
+    return os.path.exists(endpoint.removeprefix(_IPC))
+
+
+def _check_free(endpoint: str) -> None:
+    """See that nothing is lost where libzmq binds a local socket: it unlinks whatever has that name.
+
+    :raises EndpointError: for another daemon's socket, and for what is no socket.
+    """
+    path = endpoint[len(_IPC) :]
+    if not path.startswith("@"):
+        try:
+            kind = os.lstat(path).st_mode
+        except OSError:
+            return  # nothing is there; or bind says what stands in the way
+        if not stat.S_ISSOCK(kind):
+            what = "a link" if stat.S_ISLNK(kind) else "a folder" if stat.S_ISDIR(kind) else "a file"
+            raise EndpointError(
+                f"will not listen at {endpoint}: {path} is {what} and no socket; nothing is replaced, choose another --listen"
+            )
+    if _answers(path):
+        raise _taken(endpoint)
 
 
 def _answers(path: str) -> bool:

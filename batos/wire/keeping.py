@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -23,7 +23,7 @@ from batos.wire.fields import (
     Number,
     Persona,
 )
-from batos.wire.request import Request
+from batos.wire.request import Request, Role
 
 
 class Pack(Request):
@@ -61,6 +61,7 @@ class Undo(Request):
 class Changes(Request):
     """The changes that the loop proposed and made of its own accord, the newest first; or one of them, whole."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["changes"]
     number: Number | None = None
     state: ChangeState | None = None
@@ -91,6 +92,10 @@ class Fork(Request):
     def waits(self) -> bool:
         return True
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        return (self.folder,)
+
 
 class Backup(Request):
     """A backup into a folder of the daemon's machine, relative to `backups` in its data folder."""
@@ -103,10 +108,16 @@ class Backup(Request):
     def waits(self) -> bool:
         return True
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        return () if self.folder is None else (self.folder,)
+
 
 class Experts(Request):
     """The LoRA experts and the personas' voices: after a look into the staging folder, after a choice, or as they are."""
 
+    least_role: ClassVar[Role] = "read"
+    operating: ClassVar[tuple[str, ...]] = ("scan", "persona", "voice")
     op: Literal["experts"]
     scan: bool = False
     persona: Persona | None = None
@@ -135,6 +146,10 @@ class Ingest(Request):
     def waits(self) -> bool:
         return self.watch
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        return (*self.paths, *self.follow)
+
     @model_validator(mode="after")
     def _something(self) -> Ingest:
         if not (self.paths or self.follow):
@@ -145,6 +160,8 @@ class Ingest(Request):
 class Memory(Request):
     """What the memory holds: figures, with `documents` the newest of those, or after one was forgotten or a folder left alone."""
 
+    least_role: ClassVar[Role] = "read"
+    operating: ClassVar[tuple[str, ...]] = ("forget", "unfollow", "restore", "pin", "unpin")
     op: Literal["memory"]
     documents: Limit | None = None
     forget: Folder | None = None
@@ -175,6 +192,7 @@ class Curate(Request):
 class Search(Request):
     """The passages of the memory that answer a question best, of those that fit; `since` and `until` are days, both included."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["search"]
     question: Annotated[str, StringConstraints(min_length=1, max_length=QUESTION_CHARS)]
     k: Annotated[int, Field(ge=1, le=HITS_LIMIT)] = 10
@@ -193,18 +211,22 @@ class Search(Request):
 
 
 class Info(Request):
+    least_role: ClassVar[Role] = "read"
     op: Literal["info"]
 
 
 class Metrics(Request):
     """The counts and states that Prometheus reads, as data."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["metrics"]
 
 
 class Models(Request):
     """The models; with `ensure`, those that are missing are brought about first."""
 
+    least_role: ClassVar[Role] = "read"
+    operating: ClassVar[tuple[str, ...]] = ("ensure",)
     op: Literal["models"]
     ensure: bool = False
     names: Annotated[list[ModelName], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
@@ -226,5 +248,7 @@ class Accepting(BaseModel):
 class Personas(Request):
     """The personas, as they are, or after the codex's value was accepted."""
 
+    least_role: ClassVar[Role] = "read"
+    operating: ClassVar[tuple[str, ...]] = ("accept",)
     op: Literal["personas"]
     accept: Accepting | None = None

@@ -1,7 +1,8 @@
 """CURVE keys: pairs in files, the clients that a daemon lets in, and what a client needs to come in.
 
 A file is of ZeroMQ's own form (`zmq.auth`): `NAME.key` holds a public key and may be read by anybody, `NAME.key_secret` holds both
-and must be the owner's alone. Keys are of Curve25519 in Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
+and must be the owner's alone. What a client may do is its `role`, among the metadata of its public key in the daemon's folder. Keys are
+of Curve25519 in Z85, 40 characters. Source: rfc.zeromq.org/spec/25 and 26 (CurveZMQ), 27 (ZAP).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import structlog
 import zmq
 
 from batos.config import Settings
-from batos.errors import ConfigError, KeyRefused
+from batos.errors import ConfigError
+from batos.wire.request import ROLES, Role
 
 if TYPE_CHECKING:
     from zmq.auth.asyncio import AsyncioAuthenticator
@@ -27,9 +29,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger("batos.wire")
 
 SERVER = "server"
+DOMAIN = "batos"
+"""The domain for authentication (rfc.zeromq.org/spec/27) of the daemon's socket, with keys and without. A socket that has one refuses
+whoever speaks ZMTP before version 3: there any bytes are frames, those that a web page has its browser send, too."""
 _KEY = re.compile(r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}\Z")  # Z85
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _Signature = tuple[tuple[str, int, int], ...]
+
+
+_ROLE = re.compile(r"^\s*role\s*=\s*[\"']?([^\"'\s]*)", re.M)
+_CURVE = re.compile(r"^curve\s*$", re.M)  # the head of the keys' own section, after the metadata
+NEW_ROLE: Role = "submit"
+"""Of a key that names none."""
 
 
 class Pair(NamedTuple):
@@ -74,10 +85,18 @@ class ClientKeys(NamedTuple):
         socket.setsockopt(zmq.CURVE_SERVERKEY, self.server)
 
 
-def create(folder: Path, name: str, public: Path | None = None) -> tuple[Path, Path]:
+class Known(NamedTuple):
+    """A client that is let in: the name of its key's file, and its role."""
+
+    name: str
+    role: Role
+
+
+def create(folder: Path, name: str, public: Path | None = None, *, role: Role | None = None) -> tuple[Path, Path]:
     """Make a pair; overwrites nothing.
 
     :param public: the folder of the public key, where it is another.
+    :param role: of a client: what it may do.
     :returns: the files of the secret and of the public key.
     :raises ConfigError: if one is there, or they cannot be written.
     """
@@ -92,7 +111,7 @@ def create(folder: Path, name: str, public: Path | None = None) -> tuple[Path, P
         for made in {folder, public_file.parent}:
             made.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(secret_file, own, 0o600)
-        _write(public_file, own._replace(secret=b""), 0o644)
+        _write(public_file, own._replace(secret=b""), 0o644, role)
     except OSError as e:
         raise ConfigError(f"the key {name!r} cannot be written to {folder}: {e.strerror}") from None
     return secret_file, public_file
@@ -122,19 +141,39 @@ def load_public(named: str | os.PathLike[str]) -> bytes:
     return _read(path)[0]
 
 
+def give_role(folder: Path, name: str, role: Role) -> None:
+    """Give a client another role. Its open connections have it from the daemon's next look at the folder on.
+
+    :raises ConfigError: if there is no public key of that name, or it cannot be written.
+    """
+    path = folder / f"{name}.key"
+    public, _ = _read(path)
+    fresh = folder / f".{name}.{os.getpid()}"
+    try:
+        fresh.unlink(missing_ok=True)
+        _write(fresh, Pair(public, b""), 0o644, role)
+        fresh.replace(path)
+    except OSError as e:
+        raise ConfigError(f"the role of the key {path} cannot be changed: {e.strerror}") from None
+
+
 class Clients:
     """The public keys in a folder, as it was at the last look: when somebody knocked, or a moment ago."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._seen: _Signature | None = None
-        self._known: dict[bytes, str] = {}
+        self._known: dict[bytes, Known] = {}
         self._looking = asyncio.Lock()
         self._readable = True
 
     def __contains__(self, key: object) -> bool:
         """Whether the client with this public key was let in at the last look."""
         return key in self._known
+
+    def role(self, key: bytes) -> Role:
+        """What the client with this public key may do, by the last look; of one that is not known, the least."""
+        return self._known[key].role if key in self._known else ROLES[0]
 
     async def callback(self, domain: str, key: bytes) -> bool:
         """Whether the client with this public key may come in: what `zmq.auth` asks. Never raises: that would end the asking."""
@@ -156,16 +195,16 @@ class Clients:
                     log.error("clients_unreadable", folder=str(self.folder), error=str(e), hint="nobody is let in")
                 return
             if self._seen != before:
-                log.info("clients", folder=str(self.folder), names=sorted(known.values()))
+                log.info("clients", folder=str(self.folder), names=sorted(one.name for one in known.values()))
 
-    def known(self) -> dict[bytes, str]:
-        """The public keys, and the name of each one's file; read again where a file has changed."""
+    def known(self) -> dict[bytes, Known]:
+        """The public keys, and whose each is; read again where a file has changed."""
         seen = self._signature()
         if seen != self._seen:
             known = {}
             for name, _, _ in seen:
                 try:
-                    known[_read(self.folder / name)[0]] = name.removesuffix(".key")
+                    known[_read(self.folder / name)[0]] = Known(name.removesuffix(".key"), _role(self.folder / name))
                 except ConfigError as e:
                     log.warning("client_key_unreadable", error=e.message)
             self._known, self._seen = known, seen
@@ -206,18 +245,10 @@ class Gate:
 
         self._asked = AsyncioAuthenticator(context)
         self._asked.start()
-        self._asked.configure_curve_callback("*", self.clients)
+        self._asked.configure_curve_callback(DOMAIN, self.clients)
         socket.setsockopt(zmq.CURVE_SERVER, 1)
         socket.setsockopt(zmq.CURVE_SECRETKEY, self._own.secret)
         self._watch = asyncio.create_task(self._look(looked), name="folder of clients")
-
-    def check(self, key: bytes) -> None:
-        """What was let in may be shut out since: libzmq asks for a key once a connection, and knows no way to end one.
-
-        :raises KeyRefused: for a message that came under a key which is not in the folder any more.
-        """
-        if key not in self.clients:
-            raise KeyRefused("this client's key was taken out of the daemon's folder of clients (curve_clients)")
 
     def close(self) -> None:
         """Ask no more; nobody comes in then."""
@@ -247,9 +278,24 @@ def _read(path: Path) -> tuple[bytes, bytes | None]:
     return public, secret
 
 
-def _write(path: Path, own: Pair, mode: int) -> None:
+def _role(path: Path) -> Role:
+    """The role that a public key's file names among its metadata.
+
+    :raises ConfigError: for one that there is not: it was meant for something, and a guess might give too much.
+    """
+    found = _ROLE.search(_CURVE.split(path.read_text(encoding="utf-8", errors="replace"), maxsplit=1)[0])
+    if found is None:
+        return NEW_ROLE
+    for role in ROLES:
+        if role == found[1]:
+            return role
+    raise ConfigError(f"{path} names the role {found[1]!r}; there are {', '.join(ROLES)}")
+
+
+def _write(path: Path, own: Pair, mode: int, role: Role | None = None) -> None:
     said = "a secret key of BAT OS: keep it to yourself" if own.secret else "a public key of BAT OS: others may have it"
-    lines = [f"#   {said}", "", "metadata", "curve", f'    public-key = "{own.public.decode()}"']
+    named = [f'    role = "{role}"'] if role else []
+    lines = [f"#   {said}", "", "metadata", *named, "curve", f'    public-key = "{own.public.decode()}"']
     if own.secret:
         lines.append(f'    secret-key = "{own.secret.decode()}"')
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

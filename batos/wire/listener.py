@@ -16,11 +16,12 @@ import structlog
 import zmq
 
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, KeyRefused
+from batos.errors import BatosError, BatosSignal, Busy, KeyRefused, RoleRefused
 from batos.wire import strict_json
-from batos.wire.endpoints import bind
+from batos.wire.authority import Authority
+from batos.wire.endpoints import bind, prepare
 from batos.wire.inbox import Inbox, Message
-from batos.wire.keys import Gate
+from batos.wire.keys import DOMAIN, Gate
 from batos.wire.outbox import ClientHandle, Outbox, Peer
 from batos.wire.parsing import Limits, Refused, parse_request
 from batos.wire.schemas import Request
@@ -67,6 +68,9 @@ class Listener:
         :raises ConfigError: if the daemon's key cannot be used.
         """
         self._gate = Gate(self._settings) if self._settings.curve_secret else None
+        self._authority = Authority(self._settings, None if self._gate is None else self._gate.clients)
+        for endpoint in self._endpoints:
+            prepare(endpoint)
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         socket = context.socket(zmq.ROUTER)
         try:
@@ -111,6 +115,7 @@ class Listener:
         for option, value in (
             (zmq.ROUTER_MANDATORY, 1),  # tell of peers that are gone or do not read, instead of dropping in silence
             (zmq.ROUTER_HANDOVER, 0),  # nobody takes over the routing id of a connected client
+            (zmq.ZAP_DOMAIN, DOMAIN.encode()),
             (zmq.MAXMSGSIZE, _REFUSAL_ROOM * settings.message_bytes),
             (zmq.RCVHWM, _READ_AHEAD),
             (zmq.SNDHWM, _SEND_AHEAD),
@@ -168,9 +173,8 @@ class Listener:
             return
         client.ref = request.ref
         try:
-            if self._gate is not None:
-                self._gate.check(message.key)
-        except KeyRefused as e:
+            self._authority.check(request, message)
+        except (KeyRefused, RoleRefused) as e:
             client.refuse(e, request.mission)
             return
         if request.waits and len(self._waiting) >= self._settings.waits_limit:
@@ -178,10 +182,13 @@ class Listener:
             return
         tasks = self._waiting if request.waits else self._working
         serial = next(self._serials)
-        tasks[serial] = self._loop.create_task(self._serve(serial, request, client))
+        bounds = self._authority.bounds(request, message)
+        tasks[serial] = self._loop.create_task(self._serve(serial, request, client, bounds))
 
-    async def _serve(self, serial: int, request: Request, client: ClientHandle) -> None:
+    async def _serve(self, serial: int, request: Request, client: ClientHandle, bounds: bool) -> None:
         try:
+            if bounds:
+                await self._authority.check_paths(request)
             await self._handler.handle(request, client)
         except BatosError as e:
             client.refuse(e, request.mission)

@@ -1,10 +1,16 @@
-"""What all requests have in common."""
+"""What all requests have in common, and the roles in which clients ask."""
 
 from __future__ import annotations
+
+from typing import ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from batos.wire.fields import Ref
+
+Role = Literal["read", "submit", "operate"]
+"""What a client may do: look at everything; also give missions and steer them; also all else. Each may what those before it may."""
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 class Request(BaseModel):
@@ -12,8 +18,23 @@ class Request(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    least_role: ClassVar[Role] = "operate"
+    """What its sender has to be at least. An op that does not say is for operators."""
+    operating: ClassVar[tuple[str, ...]] = ()
+    """Fields with which the op changes what it else only shows: then its sender has to be an operator."""
+
     op: str
     ref: Ref | None = None
+
+    @property
+    def role(self) -> Role:
+        """The least role in which this request may be made."""
+        return "operate" if any(getattr(self, field) for field in self.operating) else self.least_role
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The files and folders of the daemon's machine that it names, to be read or written."""
+        return ()
 
     @property
     def waits(self) -> bool:

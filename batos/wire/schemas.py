@@ -6,7 +6,7 @@ The same rules in prose, with examples that are tested: `docs/wire.md`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -29,7 +29,7 @@ from batos.wire.keeping import (
     Undo,
     UndoChange,
 )
-from batos.wire.request import Request
+from batos.wire.request import Request, Role
 
 __all__ = [
     "OPS", "Accepting", "Answer", "Backup", "Cancel", "Changes", "Curate", "Diff", "Example", "Experts", "Failures", "Fork",
@@ -40,6 +40,7 @@ __all__ = [
 
 
 class _MissionRequest(Request):
+    least_role: ClassVar[Role] = "submit"
     id: MissionId
     deadline_s: Deadline | None = None
     priority: Priority = 0  # higher goes first; user missions go before the system's own whatever it is
@@ -68,6 +69,7 @@ class Send(_MissionRequest):
 
 
 class Status(Request):
+    least_role: ClassVar[Role] = "read"
     op: Literal["status"]
     id: MissionId
 
@@ -75,6 +77,7 @@ class Status(Request):
 class Result(Request):
     """The mission's result; if it has none after `wait_s` seconds, its status."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["result"]
     id: MissionId
     wait_s: Annotated[float, Field(ge=0, le=WAIT_S_LIMIT, allow_inf_nan=False)] = 0.0
@@ -85,11 +88,13 @@ class Result(Request):
 
 
 class Watch(Request):
+    least_role: ClassVar[Role] = "read"
     op: Literal["watch"]
     id: MissionId
 
 
 class Cancel(Request):
+    least_role: ClassVar[Role] = "submit"
     op: Literal["cancel"]
     id: MissionId
 
@@ -97,11 +102,13 @@ class Cancel(Request):
 class Pause(Request):
     """The mission rests until it is resumed; what it paid for stays."""
 
+    least_role: ClassVar[Role] = "submit"
     op: Literal["pause"]
     id: MissionId
 
 
 class Resume(Request):
+    least_role: ClassVar[Role] = "submit"
     op: Literal["resume"]
     id: MissionId
 
@@ -109,6 +116,7 @@ class Resume(Request):
 class Answer(Request):
     """The answer to a question of the mission: the open one, or that of `number`."""
 
+    least_role: ClassVar[Role] = "submit"
     op: Literal["answer"]
     id: MissionId
     text: Annotated[str, StringConstraints(min_length=1)]
@@ -118,6 +126,7 @@ class Answer(Request):
 class Rate(Request):
     """What the user thinks of a mission that has ended; a later rating takes the place of an earlier one."""
 
+    least_role: ClassVar[Role] = "submit"
     op: Literal["rate"]
     id: MissionId
     rating: Rating
@@ -127,6 +136,7 @@ class Rate(Request):
 class Method(Request):
     """What an object holds under a selector: the versions of a method, its examples, its intent."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["method"]
     target: Target
     selector: Name
@@ -136,6 +146,7 @@ class Method(Request):
 class Methods(Request):
     """The generated methods of the image, or those that one object holds itself."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["methods"]
     target: Target | None = None
     at: Moment | None = None
@@ -156,6 +167,7 @@ class Example(BaseModel):
 class Teach(_MissionRequest):
     """Examples for a message; the mission sees that a method keeps them."""
 
+    least_role: ClassVar[Role] = "operate"
     op: Literal["teach"]
     target: Target
     selector: Name
@@ -166,6 +178,7 @@ class Teach(_MissionRequest):
 class Revert(_MissionRequest):
     """An earlier version of a method brought back."""
 
+    least_role: ClassVar[Role] = "operate"
     op: Literal["revert"]
     target: Target
     selector: Name
@@ -173,12 +186,14 @@ class Revert(_MissionRequest):
 
 
 class Show(Request):
+    least_role: ClassVar[Role] = "read"
     op: Literal["show"]
     target: Target
     at: Moment | None = None
 
 
 class History(Request):
+    least_role: ClassVar[Role] = "read"
     op: Literal["history"]
     target: Target
     limit: Limit = 50
@@ -187,6 +202,7 @@ class History(Request):
 class Diff(Request):
     """What is another in an object at `b` (left out: now) than it was at `a`."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["diff"]
     target: Target
     a: Moment
@@ -196,12 +212,14 @@ class Diff(Request):
 class Ls(Request):
     """What an object holds; left out, the lobby."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["ls"]
     target: Target | None = None
     at: Moment | None = None
 
 
 class Missions(Request):
+    least_role: ClassVar[Role] = "read"
     op: Literal["missions"]
     state: State | None = None
     limit: Limit = 50
@@ -211,6 +229,7 @@ class Missions(Request):
 class Failures(Request):
     """The failed attempts that fit, the newest first."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["failures"]
     id: MissionId | None = None
     code: Name | None = None
@@ -222,6 +241,7 @@ class Failures(Request):
 class Replay(Request):
     """A finished mission thought through again from its journal, without any model."""
 
+    least_role: ClassVar[Role] = "read"
     op: Literal["replay"]
     id: MissionId
 

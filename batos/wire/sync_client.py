@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
-from batos.wire.client import DEFAULT_ENDPOINT, LONG_S, MESSAGE_BYTES, Accepted, Client
+from batos.wire.client import LONG_S, MESSAGE_BYTES, Accepted, Client
 from batos.wire.keys import ClientKeys
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class SyncClient:
 
     def __init__(
         self,
-        endpoint: str = DEFAULT_ENDPOINT,
+        endpoint: str | None = None,
         timeout_s: float = 10.0,
         *,
         message_bytes: int = MESSAGE_BYTES,

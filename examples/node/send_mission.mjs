@@ -6,11 +6,13 @@
 // With CURVE (docs/wire.md), set BATOS_SERVER_KEY, BATOS_PUBLIC_KEY and BATOS_SECRET_KEY.
 
 import { randomUUID } from "node:crypto";
+import { homedir } from "node:os";
 import process from "node:process";
 import { Dealer } from "zeromq";
 
-const [brief = "Plan a birthday party for a cat lover on a budget", endpoint = "tcp://127.0.0.1:5757"] = process.argv.slice(2);
-const { BATOS_SERVER_KEY, BATOS_PUBLIC_KEY, BATOS_SECRET_KEY } = process.env;
+const { BATOS_LISTEN, BATOS_SERVER_KEY, BATOS_PUBLIC_KEY, BATOS_SECRET_KEY } = process.env;
+const own = BATOS_LISTEN ?? `ipc://${homedir()}/.local/share/batos/wire.sock`; // where a daemon of this user listens
+const [brief = "Plan a birthday party for a cat lover on a budget", endpoint = own] = process.argv.slice(2);
 
 const socket = new Dealer({ linger: 0, receiveTimeout: 5_000 }); // milliseconds: a daemon that is there accepts at once
 if (BATOS_SERVER_KEY) {

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from batos.config import local_endpoint
 from batos.testing import ScriptedOllama
 from tests.daemon import END_S, ROOT, Daemon, daemon, provisioned
 
@@ -44,13 +45,28 @@ def test_python(running: Daemon, name: str) -> None:
     completed(ran(sys.executable, f"examples/{name}", BRIEF, running.endpoint))
 
 
+@pytest.mark.parametrize("name", ["send_mission.py", "send_mission_req.py"])
+def test_python_finds_the_daemon_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("BATOS_LISTEN", raising=False)
+    with ScriptedOllama() as server:
+        provisioned(server).say(ANSWER, when="Write the answer to the request")
+        with daemon(tmp_path / "var", listen=local_endpoint(), ollama_host=server.host) as running:
+            completed(ran(sys.executable, f"examples/{name}", BRIEF))
+            monkeypatch.setenv("HOME", "/nowhere")
+            monkeypatch.setenv("BATOS_LISTEN", running.endpoint)
+            completed(ran(sys.executable, f"examples/{name}", BRIEF))
+
+
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm on PATH")
 @pytest.mark.timeout(300)
-def test_node(running: Daemon, tmp_path: Path) -> None:
+def test_node(running: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "node"
     shutil.copytree(ROOT / "examples" / "node", folder, ignore=shutil.ignore_patterns("node_modules"))
     ran("npm", "ci", "--no-audit", "--no-fund", cwd=folder)
     completed(ran("node", "send_mission.mjs", BRIEF, running.endpoint, cwd=folder))
+    monkeypatch.setenv("BATOS_LISTEN", running.endpoint)
+    completed(ran("node", "send_mission.mjs", BRIEF, cwd=folder))
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="no jq on PATH")

@@ -55,7 +55,7 @@ def test_it_is_installed_and_up_when_systemd_says_so(machine: Machine) -> None:
     assert (told["installed"], told["systemd"]) == (True, "done")
     machine.run("systemctl", "start", NAME)  # returns when it said that it is ready
     assert machine.batos("info", "--json"), "it answers at once"
-    assert "tcp://127.0.0.1:5757" in machine.shown("StatusText")
+    assert "ipc:///run/batos/wire.sock" in machine.shown("StatusText")
     status = json.loads(machine.batos("service", "status", "--json"))
     assert (status["active"], status["enabled"]) == ("active", "enabled")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from batos import config
 from batos.cli import main
-from batos.config import checked
+from batos.config import checked, local_endpoint
 from batos.errors import BatosError, ConfigError
 from batos.guardian import policy_named
 from batos.guardian.policy import POLICIES
@@ -189,9 +191,30 @@ def test_every_default_is_within_its_limits_and_every_row_says_what_it_is() -> N
 
 def test_listen_from_one_text_or_many() -> None:
     assert load(environ={"BATOS_LISTEN": "tcp://127.0.0.1:1, ipc:///x"}).listen == ("tcp://127.0.0.1:1", "ipc:///x")
-    assert load({"listen": ("a", "b")}).listen == ("a", "b")
+    assert load({"listen": ("a", "b")}).listen == load({"listen": ("a", "b")}).endpoints == ("a", "b")
     with pytest.raises(ConfigError, match="listen"):
         load(environ={"BATOS_LISTEN": " , "})
+
+
+def test_a_users_own_socket_is_the_endpoint_where_none_is_named(tmp_path: Path) -> None:
+    own = local_endpoint({"HOME": str(tmp_path)})
+    assert own == f"ipc://{tmp_path}/.local/share/batos/wire.sock"
+    assert local_endpoint({"HOME": str(tmp_path), "XDG_RUNTIME_DIR": "/run/x", "XDG_DATA_HOME": "/x"}) == own, "wherever it is asked for"
+    assert load(environ={"BATOS_LISTEN": ""}).endpoints == (local_endpoint(),)
+
+
+@pytest.mark.parametrize("home", ["", "relative", "/none/such", "LONG"])
+def test_a_user_without_a_fit_home_has_a_socket_all_the_same(tmp_path: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: {}[user])  # of no name, as in a container
+    assert local_endpoint({"HOME": str(long) if home == "LONG" else home}) == f"ipc:///tmp/batos-{os.getuid()}/wire.sock"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_another_users_home_is_not_ones_own(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    assert str(tmp_path) not in local_endpoint({"HOME": str(tmp_path)})
 
 
 def test_the_data_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,13 @@ def test_the_page_names_every_op_and_field() -> None:
             assert f"`{field}`" in row, (op, field)
 
 
+def test_the_page_names_the_role_of_every_op() -> None:
+    for op, model in OPS.items():
+        row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{op}` |"))
+        more = f"; `operate` with {', '.join(f'`{field}`' for field in model.operating)}" if model.operating else ""
+        assert row.split("|")[2].strip() == f"`{model.least_role}`{more}"
+
+
 def test_the_page_names_every_code_that_a_daemon_sends() -> None:
     at_start_or_in_the_client = (ConfigError, ImageError, EndpointError, DaemonUnavailable, MissionPending, ModelfileError)
     for code, cls in by_code().items():

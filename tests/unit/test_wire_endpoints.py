@@ -1,4 +1,6 @@
+import os
 import socket as sockets
+import stat
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ from wire_support import Scripted, ask, listening, raw
 
 from batos.config import Settings
 from batos.errors import EndpointError
+from batos.wire import Client, endpoints
 from batos.wire.endpoints import check, normalised, to_connect
 from batos.wire.listener import Listener
 
@@ -105,6 +108,58 @@ async def test_a_local_socket_left_by_a_dead_daemon_is_taken_over(tmp_path: Path
 async def test_a_local_socket_in_no_folder(tmp_path: Path) -> None:
     with pytest.raises(EndpointError, match="cannot listen"):
         await Listener([f"ipc://{tmp_path}/none/wire.sock"], Settings(), Scripted()).start()
+
+
+async def test_the_default_is_a_socket_of_ones_own_that_clients_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("BATOS_LISTEN", raising=False)
+    (endpoint,) = Settings().endpoints
+    before = os.umask(0o077)
+    try:
+        async with listening(endpoint=endpoint) as (listener, _), Client() as client:
+            assert listener.bound == [client.endpoint] == [f"ipc://{tmp_path}/.local/share/batos/wire.sock"]
+            assert (await client.status("m"))["type"] == "status"
+            socket = tmp_path / ".local/share/batos/wire.sock"
+            assert [stat.S_IMODE(one.stat().st_mode) & 0o077 for one in (socket, socket.parent)] == [0, 0]
+    finally:
+        os.umask(before)
+
+
+def test_who_has_no_daemon_of_his_own_is_led_to_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, own = tmp_path / "machine.sock", tmp_path / ".local/share/batos/wire.sock"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("BATOS_LISTEN", raising=False)
+    monkeypatch.setattr(endpoints, "MACHINE", f"ipc://{machine}")
+    assert Client().endpoint == f"ipc://{own}"
+    machine.touch()
+    assert Client().endpoint == f"ipc://{machine}"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    assert Client().endpoint == f"ipc://{own}"
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/batos")  # what systemd tells the daemon itself
+    assert Settings().endpoints == ("ipc:///run/batos/wire.sock",)
+
+
+async def test_clients_find_the_endpoint_that_the_settings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BATOS_LISTEN", raising=False)
+    async with listening() as (listener, _):
+        (tmp_path / "batos.toml").write_text(f'listen = ["{listener.bound[0]}"]')
+        async with Client() as client:
+            assert (await client.status("m"))["type"] == "status"
+        monkeypatch.setenv("BATOS_LISTEN", f"ipc://{tmp_path}/other.sock")
+        assert Client().endpoint == f"ipc://{tmp_path}/other.sock"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+async def test_a_folder_that_others_may_write_in_is_no_place_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    """Who may write there could put a socket of his own in its place, and answer in the daemon's name."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / ".local/share/batos"
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    with pytest.raises(EndpointError, match="chmod 700"):
+        await Listener(Settings().endpoints, Settings(), Scripted()).start()
 
 
 async def test_two_endpoints_are_one_daemon(tmp_path: Path) -> None:
