@@ -193,7 +193,13 @@ class Desk:
         if request.context is not None:
             self._image.read(ledger.mission_of, request.context)
         schema = None if request.form is None else json.dumps(request.form)
-        return {"context": request.context, "schema": schema, "may_ask": request.may_ask}
+        return {
+            "context": request.context,
+            "schema": schema,
+            "may_ask": request.may_ask,
+            "depth": request.depth,
+            "flavour": request.flavour,
+        }
 
     async def _message(
         self, request: _Message, selector: str, args: list[Any], brief: str, client: Recipient, kwargs: Reply | None = None

@@ -174,9 +174,10 @@ class OllamaInference:
                     yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        messages = [{"role": "user", "content": request.user}]
-        if request.system:
-            messages.insert(0, {"role": "system", "content": request.system})
+        messages = [{"role": "system", "content": request.system}] if request.system else []
+        for said, answered in request.turns:
+            messages += [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
+        messages.append({"role": "user", "content": request.user})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
             messages.append({"role": "assistant", "content": request.begun})

@@ -21,6 +21,8 @@ class ChatRequest:
     `begun` is the beginning of the answer, kept from an attempt that was interrupted, and `begun_tokens` what it took: the
     model goes on from there where its template can. It is no part of what the answer is keyed by.
 
+    `turns` are what was said before, as pairs of what the user said and what was answered, the oldest first.
+
     `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
     """
 
@@ -32,6 +34,7 @@ class ChatRequest:
     begun: str = ""
     begun_tokens: int = 0
     digest: str = ""
+    turns: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ OUTCOMES = {
     "journal_ended": "the same as far as its journal goes",
 }
 STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
 _SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
 _HELD = {
     "NEEDS_INPUT": "{id} has a question, and waits for its answer: `batos status {id}` shows it, `batos answer {id} ...` answers it",
@@ -56,16 +57,25 @@ def send(
     context: Annotated[str | None, typer.Option("--context", metavar="ID", help="The mission that this one follows.")] = None,
     schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answer.")] = None,
     may_ask: Annotated[bool, typer.Option("--may-ask", help="It may ask you a question, and waits for `batos answer`.")] = False,
+    depth: Annotated[
+        str | None, typer.Option("--depth", metavar="DEPTH", help="How much it is thought about: direct, facets, council, or auto.")
+    ] = None,
+    flavour: Annotated[
+        str | None, typer.Option("--flavour", metavar="FLAVOUR", help="How much of the persona's own flavour: full, light, off, or auto.")
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """Give the daemon a mission."""
+    for option, value, known in (("--depth", depth, DEPTHS), ("--flavour", flavour, FLAVOURS)):
+        if value is not None and value not in known:
+            raise typer.BadParameter(f"{option}: {value!r} is none of {', '.join(known)}{nearest(value, known)}")
     text = read_brief() if brief == ["-"] else " ".join(brief)
     form = None if schema is None else read_schema(schema)
 
     async def submit(client: Client) -> Accepted:
         try:
-            more: dict[str, Any] = {"context": context, "schema": form, "may_ask": may_ask}
+            more: dict[str, Any] = {"context": context, "schema": form, "may_ask": may_ask, "depth": depth, "flavour": flavour}
             return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority, **more)
         except UnknownPersona as e:
             raise with_nearest(e, persona or "") from None

@@ -49,6 +49,13 @@ class Settings(Checked):
     routing_pause_s: float = Field(30, ge=0, le=86400, description="time for which an embedder that did not answer is not asked again")
     routing_chars: int = Field(2000, ge=100, le=64_000, description="characters of a brief that the router looks at, from both its ends")
     learned_exemplars: int = Field(64, ge=0, le=1000, description="briefs that a persona learns from users who chose it; 0: none")
+    depth: Literal["auto", "direct", "facets", "council"] = Field(
+        "auto", description="how much a brief is thought about: one inference, facets, several personas; auto: by brief and model"
+    )
+    flavour: Literal["auto", "full", "light", "off"] = Field(
+        "auto",
+        description="how much of a persona's own flavour is in its answers; auto: all, where the brief speaks for it and the model is fit",
+    )
     facets_limit: int = Field(3, ge=1, le=16, description="facets that one cycle delegates to")
 
     cycle_depth: int = Field(2, ge=1, le=8, description="cycles inside cycles: 1 lets one persona think alone")

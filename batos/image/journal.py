@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -135,6 +135,8 @@ class Journal(Persistent):
     """Marks of the questions to which memory had nothing to say, when it was asked."""
     shared: tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...] = ()
     """By the mark of a brief: the personas that it was shared out to, each with its part."""
+    approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
+    """By the mark of a brief: how it is thought about, as the fields of `batos.mind.depth.Approach`."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -156,12 +158,23 @@ def _writable(root: Any, mission: str) -> Journal:
     return opened(root["ledger"].missions[mission])
 
 
-def content_of(digest: str, system: str, user: str, schema: Mapping[str, Any] | None, options: Mapping[str, Any]) -> Content:
-    """What decides the answer of an inference: each of `PARTS` as bytes."""
+def content_of(
+    digest: str,
+    system: str,
+    user: str,
+    schema: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+    turns: Sequence[tuple[str, str]] = (),
+) -> Content:
+    """What decides the answer of an inference: each of `PARTS` as bytes.
+
+    :param turns: what was said before, which counts with what the user says.
+    """
+    said = _CANONICAL.encode([*turns, user]) if turns else user
     return (
         digest.encode(),
         system.encode("utf-8", "surrogatepass"),
-        user.encode("utf-8", "surrogatepass"),
+        said.encode("utf-8", "surrogatepass"),
         _CANONICAL.encode(schema).encode("utf-8", "surrogatepass") if schema is not None else b"",
         _CANONICAL.encode(options).encode("utf-8", "surrogatepass"),
     )
@@ -253,6 +266,19 @@ def shared_of(root: Any, mission: str) -> dict[bytes, tuple[tuple[str, str], ...
     return {} if found is None else dict(of(found).shared)
 
 
+def add_approach(root: Any, mission: str, mark: bytes, approach: tuple[str, ...]) -> None:
+    """System transaction: record how a brief is thought about; the first time stays."""
+    journal = _writable(root, mission)
+    if mark not in dict(journal.approaches):
+        journal.approaches += ((mark, approach),)
+
+
+def approaches_of(root: Any, mission: str) -> dict[bytes, tuple[str, ...]]:
+    """By the marks of briefs: how they are thought about."""
+    found = root["ledger"].missions.get(mission)
+    return {} if found is None else dict(of(found).approaches)
+
+
 def load(root: Any, mission: str) -> list[Inference]:
     """All recorded inferences of a mission that are intact, in the order in which they ended."""
     found = root["ledger"].missions.get(mission)
@@ -299,7 +325,7 @@ def drop_texts(journal: Journal) -> bool:
     if not (journal.entries or journal.partials or journal.recalled or journal.shared):
         return False
     journal.spent = tuple(tuple(row) for row in spent_on(journal))
-    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared = (), (), (), (), ()
+    journal.entries, journal.partials, journal.recalled, journal.nothing_on, journal.shared, journal.approaches = (), (), (), (), (), ()
     return True
 
 

@@ -39,7 +39,7 @@ _NEAR = 50  # ids that are looked at for one that was meant
 
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
-    "context": None, "schema": None, "may_ask": False, "paused": False, "questions": None,
+    "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "paused": False, "questions": None,
     "rating": None, "undone": None, "lesson": None, "pupil": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip

@@ -146,13 +146,18 @@ class Attempts:
             return facts, forged[-1] if forged else None
         route = await attempt.decide()
         limits = attempt.settings
-        attempt.conversation = conversation.told(unit.root, mission, missions=limits.context_missions, chars=limits.context_chars)
+        before = {"missions": limits.context_missions, "chars": limits.context_chars}
+        attempt.conversation = conversation.told(unit.root, mission, **before)
+        attempt.turns = conversation.turns(unit.root, mission, **before)
+        attempt.follows_deep = conversation.is_deep_before(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
             raise UnknownPersona(f"the persona {route.persona!r} of this mission is not in the image any more; give it again to another")
         cycle = new_cycle(persona, mission.brief, route)
         await run_cycle(cycle, attempt)
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
+        if not attempt.earlier:
+            facts["depth"] = cycle.depth
         if cycle.cited:
             facts["citations"] = [Citation(*one).to_wire() for one in cycle.cited]
         if cycle.quoted:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -70,6 +70,10 @@ class PersonaCodex(BaseModel):
     model: Text = BASE_MODEL
     grounded: bool = False
     """Whether its answers keep to what memory says, where memory says anything."""
+    depth: Literal["auto", "direct", "facets", "council"] = "auto"
+    """How much it thinks about a brief, where the mission does not say."""
+    flavour: Literal["auto", "full", "light", "off"] = "auto"
+    """How much of its pillars and protocols is in its answers, where the mission does not say."""
     raises: tuple[Text, ...] = Field((), max_length=16)
     """Which part of the Composite Entropy Metric each of its protocols raises."""
     training_data: Text | None = None

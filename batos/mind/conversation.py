@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from batos.image import ledger
+from batos.mind.depth import kind_of
 from batos.mind.evidence import unmarked
 
 _HEAD = "Earlier in this conversation:"
 _CUT = "…"
+_NONE = "(none)"
 
 
 def told(root: Any, mission: Any, *, missions: int, chars: int) -> str:
@@ -19,17 +22,50 @@ def told(root: Any, mission: Any, *, missions: int, chars: int) -> str:
     :param chars: how many characters at most; the newest go first, and the last that fits in part is cut.
     """
     said: list[str] = []
-    seen = {mission.id}
     left = chars
-    before = mission.context
-    while before is not None and before not in seen and len(said) < missions and left > 0:
-        seen.add(before)
-        earlier = ledger.mission_of(root, before)
-        text = f"User: {earlier.brief}\nAnswer: {_answer(earlier)}"
+    for earlier in _before(root, mission, missions):
+        if left <= 0:
+            break
+        text = f"User: {earlier.brief}\nAnswer: {_answer(earlier) or _NONE}"
         said.append(text if len(text) <= left else text[: max(0, left - 1)] + _CUT)
         left -= len(text)
-        before = earlier.context
     return "\n".join((_HEAD, *reversed(said))) if said else ""
+
+
+def turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[tuple[str, str], ...]:
+    """What was said before a mission, as a model is told of a conversation: briefs with their answers, the oldest first.
+
+    The same bounds as for `told`, but each turn is whole, the newest in any case: so a follow-up's prompt begins with that of the turn
+    before it, which the model has read already.
+    """
+    said: list[tuple[str, str]] = []
+    left = chars
+    for earlier in _before(root, mission, missions):
+        answer = _answer(earlier) or _NONE
+        left -= len(earlier.brief) + len(answer)
+        if left < 0 and said:
+            break
+        said.append((earlier.brief, answer))
+    return tuple(reversed(said))
+
+
+def is_deep_before(root: Any, mission: Any) -> bool:
+    """Whether the mission that this one follows was thought about in several ways; of one without a result, whether its brief asks so."""
+    earlier = next(_before(root, mission, 1), None)
+    if earlier is None:
+        return False
+    result = json.loads(earlier.result) if earlier.result else {}
+    return bool(result["facets"]) if "facets" in result else bool(kind_of(earlier.brief)[0])
+
+
+def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
+    """The missions that one follows, the last first."""
+    seen, before = {mission.id}, mission.context
+    while before is not None and before not in seen and len(seen) <= limit:
+        seen.add(before)
+        earlier = ledger.mission_of(root, before)
+        yield earlier
+        before = earlier.context
 
 
 def with_brief(conversation: str, brief: str) -> str:
@@ -39,7 +75,7 @@ def with_brief(conversation: str, brief: str) -> str:
 
 def _answer(mission: Any) -> str:
     if mission.state != ledger.COMPLETE or not mission.result:
-        return "(none)"
+        return ""
     result = json.loads(mission.result)
     text = str(result.get("text", ""))
     return unmarked(text) if result.get("citations") else text

@@ -200,6 +200,12 @@ def shown(prompt: str, found: Sequence[Passage]) -> str:
     return weaving.fill(prompt, passages="\n".join(f"[{n}] ({one.title}) {one.text}" for n, one in enumerate(found, 1)))
 
 
+def told_apart(prompt: str) -> tuple[str, str]:
+    """An `evidence_prompt` in two: what shows the passages, and what is said about them, which stands at the prompt's end."""
+    before, mark, after = prompt.partition("$passages")
+    return (before + mark, after.strip()) if mark else (prompt, "")
+
+
 def without_false_marks(text: str, found: Sequence[Passage]) -> str:
     """An answer without the marks `[n]` that name no passage; as it is where nothing was recalled: then `[1]` is no mark."""
     if not found:

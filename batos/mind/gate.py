@@ -6,18 +6,38 @@ Each check answers why a text is not fit, in words that can be put to the model 
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from batos.mind import language
 
+_SENTENCE_END = re.compile(r"[。！？]+[”’」』）]*|[.!?…]+[\"'”’»)\]*_]*(?=\s|$)")
+_KEPT = 0.25  # of an answer that was cut must be whole sentences, or all of it is kept
+_RUN = 7  # words in a row that an answer has from the prompt's own
+_AGAIN = 3  # times that one sentence may be said
+_NO_WORDS = 0.3  # share of strings that are no words
 LONGEST = 20_000  # characters of an answer: far above what `num_predict` lets through by default
 _WORD = re.compile(r"\w")
 _ECHO_WORDS = 8  # an answer this much longer than the brief says something of its own
 
 
-def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST) -> str | None:
+def whole(text: str, *, cut: bool) -> str:
+    """An answer that came to the longest that it may be, up to its last whole sentence or line; any other as it is.
+
+    :param cut: whether the model was stopped, and did not end by itself.
+    """
+    if not cut:
+        return text
+    ends = [found.end() for found in _SENTENCE_END.finditer(text)]
+    end = max(ends[-1] if ends else 0, text.rfind("\n"))
+    kept = text[:end].rstrip() if end >= _KEPT * len(text) else f"{text.rstrip()}…"
+    return f"{kept}\n```" if kept.count("```") % 2 else kept
+
+
+def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "") -> str | None:
     """Why a text is not fit to be the answer to a brief; None if it is.
 
     :param brief: what was asked; empty: the checks against it are left out.
+    :param prompt: what the model was told beside the brief: an answer does not tell it back.
     :param shortest: characters that it must have.
     :param longest: characters that it may have.
     """
@@ -28,8 +48,12 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
         return f"it has {len(text)} characters and must have {shortest}"
     if len(text) > longest:
         return f"it has {len(text)} characters and may have {longest}"
-    if len(words) >= 24 and len(set(words)) * 8 < len(words):
+    if (len(words) >= 24 and len(set(words)) * 8 < len(words)) or _repeats(text):
         return "it repeats a few words over and over"
+    if _no_words(words):
+        return "much of it is no words"
+    if prompt and _tells_back(words, prompt.lower().split(), brief.lower().split()):
+        return "it tells the instructions back"
     if brief and _echoes(words, brief.lower().split()):
         return "it only repeats the brief"
     return language.differs(text, brief) if brief else None
@@ -42,6 +66,28 @@ def _echoes(words: list[str], asked: list[str]) -> bool:
     if len(asked) < _ECHO_WORDS or len(words) >= len(asked) + _ECHO_WORDS:
         return False
     return " ".join(_bare(asked)) in " ".join(_bare(words))
+
+
+def _repeats(text: str) -> bool:
+    """Whether one sentence of some length is said again and again, outside of code."""
+    if "```" in text:
+        return False
+    said = Counter(" ".join(_bare(one.lower().split())) for one in re.split(r"(?<=[.!?])\s+|\n+", text))
+    return any(count > _AGAIN and len(sentence.split()) >= 4 for sentence, count in said.items())
+
+
+def _no_words(words: list[str]) -> bool:
+    """Whether much of a text is strings such as `xkqzrtv`: of Latin letters, long, and without a vowel."""
+    latin = [word for word in _bare(words) if word.isascii() and word.isalpha() and len(word) >= 5]
+    odd = [word for word in latin if not set(word) & set("aeiouy") or len(set(word)) == 1]
+    return len(odd) >= 3 and len(odd) >= _NO_WORDS * len(latin)
+
+
+def _tells_back(words: list[str], prompt: list[str], asked: list[str]) -> bool:
+    """Whether an answer has a run of words from what the model was told, that the brief does not have."""
+    said, told, brief = (f" {' '.join(_bare(some))} " for some in (words, prompt, asked))
+    runs = (f" {' '.join(_bare(prompt[at : at + _RUN]))} " for at in range(len(prompt) - _RUN + 1))
+    return bool(told) and any(run in said and run not in brief for run in runs)
 
 
 def _bare(words: list[str]) -> list[str]:

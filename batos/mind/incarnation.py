@@ -15,6 +15,7 @@ from batos.config import nearest
 from batos.errors import ConfigError, InvalidInput, UnknownPersona
 from batos.image.genesis import add_missing
 from batos.mind.codex import Codex, PersonaCodex
+from batos.mind.depth import AUTO, Flavour
 from batos.mind.learning import SLOT, forget_exemplar_
 from batos.mind.merging import DELETED, Merged, digest, merge
 from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
@@ -46,7 +47,7 @@ class Incarnation:
                 plain_facet_=Intent(PLAIN_FACET),
             ),
         )
-        add_missing(lobby.traits.persona, grounded=False)
+        add_missing(lobby.traits.persona, grounded=False, depth=AUTO, flavour=AUTO)
         add_missing(lobby.traits.persona, forget_exemplar_=Primitive.of(forget_exemplar_))
         add_missing(
             lobby,
@@ -99,6 +100,8 @@ def slots_of(persona: PersonaCodex) -> dict[str, object]:
         "core_method": persona.core_method,
         "pillars": persona.pillars,
         **({"grounded": True} if persona.grounded else {}),
+        **({"depth": persona.depth} if persona.depth != AUTO else {}),
+        **({"flavour": persona.flavour} if persona.flavour != AUTO else {}),
         "model": persona.model,
         **({"raises": persona.raises} if persona.raises else {}),
         **({"training_data": persona.training_data} if persona.training_data else {}),
@@ -199,7 +202,10 @@ def facets(persona: UvmObject) -> Iterator[tuple[str, str]]:
                 yield name, value.text if isinstance(value, Intent) else str(dict(value.provenance).get("intent", ""))
 
 
-def system_message(persona: UvmObject) -> str:
-    """Who the persona is, as the system message of its inferences."""
-    pillars = "; ".join(persona.pillars)
-    return f"You are {persona.name}. {persona.core_mission} Your method: {persona.core_method} You work in the spirit of: {pillars}."
+def system_message(persona: UvmObject, flavour: Flavour = "full") -> str:
+    """Who the persona is, as the system message of its inferences; `light` leaves its inspirations out, `off` leaves it to
+    the model: it is nobody then."""
+    if flavour == "off":
+        return ""
+    who = f"You are {persona.name}. {persona.core_mission} Your method: {persona.core_method}"
+    return who if flavour == "light" else f"{who} You work in the spirit of: {'; '.join(persona.pillars)}."

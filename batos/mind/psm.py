@@ -13,7 +13,7 @@ from batos.image.genesis import add_missing
 from batos.mind.ending import as_error
 from batos.mind.incarnation import system_message
 from batos.mind.router import Route
-from batos.mind.states import STATES, by, depth_of, lobby_of
+from batos.mind.states import EARLIER, STATES, by, depth_of, lobby_of
 from batos.mind.thinking import Thinking, current
 from batos.objects import Primitive, UvmObject
 
@@ -71,6 +71,7 @@ def install(lobby: UvmObject) -> None:
         cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
     )
     add_missing(lobby.traits.cycle, number="1", parts=(), cycles=(), silent=(), asked=(), cited=(), quoted=False)
+    add_missing(lobby.traits.cycle, depth="facets", depth_why="", flavour="full")
     add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_), ask_user_=Primitive.of(ask_user_))
     add_missing(lobby.traits.persona, think_=Primitive.of(think_))
     add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))
@@ -78,6 +79,9 @@ def install(lobby: UvmObject) -> None:
         made = {**slots, "name": name, "behaviour": Primitive.of(slots["behaviour"])}
         add_missing(lobby.psm, **{name: lambda: lobby.traits.state.derive()})
         add_missing(lobby.psm._slots[name], **made)
+        prompt = made.get("meta_prompt")
+        if prompt in EARLIER and lobby.psm._slots[name].meta_prompt == EARLIER[prompt]:
+            lobby.psm._slots[name].meta_prompt = prompt
 
 
 def new_cycle(persona: UvmObject, brief: str, route: Route) -> UvmObject:

@@ -16,6 +16,7 @@ from batos.mind.likeness import Alike, Texts
 
 CHOSEN, OWN, LEARNED, RULES, LIKENESS, FALLBACK = "mission", "system", "learned", "rules", "rules and likeness", "fallback"
 _SIGNS_KEPT = 64  # briefs whose signs are remembered: those under way
+_LIKE = 0.3  # mean cosine to a persona's exemplars from which a brief without any sign speaks for it
 _QUOTED = 60  # characters of the exemplar that a reason names
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -35,6 +36,14 @@ class Route:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     by: str = RULES
     preferred: str | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the brief speaks for the persona: somebody chose it, a sign names it, or it is like what the persona is for."""
+        if self.by != LIKENESS:
+            return self.by != FALLBACK
+        score = self.scores.get(self.persona, {})
+        return score.get("triggers", 0.0) > 0 or score.get("alike", 0.0) >= _LIKE
 
     def to_record(self) -> str:
         """As the journal keeps it."""

@@ -7,48 +7,68 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, InferenceFailed, QualityRefused
 from batos.mind import conversation, evidence, forms, gate, weaving
+from batos.mind.codex import BASE_MODEL
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.thinking import By, current
 from batos.objects import Method, Primitive, UvmObject, find
 
+COLD = 0.2  # temperature of what has to be of a form, and of an answer that is asked for once more
+
 
 @Primitive.register
 async def idle(cycle: UvmObject) -> str:
-    """IDLE: a brief has come; find who is to think about it: other personas, each about its part, or the persona's facets."""
-    attempt = current()
-    parts = attempt.share_out(cycle.brief) if depth_of(cycle) < attempt.settings.cycle_depth else ()
-    lobby = lobby_of(cycle.persona)
-    cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject))
-    cycle.facets = () if cycle.parts else tuple(list(facets(cycle.persona))[: attempt.settings.facets_limit])
+    """IDLE: a brief has come; find how it is to be thought about: at once, by the persona's facets, or by other personas, each about its
+    part."""
+    attempt, inner = current(), depth_of(cycle) > 1
+    approach = attempt.approach(cycle.persona, str(cycle.brief), inner=inner)
+    cycle.depth, cycle.depth_why, cycle.flavour = approach
+    cycle.parts, cycle.facets = (), ()
+    if approach.depth == "direct":
+        return "DECOMPOSING"
+    if depth_of(cycle) < attempt.settings.cycle_depth and (approach.depth == "council" or attempt.earlier):
+        lobby, parts = lobby_of(cycle.persona), attempt.share_out(cycle.brief)
+        if not parts and approach.depth == "council":
+            parts = attempt.council()
+        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject))
+    if not cycle.parts:
+        cycle.facets = tuple(list(_facets(cycle))[: attempt.settings.facets_limit])
     return "DECOMPOSING"
+
+
+def _facets(cycle: UvmObject) -> Iterator[tuple[str, str]]:
+    """The ways in which a cycle thinks: without flavour only those that all personas share."""
+    shared = getattr(cycle.persona, "parent*")
+    return facets(shared if cycle.flavour == "off" and isinstance(shared, UvmObject) else cycle.persona)
 
 
 @Primitive.register
 async def decompose(cycle: UvmObject) -> str:
-    """DECOMPOSING: ask the model for a sub-query per facet, as JSON of a schema. A brief that is shared out is its own plan."""
+    """DECOMPOSING: ask the model for a sub-query per facet, as JSON of a schema. A brief that is shared out, or answered at once, is its
+    own plan."""
     if cycle.parts:
         cycle.plan, cycle.plan_source = cycle.parts, "personas"
         return "DELEGATING"
     names = [name for name, _ in cycle.facets]
-    prompt = weaving.fill(
-        cycle.meta_prompt,
-        brief=_told(cycle),
-        facets="\n".join(f"- {name}: {intent}" for name, intent in cycle.facets),
-        names=", ".join(names),
-    )
     may_ask = current().mission["may_ask"] and depth_of(cycle) == 1
+    if not names and not may_ask:
+        cycle.plan, cycle.plan_source = (), cycle.depth
+        return "DELEGATING"
+    own = cycle.meta_prompt if names else "Request: $brief\n\n"
+    values = {"facets": "\n".join(f"- {name}: {intent}" for name, intent in cycle.facets), "names": ", ".join(names)}
     if may_ask:
-        prompt += f" {cycle.may_ask_prompt}"
-    form, speaker = weaving.plan_form(names, may_ask=may_ask), cycle.persona
+        own += f" {cycle.may_ask_prompt}"
+    prompt, form = await _prompt(cycle, own, **values), weaving.plan_form(names, may_ask=may_ask)
+    role, system, turns = _voice(cycle)
     try:
-        voice = current().voice_of(speaker)
-        found = await current().structured(voice, system_message(speaker), prompt, form, part="plan", by=by(cycle), temperature=0.2)
+        found = await current().structured(role, system, prompt, form, part="plan", by=by(cycle), turns=turns, temperature=COLD)
     except InferenceFailed as e:
         if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
             raise
@@ -60,12 +80,17 @@ async def decompose(cycle: UvmObject) -> str:
     if may_ask and question:
         cycle.asked = (question, current().ask(question))
     cycle.plan = tuple(plan.items())
+    if not names:
+        cycle.plan_source = cycle.depth
     return "DELEGATING"
 
 
 @Primitive.register
 async def delegate(cycle: UvmObject) -> str:
     """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say."""
+    if not cycle.plan:
+        cycle._tmp_synthesis_ = ()
+        return "SYNTHESIZING"
     if cycle.parts:
         lobby = lobby_of(cycle.persona)
         thoughts = [_other(lobby._slots[name], part) for name, part in cycle.plan]
@@ -101,12 +126,11 @@ def _refuse(cycle: UvmObject, spoken: list[tuple[str, str]], answers: list[Any])
 
 
 async def _facet(cycle: UvmObject, name: str, intent: str, query: str) -> str:
-    held, recalled = find(cycle.persona, name), _recalled(cycle, await _evidence(cycle))
+    held = find(cycle.persona, name)
     if held is not None and isinstance(held[1], Method):
-        return str(await send(cycle.persona, name, query + recalled)).strip()
-    prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), intent=intent, query=query) + recalled
-    reply = await _ask(cycle, prompt, part=name, temperature=0.7)
-    return reply.text.strip()
+        return str(await send(cycle.persona, name, query + _recalled(cycle, await _evidence(cycle)))).strip()
+    reply = await _ask(cycle, await _prompt(cycle, cycle.meta_prompt, intent=intent, query=query), part=name, warmth=_warmth(0.7))
+    return gate.whole(reply.text.strip(), cut=reply.done_reason == "length")
 
 
 async def _other(persona: UvmObject, part: str) -> str:
@@ -117,20 +141,24 @@ async def _other(persona: UvmObject, part: str) -> str:
 
 @Primitive.register
 async def synthesize(cycle: UvmObject) -> str:
-    """SYNTHESIZING: weave what the facets said into one answer, and pass the quality gate, with one revision."""
+    """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision: that one
+    is colder and in nobody's voice."""
     voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
     grounded = bool(found) and not schema and bool(cycle.persona.grounded)
+    own = cycle.meta_prompt if voices else cycle.direct_prompt
+    prompt = await _prompt(cycle, own, voices=weaving.voices(voices))
+    if schema:
+        prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
     fault: str | None = None
     form = schema
-    for temperature in (0.5, 0.9):
-        prompt = weaving.fill(cycle.meta_prompt, brief=_told(cycle), voices=weaving.voices(voices)) + _recalled(cycle, found)
-        if schema:
-            prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
-        if fault:
-            prompt += f"\n\nAn earlier answer was refused because {fault}. Write another."
-        reply = await _ask(cycle, prompt, schema=form, temperature=temperature)
-        text = reply.text.strip() if schema else evidence.without_false_marks(reply.text.strip(), found)
+    for again in (False, True):
+        more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
+        warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
+        reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plain=again)
+        text = reply.text.strip()
+        if not schema:
+            text = evidence.without_false_marks(gate.whole(text, cut=reply.done_reason == "length"), found)
         fault = await _fault_of(cycle, text, schema)
         if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
             fault = "most of it is not from the passages from memory"
@@ -141,7 +169,16 @@ async def synthesize(cycle: UvmObject) -> str:
     if grounded:  # who is to keep to memory says what memory says, where the model does not
         cycle.quoted = True
         return _woven(cycle, evidence.quoted(cycle.brief, found), voices, found, whole=False)
+    for _, said in voices if not schema and current().settings.critic == "off" else ():  # else the critic has the last word
+        if await _fault_of(cycle, said, None) is None:  # a facet's own answer stands the checks that the weaving did not
+            return _woven(cycle, said, voices, found, whole=False)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
+
+
+def _warmth(earlier: float, now: float | None = None) -> float | None:
+    """The temperature of an inference: what an earlier version of BAT OS said, where the mission began under it; else `now`, and where that
+    is None the model's own, by its Modelfile."""
+    return earlier if current().earlier else now
 
 
 def _woven(cycle: UvmObject, text: str, voices: Any, found: tuple[evidence.Passage, ...], *, whole: bool) -> str:
@@ -163,16 +200,22 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
         cycle.value, problem = forms.read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
-    elif fault := gate.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest):
+    elif fault := gate.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest, prompt=_own_words(cycle)):
         return fault
     return await _objection(cycle, text) if current().settings.critic == "on" and depth_of(cycle) == 1 else None
+
+
+def _own_words(cycle: UvmObject) -> str:
+    """What this state tells a model beside the brief, passages and notes."""
+    words = " ".join((cycle.meta_prompt, cycle.evidence_prompt))
+    return re.sub(r"\$\w+", " ", words)
 
 
 async def _objection(cycle: UvmObject, text: str) -> str | None:
     """What the critic has against an answer; a critic that says nothing that can be read has nothing against it."""
     critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
     prompt = weaving.fill(cycle.critic_prompt, brief=_told(cycle), answer=text)
-    reply = await _ask(cycle, prompt, persona=critic, schema=weaving.VERDICT, part="critic", silent=True, temperature=0.0)
+    reply = await _ask(cycle, prompt, persona=critic, schema=weaving.VERDICT, part="critic", silent=True, warmth=0.0)
     fit, reason = weaving.read_verdict(reply.text)
     return None if fit else f"the critic says: {reason}"
 
@@ -205,8 +248,27 @@ def lobby_of(obj: UvmObject) -> UvmObject:
     return obj._p_jar.root()["lobby"]  # type: ignore[no-any-return]
 
 
+async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
+    """A prompt of this cycle: what all of its prompts share, word for word, then the state's own words.
+
+    What comes first is the same in each, so that a model reads it once for all of them: Ollama keeps what it has read, up to the first
+    difference.
+    """
+    found = await _evidence(cycle)
+    if current().earlier:
+        own = EARLIER.get(own, own)
+        return weaving.fill(own, brief=_told(cycle), **values) + _recalled(cycle, found)
+    shown, rule = evidence.told_apart(cycle.evidence_prompt)
+    head = f"{evidence.shown(shown, found)}\n\n" if found else ""
+    told = _told(cycle) if cycle.depth != "direct" else _with_question(cycle, str(cycle.brief))
+    return head + weaving.fill(own, brief=told, **values) + (f"\n\n{rule}" if found and rule else "")
+
+
 def _told(cycle: UvmObject) -> str:
-    told = conversation.with_brief(current().conversation, cycle.brief)
+    return _with_question(cycle, conversation.with_brief(current().conversation, cycle.brief))
+
+
+def _with_question(cycle: UvmObject, told: str) -> str:
     return f"{told}\n\nThe user was asked: {cycle.asked[0]}\nThe user said: {cycle.asked[1]}" if cycle.asked else told
 
 
@@ -219,9 +281,32 @@ def _recalled(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> str:
     return f"\n\n{evidence.shown(cycle.evidence_prompt, found)}" if found else ""
 
 
-async def _ask(cycle: UvmObject, prompt: str, *, persona: UvmObject | None = None, **more: Any) -> ChatReply:
-    speaker = persona or cycle.persona
-    return await current().chat(current().voice_of(speaker), system_message(speaker), prompt, by=by(cycle), **more)
+def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plain: bool = False) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+    """Who speaks: the role of the model, the system message, and what was said before, where it is told as turns.
+
+    :param plain: nobody's voice, whatever the flavour.
+    """
+    speaker, attempt = persona or cycle.persona, current()
+    turns = attempt.turns if cycle.depth == "direct" and depth_of(cycle) == 1 else ()
+    if (plain or cycle.flavour == "off") and not attempt.earlier:
+        return BASE_MODEL, system_message(speaker, "off"), turns
+    return attempt.voice_of(speaker), system_message(speaker, cycle.flavour), turns
+
+
+async def _ask(
+    cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plain: bool = False, **more: Any
+) -> ChatReply:
+    role, system, turns = _voice(cycle, persona, plain=plain)
+    options = {**(current().plain if role == BASE_MODEL else {}), **({} if warmth is None else {"temperature": warmth})}
+    return await current().chat(role, system, prompt, by=by(cycle), turns=turns, **options, **more)
+
+
+EARLIER = {
+    "Request: $brief\n\n$intent\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.": "$intent\n\nThe request is: "
+    "$brief\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
+}
+"""By what a state says now: what it said in version 0.1.0. Images that hold the latter get the former; a mission that began under it
+keeps it."""
 
 
 STATES: dict[str, dict[str, Any]] = {
@@ -237,6 +322,7 @@ STATES: dict[str, dict[str, Any]] = {
         "meta_prompt": "Request: $brief\n\nWays of thinking:\n$facets\n\n"
         "For each way of thinking write one short question or task that it should work on to answer the request. "
         "Answer with a JSON object with the keys $names.",
+        "evidence_prompt": "Passages from memory:\n$passages",
         "may_ask_prompt": f"If something must be known that only the user can say, put one question in the key {weaving.QUESTION}; "
         "else leave that key empty.",
     },
@@ -245,7 +331,7 @@ STATES: dict[str, dict[str, Any]] = {
         "successors": ("SYNTHESIZING",),
         "comment": "I let the facets think, all at once. As many as my quorum must have something to say.",
         "quorum": 1,
-        "meta_prompt": "$intent\n\nThe request is: $brief\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
+        "meta_prompt": "Request: $brief\n\n$intent\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
         "evidence_prompt": "Passages from memory:\n$passages",
     },
     "SYNTHESIZING": {
@@ -254,6 +340,7 @@ STATES: dict[str, dict[str, Any]] = {
         "comment": "I weave what the facets said into one answer, and see that it is fit to be one.",
         "shortest": 1,
         "longest": gate.LONGEST,
+        "direct_prompt": "$brief",
         "meta_prompt": "Request: $brief\n\nNotes to use:\n$voices\n\n"
         "Write the answer to the request, in one clear voice, using what is useful in the notes. Do not mention the notes.",
         "evidence_prompt": "Passages from memory:\n$passages\n\n"

@@ -10,8 +10,9 @@ import contextlib
 import contextvars
 import dataclasses
 import hashlib
+import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import structlog
@@ -24,6 +25,7 @@ from batos.image import experts, journal
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
 from batos.mind.begun import Begun
+from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
 from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
@@ -96,6 +98,8 @@ class Thinking:
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
         propose: Propose = nothing_proposed,
+        parameters: Callable[[str], int | None] = lambda model: None,
+        plain: Mapping[str, Any] | None = None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -106,6 +110,8 @@ class Thinking:
         :param memory: None: nothing is recalled, and nothing can be remembered.
         :param on_paid: hears of each inference that a model was asked for.
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
+        :param parameters: of a model, by its name; None where that is not known.
+        :param plain: options of inferences in nobody's voice.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
@@ -114,7 +120,12 @@ class Thinking:
         alone = mission["persona"] is not None or mission["origin"] == "system"
         self._shares: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
         self._shared: dict[bytes, Shares] = {}
+        self._approaches: dict[bytes, Approach] = {}
+        self._parameters, self.plain = parameters, dict(plain or {})
+        self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
         self.conversation = ""  # what was said before, where the mission follows another
+        self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
+        self.follows_deep = False  # whether what it follows was thought about in several ways
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
@@ -137,9 +148,12 @@ class Thinking:
         self._begun.recall()
         self.evidence.load()
         self._shared = self._image.read(journal.shared_of, self.id)
+        recorded = self._image.read(journal.approaches_of, self.id)
+        self._approaches = {mark: Approach(*fields) for mark, fields in recorded.items()}
         record = self._image.read(journal.route_of, self.id)
         self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
+        self.earlier = bool(self._recorded) and not self._approaches
 
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
@@ -159,6 +173,49 @@ class Thinking:
             self._shared[mark] = self._shares(brief)
             self._keep(journal.add_shared, mark, self._shared[mark])
         return self._shared[mark]
+
+    def approach(self, persona: UvmObject, brief: str, *, inner: bool) -> Approach:
+        """How a persona is to think about a brief. Decided once, and recorded, as `decide` is.
+
+        :param inner: whether it is a part of another cycle's brief.
+        """
+        if self.earlier:
+            return Approach("facets", "it began so", "full")
+        mark = journal.mark_of(f"{persona.name} {brief}" if inner else brief)
+        if mark not in self._approaches:
+            self._approaches[mark] = self._approach(persona, brief, inner)
+            self._keep(journal.add_approach, mark, tuple(self._approaches[mark]))
+        return self._approaches[mark]
+
+    def _approach(self, persona: UvmObject, brief: str, inner: bool) -> Approach:
+        mission, settings = self.mission, self.settings
+        parts = 0 if inner else len(self.share_out(brief))
+        facts = Facts(
+            parameters=self._parameters(self.model_of(self.voice_of(persona))),
+            parts=parts if settings.cycle_depth > 1 else 0,
+            follows_deep=self.follows_deep and not inner,
+            deadline_s=mission["deadline_s"],
+            inferences=settings.mission_inferences,
+            speaks=inner or self.routed is None or self.routed.speaks,
+        )
+        asked = {}
+        for name, known in (("depth", DEPTHS), ("flavour", FLAVOURS)):
+            by = (("mission", mission[name]), ("persona", getattr(persona, name, AUTO)), ("setting", getattr(settings, name)))
+            asked[name] = [Asked(value, whose) for whose, value in by if value in known]
+        depths = asked["depth"]
+        if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
+            depths = [one for one in depths if one.by == "persona"]
+        return decide(self.router.window(brief), depths, asked["flavour"], facts)
+
+    def council(self) -> Shares:
+        """The personas that think about a whole brief where a council was asked for: those that it speaks for most."""
+        if self.routed is None:
+            return ()
+        scores = {self.routed.persona: math.inf} | {
+            name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
+        }
+        names = sorted(scores, key=lambda name: -scores[name])[: self.settings.voices_limit]
+        return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
 
     def _keep(self, record: Callable[..., None], *what: Any) -> None:
         self._image.committer.defer(record, self.id, *what)
@@ -236,6 +293,7 @@ class Thinking:
         part: str | None = None,
         silent: bool = False,
         by: By | None = None,
+        turns: tuple[tuple[str, str], ...] = (),
         **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
@@ -244,6 +302,7 @@ class Thinking:
         :param part: what of the cycle speaks: a facet, `plan`, `critic`; None for the mission's own voice.
         :param silent: whether its text is no event.
         :param by: the cycle that asks, for the events and the journal.
+        :param turns: what was said before, as pairs of what the user said and what was answered.
         :raises InferenceFailed: with its cause.
         :raises BudgetSpent: past `mission_inferences`.
         """
@@ -253,10 +312,10 @@ class Thinking:
             )
         by = by or By(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
-        request = ChatRequest(self.model_of(role), system, user, schema, tuple(sorted(chosen.items())))
+        request = ChatRequest(self.model_of(role), system, user, schema, tuple(sorted(chosen.items())), turns=turns)
         digest = await self._inference.digest(request.model)
         request = dataclasses.replace(request, digest=digest)
-        content = journal.content_of(digest, system, user, schema, chosen)
+        content = journal.content_of(digest, system, user, schema, chosen, turns)
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
         self.tally.asked[key] += 1

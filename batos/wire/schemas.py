@@ -56,6 +56,8 @@ class Submit(_MissionRequest):
     context: MissionId | None = None  # the mission that this one follows
     form: dict[str, Any] | None = Field(None, alias="schema")  # JSON schema of the answer
     may_ask: bool = False  # whether the mission may ask its user a question
+    depth: Literal["auto", "direct", "facets", "council"] | None = None
+    flavour: Literal["auto", "full", "light", "off"] | None = None
 
 
 class Send(_MissionRequest):

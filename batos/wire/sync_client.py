@@ -57,8 +57,10 @@ class SyncClient:
         context: str | None = None,
         schema: dict[str, Any] | None = None,
         may_ask: bool = False,
+        depth: str | None = None,
+        flavour: str | None = None,
     ) -> Accepted:
-        wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask}
+        wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask, "depth": depth, "flavour": flavour}
         return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority, **wants))
 
     def send(

@@ -416,15 +416,21 @@ async def test_all_facets_silent_fail_it_with_their_cause(tmp_path: Path) -> Non
         assert failures(kernel, "m1")[0]["context"]["persona"] == "ROBIN"
 
 
-async def test_an_answer_that_is_none_is_revised_once_then_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("depth", ["direct", "facets"])
+async def test_an_answer_that_is_none_is_revised_once_then_refused(tmp_path: Path, depth: str) -> None:
     inference = FakeInference()
     plain = inference.say
-    inference.say = lambda request: " " if "Notes to use" in request.user else plain(request)
-    async with mind(tmp_path, inference) as kernel:
-        end = await (await submit(kernel, "m1", ROBIN)).end()
-        assert end["error"]["code"] == "quality_refused"
-        assert len(inference.asked_about("Notes to use")) == 2
+    inference.say = lambda request: " " if "Notes to use" in request.user or request.user.startswith(ROBIN) else plain(request)
+    async with mind(tmp_path, inference, critic="off") as kernel:
+        end = await (await submit(kernel, "m1", ROBIN, depth=depth)).end()
+        if depth == "direct":
+            assert end["error"]["code"] == "quality_refused"
+        else:
+            assert end["result"]["text"] == "Take one small step and look where it led.", "a facet's own answer stands the checks"
+        asked = inference.asked_about("Notes to use") if depth == "facets" else inference.asked
+        assert len(asked) == 2
         assert len(inference.asked_about("was refused because it is empty")) == 1
+        assert (asked[1].system, dict(asked[1].options)["temperature"]) == ("", 0.2), "in nobody's voice, and colder"
 
 
 @pytest.mark.parametrize(
