@@ -1,7 +1,8 @@
 """The daemon as a process: it starts, hears signals, tells the service manager how it stands, and ends in good order or at once.
 
 SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
-was started from a terminal, SIGHUP says that this is gone, and ends it too.
+was started from a terminal, SIGHUP says that this is gone, and ends it too. Where its loop stands, none of them is heard any more, and
+the watchdog ends it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import structlog
 from batos import logs
 from batos.allocator import one_arena
 from batos.config import Settings, supervision
-from batos.errors import BatosError, ImageFailed
+from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
 from batos.kernel import REPORT_WAIT_S, Kernel
 from batos.notify import Supervisor
+from batos.watchdog import Watchdog
 
 log = structlog.get_logger("batos")
 
-EXIT_IMAGE_FAILED = 70  # EX_SOFTWARE of sysexits.h
 _EXTENDED_S = 30.0  # that the service manager is asked for, again and again, while the image is opened and recovered
 _STATUS_S = 10.0  # between two lines of status
 _BEATS = 3  # to the watchdog in its time: two may be lost
@@ -44,7 +45,8 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
 
     :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
     :param reload: reads the settings anew; without it SIGHUP ends the daemon.
-    The process ends at once, with code 70, if the storage failed for good.
+    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stood for
+    `loop_stall_s`, once missions are let in: before that it may take what time it needs to open the image.
 
     :raises BatosError: if it cannot start.
     """
@@ -77,6 +79,12 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     if kernel is None:
         return
     calm_collector()
+    with Watchdog(settings.loop_stall_s).over(loop):
+        await _run(kernel, supervisor, stop_asked, on_started)
+
+
+async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
+    """What a daemon does that has started, and its end."""
     supervisor.ready(_status(kernel))
     beating = asyncio.create_task(_beat(kernel, supervisor), name="beats to the service manager")
     try:
