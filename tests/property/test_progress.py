@@ -133,11 +133,9 @@ Script = tuple[list[Piece], list[Ask]]
 class Stage:
     """Hands out pieces of work in turn, and has some ask in the very turn in which one has ended: before anybody has heard of that."""
 
-    def __init__(self, script: Script, tasks: str = "") -> None:
-        """
-        :param tasks: the name of those of which the work is a part; without, each is a task of its own.
-        """
-        (self.pieces, self.asks), self._tasks = script, tasks
+    def __init__(self, script: Script) -> None:
+        self.pieces, self.asks = script
+        self._own: set[asyncio.Task[Any]] = set()
         self.begun = self.ended = 0
 
     async def work(self, *_: Any) -> int:
@@ -150,7 +148,7 @@ class Stage:
 
     async def _ask(self, ask: Ask, asking: Callable[[str], Coroutine[Any, Any, object]]) -> None:
         await turns(ask.after)
-        ended, tasks = self.ended, [task for task in asyncio.all_tasks() if task.get_name() == self._tasks]
+        ended, tasks = self.ended, asyncio.all_tasks() - self._own
         while ask.at_an_end and (not any(task.done() for task in tasks) if tasks else self.begun > self.ended == ended):
             await asyncio.sleep(0)
         with contextlib.suppress(BatosError, asyncio.CancelledError):
@@ -163,12 +161,14 @@ class Stage:
             await turns(patience)
             task.cancel()
 
+        self._own |= asyncio.all_tasks()
         tasks = [asyncio.create_task(self._ask(ask, asking)) for ask in self.asks]
         more = [
             asyncio.create_task(impatient(task, ask.patience))
             for task, ask in zip(tasks, self.asks, strict=True)
             if ask.patience is not None
         ]
+        self._own |= {*tasks, *more}
         await asyncio.wait([*tasks, *more])
         for task in (*tasks, *more):  # what went wrong that nobody foresaw
             if not task.cancelled():
@@ -202,7 +202,7 @@ def test_a_loop_that_stands_is_found() -> None:
 @given(scripts)
 def test_work_that_is_done_once(script: Script) -> None:
     async def run() -> None:
-        stage, works = Stage(script, "work"), SingleFlight[int]("work")
+        stage, works = Stage(script), SingleFlight[int]("work")
         await stage.play(lambda key: works.of(key, stage.work))
         await works.stop()
 
@@ -229,7 +229,7 @@ def test_a_brief_beside_exemplars_that_change(script: Script) -> None:
     exemplars = {"a": {"robin": ("x", "yy")}, "b": {"robin": ("x", "yy", "zzz")}}
 
     async def run() -> None:
-        stage, image = Stage(script, "embedding of exemplars"), MagicMock()
+        stage, image = Stage(script), MagicMock()
         image.read.return_value = {}
         likeness = Likeness(image, Embedder(stage), "minilm", limit_s=10, pause_s=0, deadline_s=10)  # type: ignore[arg-type]
         await stage.play(lambda key: likeness.of("brief", exemplars[key], 3))
@@ -241,7 +241,7 @@ def test_a_brief_beside_exemplars_that_change(script: Script) -> None:
 @given(scripts)
 def test_a_mission_that_is_taken_back(script: Script) -> None:
     async def run() -> None:
-        stage = Stage(script, "cancellation")
+        stage = Stage(script)
         endings = Endings(MagicMock(), Settings(), lambda id: None, lambda signal: None)
 
         async def cancel(id: str) -> bool:
@@ -262,7 +262,7 @@ def test_a_mission_that_is_taken_back(script: Script) -> None:
 @given(scripts)
 def test_a_model_that_is_provided(script: Script) -> None:
     async def run() -> None:
-        stage = Stage(script, "provisioning")
+        stage = Stage(script)
 
         class Scripted(Provisioner):
             async def _provide(self, want: Want) -> None:
@@ -391,7 +391,7 @@ def test_a_model_that_is_loaded_ahead(script: Script) -> None:
     """Who rests in the turn in which the last load ahead has ended has one begun anew."""
 
     async def run() -> None:
-        stage, residency = Stage(script, "preload"), MagicMock()
+        stage, residency = Stage(script), MagicMock()
         residency.gate.idle, residency.gate.in_use = True, set()
         residency.load_of = Load
         residency.is_resident.return_value, residency.victims.return_value = False, ([], True)
