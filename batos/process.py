@@ -8,11 +8,13 @@ the watchdog ends it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -46,7 +48,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
     :param reload: reads the settings anew; without it SIGHUP ends the daemon.
     The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stood for
-    `loop_stall_s`, once missions are let in: before that it may take what time it needs to open the image.
+    `loop_stall_s`, once the image is recovered: before that it may take what time it needs.
 
     :raises BatosError: if it cannot start.
     """
@@ -75,12 +77,13 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     for number, hear in heard.items():
         loop.add_signal_handler(number, hear)
     stop_asked = asyncio.create_task(stopping.wait())
-    kernel = await _started(settings, stop_asked, supervisor)
-    if kernel is None:
-        return
-    calm_collector()
-    with Watchdog(settings.loop_stall_s).over(loop):
-        await _run(kernel, supervisor, stop_asked, on_started)
+    with contextlib.ExitStack() as stack:
+        watch = Watchdog(settings.loop_stall_s).over(loop)
+        # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
+        kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
+        if kernel is not None:
+            calm_collector()
+            await _run(kernel, supervisor, stop_asked, on_started)
 
 
 async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
@@ -119,9 +122,9 @@ async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_starte
     ended.cancel()
 
 
-async def _started(settings: Settings, stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
+async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
     """A kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
-    starting = asyncio.create_task(Kernel.start(settings))
+    starting = asyncio.create_task(start)
     while not (starting.done() or stop_asked.done()):
         supervisor.starting_for(_EXTENDED_S)
         await asyncio.wait([starting, stop_asked], timeout=_EXTENDED_S / _BEATS, return_when=asyncio.FIRST_COMPLETED)

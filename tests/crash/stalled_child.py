@@ -1,11 +1,12 @@
-"""A daemon whose loop stands at the first attempt at a mission that is told to: `python stalled_child.py HOW run ...`, the rest as for
-`python -m batos`. `python stalled_child.py --supervised HOW run ...` is the same under a supervisor.
+"""A daemon whose loop stands, at the first attempt at a mission that is told to, or at once: `python stalled_child.py HOW run ...`, the
+rest as for `python -m batos`. `python stalled_child.py --supervised HOW run ...` is the same under a supervisor.
 
 Nothing in batos/ knows of this.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import threading
@@ -17,6 +18,7 @@ from batos import logs
 from batos.cli import main
 from batos.cli.supervisor import supervise
 from batos.mind.attempt import Attempts
+from batos.mind.scheduler import Scheduler
 
 BRIEF = "Stand still, mission"
 
@@ -62,9 +64,23 @@ def install(stand: Callable[[], None]) -> None:
     Attempts.run = run  # type: ignore[method-assign]
 
 
+def install_at_once() -> None:
+    """Let the loop stand in the turn after missions were let in."""
+    original = Scheduler.begin
+
+    def begin(self: Scheduler) -> None:
+        original(self)
+        asyncio.get_running_loop().call_soon(stand_busy)
+
+    Scheduler.begin = begin  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "--supervised":
         logs.configure("info", "json")
         sys.exit(supervise([sys.executable, __file__, *sys.argv[2:]]))
-    install(HOW[sys.argv[1]])
+    if sys.argv[1] == "at once":
+        install_at_once()
+    else:
+        install(HOW[sys.argv[1]])
     sys.exit(main(sys.argv[2:]))

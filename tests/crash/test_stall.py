@@ -20,6 +20,12 @@ CHILD = str(Path(__file__).with_name("stalled_child.py"))
 LIMIT_S = 1
 
 
+def watcher_of(pid: int) -> int:
+    """The process beside a daemon that has started."""
+    (found,) = watchers_of(pid)
+    return found
+
+
 def watchers_of(pid: int) -> list[int]:
     """The processes beside a daemon."""
     found = []
@@ -56,6 +62,17 @@ def test_it_ends_with_its_own_code_tells_where_it_stood_and_goes_on(tmp_path: Pa
             assert running.terminate() == 0
 
 
+def test_it_is_watched_before_the_first_mission_begins(tmp_path: Path) -> None:
+    """Else one that goes on after a restart, and makes the loop stand at once, would be the end of it."""
+    with ScriptedOllama() as server:
+        running = Daemon(tmp_path, program=(CHILD, "at once"), ollama_host=provisioned(server).host, loop_stall_s=LIMIT_S)
+        try:
+            assert running.ended() == EXIT_STALLED
+        finally:
+            running.kill()
+    assert "stand_busy" in told(running)
+
+
 def test_a_daemon_that_was_stopped_for_a_while_goes_on(tmp_path: Path) -> None:
     with (
         ScriptedOllama() as server,
@@ -67,14 +84,14 @@ def test_a_daemon_that_was_stopped_for_a_while_goes_on(tmp_path: Path) -> None:
             time.sleep(1.5 * (LIMIT_S + HEAD_START_S))  # this is what is tried, and nothing is waited for
             running.process.send_signal(signal.SIGCONT)
             assert peer.ask("info")["type"] == "info"
-        (beside,) = watchers_of(running.process.pid)
+        beside = watcher_of(running.process.pid)
         assert running.terminate() == 0
         assert not Path(f"/proc/{beside}").exists()
 
 
 def test_the_process_beside_it_ends_with_a_daemon_that_is_killed(tmp_path: Path) -> None:
     with ScriptedOllama() as server, daemon(tmp_path, ollama_host=provisioned(server).host) as running:
-        (beside,) = watchers_of(running.process.pid)
+        beside = watcher_of(running.process.pid)
         running.kill()
         deadline = time.monotonic() + END_S
         while Path(f"/proc/{beside}").exists():
