@@ -16,7 +16,7 @@ from unittest.mock import MagicMock
 
 import numpy  # noqa: F401 - its import is no turn of the loop
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from batos.bridge.loads import Load
@@ -128,6 +128,7 @@ pieces = st.builds(Piece, st.integers(0, 4), st.sampled_from(["well", "well", "f
 asks = st.builds(Ask, st.sampled_from("ab"), st.integers(0, 6), st.booleans(), st.one_of(st.none(), st.integers(0, 4)))
 scripts = st.tuples(st.lists(pieces, min_size=1, max_size=4), st.lists(asks, min_size=1, max_size=5))
 Script = tuple[list[Piece], list[Ask]]
+untimed = settings(deadline=None)  # a busy machine is slow, and no clock decides here
 
 
 class Stage:
@@ -199,6 +200,7 @@ def test_a_loop_that_stands_is_found() -> None:
 # --- each wait of ours
 
 
+@untimed
 @given(scripts)
 def test_work_that_is_done_once(script: Script) -> None:
     async def run() -> None:
@@ -223,6 +225,7 @@ class Embedder:
         return [[1.0, float(len(text))] for text in texts]
 
 
+@untimed
 @given(scripts)
 @example(([Piece(1, "well")], [Ask("a", 0, False, None), Ask("b", 1, True, None)]))  # it hung the daemon
 def test_a_brief_beside_exemplars_that_change(script: Script) -> None:
@@ -238,6 +241,7 @@ def test_a_brief_beside_exemplars_that_change(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_a_mission_that_is_taken_back(script: Script) -> None:
     async def run() -> None:
@@ -259,6 +263,7 @@ def test_a_mission_that_is_taken_back(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_a_model_that_is_provided(script: Script) -> None:
     async def run() -> None:
@@ -282,6 +287,7 @@ def test_a_model_that_is_provided(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_a_method_that_parts_of_one_mission_write(script: Script) -> None:
     async def run() -> None:
@@ -300,6 +306,7 @@ def test_a_method_that_parts_of_one_mission_write(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_a_method_that_missions_claim(script: Script) -> None:
     async def run() -> None:
@@ -324,6 +331,7 @@ def test_a_method_that_missions_claim(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_a_commit_that_is_outlasted(script: Script) -> None:
     async def run() -> None:
@@ -344,6 +352,7 @@ def test_a_commit_that_is_outlasted(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_workers_that_are_made_ready(script: Script) -> None:
     async def run() -> None:
@@ -363,6 +372,7 @@ def test_workers_that_are_made_ready(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_a_model_that_one_of_several_places_has(script: Script) -> None:
     async def run() -> None:
@@ -386,6 +396,7 @@ def test_a_model_that_one_of_several_places_has(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(scripts)
 def test_a_model_that_is_loaded_ahead(script: Script) -> None:
     """Who rests in the turn in which the last load ahead has ended has one begun anew."""
@@ -412,6 +423,7 @@ def test_a_model_that_is_loaded_ahead(script: Script) -> None:
     drive(run)
 
 
+@untimed
 @given(st.integers(0, 6))
 def test_the_console_is_left(after: int) -> None:
     async def run() -> None:
