@@ -1,5 +1,5 @@
 # install  virtual environment with BAT OS in it        ollama   an Ollama: found on PATH, or built
-# models   the weights of the embedded profile          run      all of these, then the daemon in the foreground
+# models   the weights of the embedded profile          run      all of these, then the daemon in the foreground, supervised
 # test     every test, on a real Ollama and registry    registry that registry: found on PATH, or installed (Debian)
 # chromium the browser in which the web console is tested: found on PATH, or installed (Debian)
 # check    style, types, layers                         crash    only the tests that kill the daemon
@@ -79,7 +79,7 @@ chromium:
 	@sh tools/find_chromium.sh
 
 run: install models ollama
-	@exec $(bin)/batos run --data ./var $(ARGS)
+	@exec $(bin)/batos run --supervise --data ./var $(ARGS)
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
 # are the end-to-end tests that take minutes each, which kept one worker waiting for the other.

@@ -62,6 +62,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+EXIT_IMAGE_FAILED = 70
+"""The exit code of a daemon whose storage failed: EX_SOFTWARE of sysexits.h."""
+
+EXIT_STALLED = 62
+"""The exit code of a daemon whose loop stood. Also the number of the signal that ends it so (`batos.watchdog`): one of the real-time
+signals, 34 to 64, that nothing else uses."""
+
 
 class BatosError(Exception):
     """Base of all errors. `message` says what was wrong, where, and what to do about it."""

@@ -81,22 +81,30 @@ class Kernel:
         self.console: Console | None = None
 
     @classmethod
-    async def start(cls, settings: Settings, *, inference: Inference | None = None, listen: bool = True) -> Kernel:
+    async def start(
+        cls,
+        settings: Settings,
+        *,
+        inference: Inference | None = None,
+        listen: bool = True,
+        on_recovered: Callable[[], object] = lambda: None,
+    ) -> Kernel:
         """Put the parts together and let missions in.
 
         :param inference: takes the place of Ollama: what the benches inject.
         :param listen: whether to open the endpoints.
+        :param on_recovered: called when the image is open and recovered, before any mission is thought about.
         :raises BatosError: with what stands in the way and the remedy; nothing stays running then.
         """
         kernel = cls(settings)
         try:
-            await kernel._start(inference, listen)
+            await kernel._start(inference, listen, on_recovered)
         except BaseException:
             await kernel._stack.aclose()
             raise
         return kernel
 
-    async def _start(self, inference: Inference | None, listen: bool) -> None:
+    async def _start(self, inference: Inference | None, listen: bool, on_recovered: Callable[[], object]) -> None:
         settings = self.settings
         log.info("starting", version=batos.__version__, data=str(settings.data))
         unfit.check(settings)  # refused before an image is made and an Ollama started; so are addresses that are taken
@@ -152,6 +160,7 @@ class Kernel:
         self.scheduler = Scheduler(self.image, self.events, settings, self._thinking(inference), self.request_stop, grouping)
         await self.loop.hold(self.undoing.undo_change)
         resumed = await self.scheduler.recover()
+        on_recovered()
         if listen:
             desk = Desk(
                 image=self.image,

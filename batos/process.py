@@ -1,30 +1,33 @@
 """The daemon as a process: it starts, hears signals, tells the service manager how it stands, and ends in good order or at once.
 
 SIGTERM and SIGINT end it: missions under way get `shutdown_s`, a second signal ends that. SIGHUP has it read its settings anew; where it
-was started from a terminal, SIGHUP says that this is gone, and ends it too.
+was started from a terminal, SIGHUP says that this is gone, and ends it too. Where its loop stands, none of them is heard any more, and
+the watchdog ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
 from batos import logs
 from batos.allocator import one_arena
 from batos.config import Settings, supervision
-from batos.errors import BatosError, ImageFailed
+from batos.errors import EXIT_IMAGE_FAILED, BatosError, ImageFailed
 from batos.kernel import REPORT_WAIT_S, Kernel
 from batos.notify import Supervisor
+from batos.watchdog import Watchdog
 
 log = structlog.get_logger("batos")
 
-EXIT_IMAGE_FAILED = 70  # EX_SOFTWARE of sysexits.h
 _EXTENDED_S = 30.0  # that the service manager is asked for, again and again, while the image is opened and recovered
 _STATUS_S = 10.0  # between two lines of status
 _BEATS = 3  # to the watchdog in its time: two may be lost
@@ -44,7 +47,8 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
 
     :param on_started: called once missions are let in and it is known how it stands with the models, or a little later.
     :param reload: reads the settings anew; without it SIGHUP ends the daemon.
-    The process ends at once, with code 70, if the storage failed for good.
+    The process ends at once, with `EXIT_IMAGE_FAILED`, if the storage failed for good, and with `EXIT_STALLED` if the loop has stood for
+    `loop_stall_s`, once the image is recovered: before that it may take what time it needs.
 
     :raises BatosError: if it cannot start.
     """
@@ -73,10 +77,17 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     for number, hear in heard.items():
         loop.add_signal_handler(number, hear)
     stop_asked = asyncio.create_task(stopping.wait())
-    kernel = await _started(settings, stop_asked, supervisor)
-    if kernel is None:
-        return
-    calm_collector()
+    with contextlib.ExitStack() as stack:
+        watch = Watchdog(settings.loop_stall_s).over(loop)
+        # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
+        kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
+        if kernel is not None:
+            calm_collector()
+            await _run(kernel, supervisor, stop_asked, on_started)
+
+
+async def _run(kernel: Kernel, supervisor: Supervisor, stop_asked: asyncio.Task[bool], on_started: Callable[[Kernel], None] | None) -> None:
+    """What a daemon does that has started, and its end."""
     supervisor.ready(_status(kernel))
     beating = asyncio.create_task(_beat(kernel, supervisor), name="beats to the service manager")
     try:
@@ -111,9 +122,9 @@ async def _until_asked(kernel: Kernel, stop_asked: asyncio.Task[bool], on_starte
     ended.cancel()
 
 
-async def _started(settings: Settings, stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
+async def _started(start: Coroutine[Any, Any, Kernel], stop_asked: asyncio.Task[bool], supervisor: Supervisor) -> Kernel | None:
     """A kernel that lets missions in; None if it was stopped before. The service manager is asked for time meanwhile."""
-    starting = asyncio.create_task(Kernel.start(settings))
+    starting = asyncio.create_task(start)
     while not (starting.done() or stop_asked.done()):
         supervisor.starting_for(_EXTENDED_S)
         await asyncio.wait([starting, stop_asked], timeout=_EXTENDED_S / _BEATS, return_when=asyncio.FIRST_COMPLETED)

@@ -36,7 +36,7 @@ engine bud --format docker --isolation chroot --pull-never "$@" -t batos . >"$sc
 made=$(engine from --pull-never localhost/batos)
 engine run --isolation chroot "$made" -- sh -c '
     batos doctor
-    batos run >/data/log 2>&1 & daemon=$!
+    batos run --supervise >/data/log 2>&1 & daemon=$!
     for second in $(seq 60); do batos dashboard --once >/dev/null 2>&1 && break; sleep 1; done
     for try in 1 2 3 4; do      # under one id it is one mission, however often a busy machine has it asked for again
         ! batos send "I feel stuck" --id tried --watch || break

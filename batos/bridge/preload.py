@@ -34,7 +34,7 @@ class Preloader:
 
     def rest(self) -> None:
         """No inference is under way: begin to wait for the pause to be long enough."""
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="preload")
             self._task.add_done_callback(self._ended)
 
@@ -51,7 +51,8 @@ class Preloader:
             await asyncio.wait([task])
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = self._loading = None
+        if self._task is task:  # else it was begun anew before this ran
+            self._task = self._loading = None
         if not task.cancelled() and (failure := task.exception()) is not None:
             log.error("background_failed", part="preload", error=repr(failure))
 

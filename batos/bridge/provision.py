@@ -28,6 +28,7 @@ from batos.bridge.recipes import Recipe, from_modelfile, from_source
 from batos.bridge.reports import Hear, Reports
 from batos.bridge.room import Room
 from batos.bridge.wants import AGAIN, Allowance, Cannot, ModelStatus, ServerErrors, Want
+from batos.concurrency import SingleFlight
 from batos.errors import InferenceFailed, ModelfileError, ProvisioningFailed
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Provisioner:
         """Set when a model had to be left because Ollama does not answer; for who looks after them to clear."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a model may have been made or pulled, before those who wait for it go on."""
+        self._works: SingleFlight[None] = SingleFlight("provisioning")
         self._runs = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -176,11 +178,7 @@ class Provisioner:
 
     async def close(self) -> None:
         """End what is under way. Ollama keeps what a pull brought so far, and the next one goes on there."""
-        tasks = [want.task for want in self._wants.values() if want.task is not None and not want.task.done()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await self._works.stop()
 
     # --- the work
 
@@ -210,9 +208,7 @@ class Provisioner:
 
     def _begin(self, want: Want) -> asyncio.Task[None]:
         """The work on a model: what is under way, else begun now."""
-        if want.task is None or want.task.done():
-            want.task = asyncio.create_task(self._settle(want), name=f"provision {want.name}")
-        return want.task
+        return self._works.begin(want, lambda: self._settle(want))
 
     async def _settle(self, want: Want) -> None:
         async with self._counted():

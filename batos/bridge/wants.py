@@ -80,8 +80,8 @@ class Allowance:
 
 @dataclass(slots=True, eq=False)
 class Want:
-    """A model that is needed: one with a source, or one that a Modelfile describes. `task` is the work on it, which `began` and `ended`
-    last at these times of the monotonic clock; `waits_for` is its base.
+    """A model that is needed: one with a source, or one that a Modelfile describes. Work on it `began` and `ended` last at these times
+    of the monotonic clock; `waits_for` is its base.
 
     `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
     `allowance` is how much a pull of it may bring.
@@ -94,7 +94,6 @@ class Want:
     allowance: Allowance = field(default_factory=Allowance)
     status: ModelStatus = field(init=False)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
     began: float = float("-inf")
     ended: float = float("-inf")
     waits_for: Want | None = None

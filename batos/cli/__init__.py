@@ -3,6 +3,7 @@
     app.py        the typer application, its options, the exit codes
     asking.py     asking a daemon; hints for names that are not there
     daemon.py     run, doctor, config: what needs no daemon
+    supervisor.py run --supervise: the daemon as a child that is started again
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
     undo.py       undo
@@ -25,7 +26,7 @@
     output.py     text for people, JSON for programs
 
 Exit codes: 0 success, 1 the mission FAILED, 2 wrong usage or settings, 3 no daemon answers, 4 refused or invalid,
-130 interrupted.
+130 interrupted. Of `run` besides: 62 its loop stood, 70 its storage failed; a supervisor starts it again.
 """
 
 from batos.cli.app import main

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Annotated, Any
 
 import typer
 
+from batos import logs
+from batos.cli import supervisor
 from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ProfileFlag, SetFlag, app, run_async, settings_from
 from batos.cli.output import Output, size
 from batos.config import SettingRow, Settings, nearest, supervision, table
 from batos.errors import ConfigError
 
 ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console = on.")]
+
+SuperviseFlag = Annotated[
+    bool, typer.Option("--supervise", help="Start it again where its storage failed or its loop stood (exit codes 70 and 62).")
+]
 
 
 @app.command()
@@ -25,15 +32,24 @@ def run(
     assignments: SetFlag = None,
     as_json: Json = False,
     console: ConsoleFlag = False,
+    supervise: SuperviseFlag = False,
 ) -> None:
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
-    from batos import kernel, process  # late: the other verbs need none of it
-
     output = Output(as_json)
+    more = [*(assignments or ()), *(["console=on"] if console else ())]
 
     def read() -> Settings:
-        more = [*(assignments or ()), *(["console=on"] if console else ())]
         return settings_from(data, image, listen, profile, config_file, more)[0]
+
+    if supervise:
+        settings = read()
+        logs.configure(settings.log_level, settings.log_format, journal=supervision().journal)
+        named = {"--data": [data], "--image": [image], "--listen": listen, "--profile": [profile], "--config": [config_file], "--set": more}
+        flags = [word for flag, values in named.items() for value in values or () if value is not None for word in (flag, value)]
+        command = [sys.executable, "-m", "batos", "run", *flags, *(["--json"] if as_json else [])]
+        raise typer.Exit(supervisor.supervise(command))
+
+    from batos import kernel, process  # late: the other verbs need none of it
 
     def started(daemon: kernel.Kernel) -> None:
         if as_json:

@@ -417,6 +417,12 @@ class Settings(Checked):
     shutdown_s: float = Field(
         15, gt=0, le=600, description="time for missions under way to end at SIGTERM; the rest goes on at the next start"
     )
+    loop_stall_s: float = Field(
+        30,
+        ge=1,
+        le=86400,
+        description="time for which the loop may stand before the daemon ends, to be started again (exit code 62)",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least severe line that is logged")
     log_format: Literal["auto", "console", "json", "journal"] = Field(
         "auto", description="auto: console on a terminal, lines with their priority where the journal reads them, JSON lines elsewhere"

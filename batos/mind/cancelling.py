@@ -8,7 +8,8 @@ from typing import Any
 
 import structlog
 
-from batos.errors import ImageError
+from batos.concurrency import SingleFlight
+from batos.errors import BatosSignal, ImageError
 from batos.mind.ending import Endings
 
 log = structlog.get_logger("batos.mind")
@@ -22,17 +23,14 @@ class Cancelling:
         :param cancel: ends a mission of which nothing waits to be recorded; whether there was anything to end.
         """
         self._cancel, self._endings = cancel, endings
-        self._under_way: dict[str, asyncio.Task[bool]] = {}
+        self._works: SingleFlight[bool] = SingleFlight("cancellation")
 
     async def of(self, id: str) -> bool:
         """Take a mission back; whether there was anything to end.
 
         :raises ImageError: where the disk has no room to record it; it is done once there is.
         """
-        work = self._under_way.get(id)
-        if work is None:
-            work = self._under_way[id] = asyncio.create_task(self._once_recorded(id), name=f"cancels mission {id}")
-            work.add_done_callback(lambda work: self._done(id, work))
+        work = self._works.begin(id, lambda: self._once_recorded(id))
         held_up = asyncio.create_task(self._endings.until(id, waits=True))
         try:
             await asyncio.wait([work, held_up], return_when=asyncio.FIRST_COMPLETED)
@@ -44,18 +42,13 @@ class Cancelling:
         raise ImageError(f"{why}; if it has not ended by itself, it is cancelled as soon as there is room", cause="disk_full")
 
     async def _once_recorded(self, id: str) -> bool:
-        await self._endings.until(id, waits=False)  # a failure that waits for room comes first: interrupted, it would be lost
-        return await self._cancel(id)
-
-    def _done(self, id: str, work: asyncio.Task[bool]) -> None:
-        del self._under_way[id]
-        if not work.cancelled() and (failure := work.exception()) is not None:
-            log.error("mission_not_cancelled", mission=id, error=repr(failure))
+        try:
+            await self._endings.until(id, waits=False)  # a failure that waits for room comes first: interrupted, it would be lost
+            return await self._cancel(id)
+        except (Exception, BatosSignal) as e:  # who asked may be gone
+            log.error("mission_not_cancelled", mission=id, error=repr(e))
+            raise
 
     async def stop(self) -> None:
         """Give up those that are under way: their missions go on at the next start, unless it was recorded."""
-        works = list(self._under_way.values())
-        for work in works:
-            work.cancel()
-        if works:
-            await asyncio.wait(works)
+        await self._works.stop()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from batos.bridge.types import Inference
+from batos.concurrency import SingleFlight
 from batos.errors import BatosError, InferenceFailed
 from batos.image import vectors
 from batos.image.living import LivingImage
@@ -68,7 +69,8 @@ class Likeness:
         self._away_until, self.state = -math.inf, "waiting"
         self._memory: dict[bytes, bytes] = {}
         self._matrix: _Matrix | None = None
-        self._building: asyncio.Task[_Matrix] | None = None
+        self._builds: SingleFlight[_Matrix] = SingleFlight("embedding of exemplars")
+        self._one_build = asyncio.Lock()
 
     async def of(self, text: str, exemplars: Texts, nearest: int) -> dict[str, Alike] | None:
         """How alike `text` is to each persona's exemplars; None if that cannot be told now.
@@ -97,28 +99,20 @@ class Likeness:
 
     async def stop(self) -> None:
         """End what goes on in the background."""
-        if self._building is not None:
-            self._building.cancel()
-            await asyncio.wait([self._building])
+        await self._builds.stop()
 
     async def _ready(self, exemplars: Texts) -> _Matrix:
         digest = await self._inference.digest(self.model)
-        while self._matrix is None or self._matrix.digest != digest or self._matrix.texts != exemplars:
-            if self._building is None:
-                self._building = asyncio.create_task(self._build(exemplars, digest), name="exemplars")
-                self._building.add_done_callback(self._built)
-            # Many briefs wait for one building, and none of them ends it by giving up.
-            built = await asyncio.shield(self._building)
-            if built.digest == digest and built.texts == exemplars:
-                return built
-        return self._matrix
+        if self._matrix is not None and self._matrix.digest == digest and self._matrix.texts == exemplars:
+            return self._matrix
+        # Many briefs wait for one build, and none of them ends it by giving up.
+        return await self._builds.of((digest, *sorted(exemplars.items())), lambda: self._built(exemplars, digest))
 
-    def _built(self, task: asyncio.Task[_Matrix]) -> None:
-        self._building = None
-        if task.cancelled() or task.exception() is not None:
-            return  # who waits for it hears of it
-        self._matrix = task.result()
+    async def _built(self, exemplars: Texts, digest: str) -> _Matrix:
+        async with self._one_build:  # in order, also where the exemplars change with each brief
+            matrix = self._matrix = await self._build(exemplars, digest)
         self._away_until, self.state = -math.inf, "ready"
+        return matrix
 
     async def _build(self, exemplars: Texts, digest: str) -> _Matrix:
         keys = {text: vectors.key_of(digest, text) for own in exemplars.values() for text in own}

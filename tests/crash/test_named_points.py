@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from batos.errors import EXIT_IMAGE_FAILED
 from batos.image import ledger
-from batos.process import EXIT_IMAGE_FAILED
 from batos.testing import ScriptedOllama
 from tests.crash import daemon_child
 from tests.crash.support import (

@@ -127,3 +127,23 @@ def test_nohup_is_heeded(tmp_path: Path) -> None:
             assert running.terminate() == 0
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_supervised_it_is_the_same_daemon(tmp_path: Path) -> None:
+    """`batos run --supervise`: flags reach the daemon, and so do signals."""
+    supervised = "import sys; from batos.cli import main; sys.exit(main([*sys.argv[1:], '--supervise', '--json']))"
+    data = tmp_path / "data"
+    with (
+        ScriptedOllama() as server,
+        daemon(data, program=("-c", supervised), ollama_host=provisioned(server).host, queue_limit=7) as running,
+        Peer(running.endpoint) as peer,
+    ):
+        info = peer.ask("info")
+        assert (info["data"], info["pid"] == running.process.pid) == (str(data), False)
+        (data / "batos.toml").write_text("history_days = 3\n")
+        running.process.send_signal(signal.SIGHUP)
+        assert running.logged("reloaded")["applied"] == ["history_days"]
+        running.process.send_signal(signal.SIGINT)
+        assert running.ended() == 0
+        assert running.logged("stopped")["event"] == "stopped"
+        assert json.loads(running.report.splitlines()[0])["pid"] == info["pid"]

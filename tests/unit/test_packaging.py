@@ -161,7 +161,7 @@ def test_the_container_file_is_one_that_builds() -> None:
 
 def test_the_container_runs_the_daemon_as_a_user_of_its_own() -> None:
     said = {step.name: step.words for step in steps()}
-    assert (said["USER"], json.loads(said["ENTRYPOINT"]), json.loads(said["CMD"])) == ("batos", ["batos"], ["run"])
+    assert (said["USER"], json.loads(said["ENTRYPOINT"]), json.loads(said["CMD"])) == ("batos", ["batos"], ["run", "--supervise"])
     assert said["VOLUME"] == "/data"
     assert "BATOS_DATA=/data" in said["ENV"]
     assert list(PROJECT["scripts"]) == ["batos"]

@@ -74,6 +74,7 @@ def test_what_a_unit_must_say() -> None:
         "ExecReload=/bin/kill -HUP $MAINPID",
         "NotifyAccess=main",
         "Restart=on-failure",
+        "RestartPreventExitStatus=2",  # and neither 62, a loop that stood, nor 70, a storage that failed
         "NoNewPrivileges=yes",
     ):
         assert f"\n{line}\n" in text
