@@ -99,7 +99,11 @@ class Watcher:
                 self._line(event, "FAILED", _reason(error or {}))
             return
         text = str((result or {}).get("text", ""))
-        if text.strip() != self._streamed.strip():  # joined late, events were dropped, or the answer was revised
+        if (result or {}).get("cut") and self._streamed.strip().startswith(text.rstrip("…`\n ")):
+            self._output.note(
+                "(it came to the longest answer that it may give, num_predict; it is kept up to its last whole sentence)", "dim"
+            )
+        elif text.strip() != self._streamed.strip():  # joined late, events were dropped, or the answer was revised
             self._output.say()
             self._output.say(text)
             self._output.say()

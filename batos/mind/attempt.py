@@ -162,6 +162,8 @@ class Attempts:
             facts["citations"] = [Citation(*one).to_wire() for one in cycle.cited]
         if cycle.quoted:
             facts["quoted"] = True  # memory's own words: what the model made of them was not fit
+        if cycle.cut:
+            facts["cut"] = True  # the answer came to the longest that it may be, and ends with its last whole sentence
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if attempt.proposes and mission.origin == "system":

@@ -158,7 +158,8 @@ async def synthesize(cycle: UvmObject) -> str:
         reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plain=again)
         text = reply.text.strip()
         if not schema:
-            text = evidence.without_false_marks(gate.whole(text, cut=reply.done_reason == "length"), found)
+            cycle.cut = reply.done_reason == "length"
+            text = evidence.without_false_marks(gate.whole(text, cut=cycle.cut), found)
         fault = await _fault_of(cycle, text, schema)
         if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
             fault = "most of it is not from the passages from memory"
