@@ -48,6 +48,7 @@ class Metrics:
         self._tokens = Counter(
             "batos_tokens", "Tokens of inferences, by model and kind (prompt, answer).", ["model", "kind"], registry=registry
         )
+        self._reading = Counter("batos_prompt_seconds", "Time in which models read prompts.", ["model"], registry=registry)
         self._verdicts = Counter("batos_guardian_verdicts", "Verdicts of the Persistence Guardian.", ["verdict"], registry=registry)
         self._methods = Counter("batos_method_runs", "Runs of generated methods, by outcome (ok, failed).", ["outcome"], registry=registry)
         self._retrievals = Counter(
@@ -77,6 +78,7 @@ class Metrics:
         """Count an inference that came to its end."""
         self._inferences.labels(reply.model, "ok").inc()
         self._seconds.labels(reply.model).observe(reply.total_ms / 1000)
+        self._reading.labels(reply.model).inc(reply.prompt_eval_ms / 1000)
         self._tokens.labels(reply.model, "prompt").inc(reply.prompt_tokens)
         self._tokens.labels(reply.model, "answer").inc(reply.answer_tokens)
 

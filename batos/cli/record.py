@@ -102,12 +102,12 @@ def _provenance(record: dict[str, Any], output: Output) -> None:
 def _inferences(record: dict[str, Any], output: Output) -> None:
     if record["inferences"]:
         output.say("\ninferences", "bold")
-        columns = ("cycle", "state", "persona", "part", "model", "read", "written", "seconds", "said")
+        columns = ("cycle", "state", "persona", "part", "model", "read", "written", "reading", "seconds", "said")
         output.rows(
             columns,
             [
                 (i["cycle"], i["state"], i["persona"], i["part"], i["model"], i["prompt_tokens"], i["answer_tokens"],
-                 f"{i['model_ms'] / 1000:.1f}", one_line(i["text"], 80))
+                 f"{i.get('prompt_ms', 0) / 1000:.1f}", f"{i['model_ms'] / 1000:.1f}", one_line(i["text"], 80))
                 for i in record["inferences"]
             ],
         )  # fmt: skip

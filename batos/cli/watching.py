@@ -100,9 +100,7 @@ class Watcher:
             return
         text = str((result or {}).get("text", ""))
         if (result or {}).get("cut") and self._streamed.strip().startswith(text.rstrip("…`\n ")):
-            self._output.note(
-                "(it came to the longest answer that it may give, num_predict; it is kept up to its last whole sentence)", "dim"
-            )
+            self._output.note("(it came to the longest answer that it may give, num_predict: kept up to its last whole sentence)", "dim")
         elif text.strip() != self._streamed.strip():  # joined late, events were dropped, or the answer was revised
             self._output.say()
             self._output.say(text)
@@ -177,5 +175,6 @@ def cost(result: dict[str, Any]) -> str:
     if "prompt_tokens" in usage:
         said.append(f"{usage['prompt_tokens']} tokens read, {usage.get('answer_tokens', 0)} written")
     if "model_ms" in usage:
-        said.append(f"{usage['model_ms'] / 1000:.1f} s of model time")
+        reading = f", {usage['prompt_ms'] / 1000:.1f} s of it reading" if usage.get("prompt_ms") else ""
+        said.append(f"{usage['model_ms'] / 1000:.1f} s of model time{reading}")
     return ", ".join(said)

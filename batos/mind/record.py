@@ -96,6 +96,7 @@ def _inference(found: journal.Inference) -> dict[str, Any]:
         "prompt_tokens": found.prompt_tokens,
         "answer_tokens": found.answer_tokens,
         "model_ms": found.total_ms,
+        "prompt_ms": found.prompt_eval_ms,
         "ended": found.done_reason,
         "at": found.at,
         "text": plain(found.text, text=TEXT_CHARS),

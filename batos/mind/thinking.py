@@ -422,7 +422,7 @@ class Thinking:
         )
 
     def usage(self) -> dict[str, Any]:
-        """What this mission's answer cost: inferences, tokens, model time in milliseconds."""
+        """What this mission's answer cost: inferences, tokens, model time in milliseconds, and how much of it went into reading."""
         used = self.tally.used
         return {
             "inferences": len(used),
@@ -430,6 +430,7 @@ class Thinking:
             "prompt_tokens": sum(e.prompt_tokens for e in used),
             "answer_tokens": sum(e.answer_tokens for e in used),
             "model_ms": round(sum(e.total_ms for e in used), 1),
+            "prompt_ms": round(sum(e.prompt_eval_ms for e in used), 1),
             "models": sorted({e.model for e in used}),
         }
 
