@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build the Containerfile by a real engine where no registry of images can be reached, and have the daemon in it think a mission.
 #
-# The images that it names are made here: Debian's Python (debootstrap) in the place of python:3.13-slim, and the Ollama that was built by
+# The images that it names are made here, and so are not those of its digests: Debian's Python (debootstrap) in the place of python:3.13-slim, and the Ollama that was built by
 # `make ollama` in that of ollama/ollama. It takes root, and Debian's buildah and debootstrap. Minutes, and 2 GB in TMPDIR while it runs.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,7 +9,7 @@ cd "$root"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 engine() { buildah --root "$scratch/store" --runroot "$scratch/run" --storage-driver vfs "$@"; }
-named() { sed -n "s/^ARG $1=//p" Containerfile; }
+named() { sed -n "s/^ARG $1=//p" Containerfile | sed 's/@.*//'; }
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -E '/debian/?$' | head -n 1)
 
 # An image of a folder, under the name that the Containerfile's FROM has for it, on this machine.
