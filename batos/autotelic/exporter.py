@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -131,8 +132,9 @@ class _Server(ThreadingMixIn, WSGIServer):
                     self._cut_off(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that went away is none; of all else the log is told."""
-        log.debug("metrics_not_read", exc_info=True)
+        """Tell the log of what failed; a reader that went away, or was cut off, is no failure."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("metrics_not_served")
 
     def _cut_off(self, request: socket.socket) -> None:
         """End a connection; its thread, which waits for it, closes it."""

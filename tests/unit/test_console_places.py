@@ -112,7 +112,7 @@ async def test_nor_does_one_that_goes_on_coming_and_dripping(kernel: Kernel) -> 
 
     async def come() -> None:
         async with contextlib.AsyncExitStack() as stack:
-            for _ in range(20):
+            for _ in range(12):
                 for one in await stack.enter_async_context(strangers(kernel, 40, ATTACKS["half a request"])):
                     drips.add(asyncio.create_task(drip(one)))
 

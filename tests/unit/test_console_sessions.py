@@ -233,7 +233,7 @@ async def test_all_sessions_are_ended_from_a_terminal_while_the_daemon_runs(kern
     async with seated(kernel) as seat, seated(kernel) as other, live(other) as followed:
         command = ["console", "--logout-all", "--data", str(kernel.settings.data)]
         assert await asyncio.to_thread(main, command) == 0
-        assert capsys.readouterr().out.startswith("2 sessions ended")
+        assert "2 sessions ended" in capsys.readouterr().out
         await seat.see("/", 401)
         await asyncio.wait_for(followed, WAIT_S)
 
