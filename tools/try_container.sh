@@ -21,7 +21,11 @@ import() {
     rm -rf "$1"
 }
 debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates stable "$scratch/python" "$mirror" >"$scratch/log"
-rm -f "$scratch"/python/usr/lib/python3*/EXTERNALLY-MANAGED     # as in the image that it stands for
+# as in the image that it stands for: packages are pip's to install, and there is no other than pip itself
+rm -f "$scratch"/python/usr/lib/python3*/EXTERNALLY-MANAGED
+for path in "$scratch"/python/usr/lib/python3/dist-packages/*; do
+    case ${path##*/} in pip|pip-*) ;; *) rm -rf "$path" ;; esac
+done
 ln -s python3 "$scratch/python/usr/bin/python"
 import "$scratch/python" "$(named PYTHON_IMAGE)"
 mkdir -p "$scratch/ollama/usr/bin" "$scratch/ollama/usr/lib/ollama"
