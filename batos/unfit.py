@@ -95,6 +95,6 @@ def _image(settings: Settings) -> None:
 
 
 def _metrics(settings: Settings) -> None:
-    from batos.autotelic.metrics import loopback
+    from batos.autotelic.exporter import loopback
 
     loopback(settings.metrics)

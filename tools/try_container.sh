@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build the Containerfile by a real engine where no registry of images can be reached, and have the daemon in it think a mission.
 #
-# The images that it names are made here: Debian's Python (debootstrap) in the place of python:3.13-slim, and the Ollama that was built by
+# The images that it names are made here, and so are not those of its digests: Debian's Python (debootstrap) in the place of python:3.13-slim, and the Ollama that was built by
 # `make ollama` in that of ollama/ollama. It takes root, and Debian's buildah and debootstrap. Minutes, and 2 GB in TMPDIR while it runs.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,7 +9,7 @@ cd "$root"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 engine() { buildah --root "$scratch/store" --runroot "$scratch/run" --storage-driver vfs "$@"; }
-named() { sed -n "s/^ARG $1=//p" Containerfile; }
+named() { sed -n "s/^ARG $1=//p" Containerfile | sed 's/@.*//'; }
 mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -E '/debian/?$' | head -n 1)
 
 # An image of a folder, under the name that the Containerfile's FROM has for it, on this machine.
@@ -21,7 +21,11 @@ import() {
     rm -rf "$1"
 }
 debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates stable "$scratch/python" "$mirror" >"$scratch/log"
-rm -f "$scratch"/python/usr/lib/python3*/EXTERNALLY-MANAGED     # as in the image that it stands for
+# as in the image that it stands for: packages are pip's to install, and there is no other than pip itself
+rm -f "$scratch"/python/usr/lib/python3*/EXTERNALLY-MANAGED
+for path in "$scratch"/python/usr/lib/python3/dist-packages/*; do
+    case ${path##*/} in pip|pip-*) ;; *) rm -rf "$path" ;; esac
+done
 ln -s python3 "$scratch/python/usr/bin/python"
 import "$scratch/python" "$(named PYTHON_IMAGE)"
 mkdir -p "$scratch/ollama/usr/bin" "$scratch/ollama/usr/lib/ollama"

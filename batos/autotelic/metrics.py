@@ -8,14 +8,14 @@ size, the models in memory) is asked for when somebody reads. Names and units fo
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from batos.autotelic.durations import Durations
+from batos.autotelic.exporter import Exporter
 from batos.bridge.types import ChatReply, ChatRequest, Inference
-from batos.errors import EndpointError, InferenceFailed
+from batos.errors import InferenceFailed
 from batos.mind.events import Event, Events
 
 if TYPE_CHECKING:
@@ -111,21 +111,9 @@ class Metrics:
 
         :raises EndpointError: where that is no loopback address, or it is taken.
         """
-        from prometheus_client import start_http_server
-
-        host, port = loopback(address)
-        try:
-            server, thread = start_http_server(port, addr=host, registry=self._registry)
-        except OSError as e:
-            raise EndpointError(f"metrics cannot be served at {address}: {e.strerror}; name another port in the setting metrics") from None
-        self.address = f"{host}:{server.server_port}"
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-        return stop
+        exporter = Exporter(self._registry, address)
+        self.address = exporter.address
+        return exporter.stop
 
 
 def _lasting(metric: Metric) -> list[Any]:
@@ -204,20 +192,3 @@ class _Facts:
             yield GaugeMetricFamily("batos_models_resident_bytes", "Memory of the models that Ollama holds.", value=memory["bytes"])
             yield CounterMetricFamily("batos_model_loads", "Times that a model was loaded.", value=memory["loads"])
             yield CounterMetricFamily("batos_model_unloads", "Times that a model made room for another.", value=memory["unloads"])
-
-
-def loopback(address: str) -> tuple[str, int]:
-    """Host and port of the setting metrics.
-
-    :raises EndpointError: where they are none, or other machines could reach them.
-    """
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    try:
-        if not 0 <= int(port) <= 65535:
-            raise ValueError(port)
-        if not ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback:
-            raise EndpointError(f"metrics are served on loopback only; {address!r} is not: name 127.0.0.1:PORT in the setting metrics")
-        return host, int(port)
-    except ValueError:
-        raise EndpointError(f"setting metrics: {address!r} is no host:port; name 127.0.0.1:PORT") from None

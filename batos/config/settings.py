@@ -403,6 +403,7 @@ class Settings(Checked):
     console: Literal["on", "off"] = Field("off", description="whether the web console is served (`batos run --console`)")
     console_listen: str = Field("127.0.0.1:5780", max_length=64, description="host:port of the web console, on loopback")
     console_session_s: float = Field(7 * 86400, ge=60, le=366 * 86400, description="time after which a browser has to show the token again")
+    console_sessions: int = Field(256, ge=1, le=10_000, description="sessions of the console at the same time; one more ends the oldest")
     console_request_s: float = Field(30, ge=0.05, le=3600, description="time for a browser to send what it wants, form included")
     console_form_bytes: int = Field(512 * 1024, ge=1024, le=64 * MIB, description="largest form that the console takes, as it is sent")
     console_rows: int = Field(50, ge=1, le=1000, description="missions, passages or documents that one page of the console lists")

@@ -4,29 +4,28 @@ Three things are checked of each request, before anything else is done with it:
 
 * its Host is the address that the console listens at: a page of a foreign name that resolves to 127.0.0.1 (DNS rebinding) has another;
 * no page of another origin made it: `Origin` and `Sec-Fetch-Site` say so, and browsers let no page forge them;
-* it carries the session cookie, which only the token gets. The cookie is signed with the token and ends after `console_session_s`.
+* it carries the cookie of a session that has not ended, which only the token gets (`batos.console.sessions`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import secrets
 import stat
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
 
+from batos.console.files import write
 from batos.errors import ConfigError
+from batos.loopback import bracketed, is_foreign, names_of
 
 log = structlog.get_logger("batos.console")
 
 TOKEN_NAME = "console.token"  # noqa: S105  the name of its file
 _TOKEN_BYTES = 32
-_HTTP = 80  # the port that browsers leave out of Host and Origin
 _LONGEST = 1024  # bytes of a token's file that are read
 
 
@@ -41,7 +40,7 @@ def token_of(data: Path) -> str:
         if found is None:
             data.mkdir(parents=True, exist_ok=True)
             found = secrets.token_urlsafe(_TOKEN_BYTES)
-            _write(path, found)
+            write(path, found + "\n")
     except OSError as e:
         raise ConfigError(
             f"the console's token {path} cannot be read or made: {e.strerror}; give the file to this user, or delete it"
@@ -65,18 +64,6 @@ def _read(path: Path) -> str | None:
     return text
 
 
-def _write(path: Path, token: str) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(descriptor)
-    fresh.replace(path)
-
-
 class Access:
     """The rules for one console at one address. It asks for nothing and keeps nothing: any thread."""
 
@@ -85,10 +72,8 @@ class Access:
         :param host: the loopback address that it listens at.
         :param session_s: how long a session lasts, in seconds.
         """
-        name = f"[{host}]" if ":" in host else host
-        self.address = f"http://{name}:{port}"
-        own = {f"{name}:{port}", f"localhost:{port}"}
-        self.hosts = frozenset(own | {name, "localhost"} if port == _HTTP else own)
+        self.address = f"http://{bracketed(host)}:{port}"
+        self.hosts = names_of(host, port)
         self.cookie_name = f"batos_{port}"  # cookies know no ports: two consoles must not log each other out
         self.session_s = int(session_s)
         self._token = token.encode()
@@ -102,21 +87,6 @@ class Access:
         """Whether this is the token; takes the same time whatever it is."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
 
-    def new_session(self) -> str:
-        """The value of a cookie for a new session."""
-        until = str(int(time.time()) + self.session_s)
-        return f"{until}.{self._signed(until)}"
-
-    def is_session(self, cookie: str) -> bool:
-        """Whether a cookie is of a session that has not ended."""
-        until, _, signature = cookie.partition(".")
-        if not (until.isdecimal() and until.isascii() and len(until) < 16):
-            return False
-        return hmac.compare_digest(signature.encode("utf-8", "replace"), self._signed(until).encode()) and time.time() < int(until)
-
-    def _signed(self, until: str) -> str:
-        return hmac.new(self._token, f"console session until {until}".encode(), hashlib.sha256).hexdigest()
-
     def refusal(self, method: str, headers: Mapping[str, str]) -> str:
         """Why a request with these headers is refused; "" where it is not.
 
@@ -124,15 +94,13 @@ class Access:
         """
         if headers.get("host", "").lower() not in self.hosts:
             return f"This console answers only at {self.address}. The name that was asked for is another one."
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is not None and origin.removeprefix("http://") not in self.hosts:
+        if is_foreign(headers, self.hosts):
             return "A page of another site made this request."
         if method == "GET" or method == "HEAD":
-            navigates = headers.get("sec-fetch-mode", "navigate") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
-            foreign = site in ("cross-site", "same-site") and not navigates
-            return "A page of another site made this request." if foreign else ""
+            return ""
         if method != "POST":
             return f"There is nothing here that answers to {method[:16]}."
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if site not in (None, "same-origin"):
             return "A page of another site made this request."
         if origin is None and site is None:

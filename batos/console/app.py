@@ -22,6 +22,7 @@ from batos.console.asking import Asker
 from batos.console.feed import Feed
 from batos.console.guard import Guard
 from batos.console.seat import Seat
+from batos.console.sessions import Sessions
 from batos.console.views import HERE, Views
 from batos.errors import (
     BatosError,
@@ -66,6 +67,7 @@ POST: dict[str, Page] = {
     "/change": changes.undo_change,
     "/login": entrance.enter,
     "/logout": entrance.leave,
+    "/logout/all": entrance.leave_all,
 }
 STATUS: tuple[tuple[type[BatosError], int], ...] = (
     (UnknownMission, 404),
@@ -79,11 +81,11 @@ STATUS: tuple[tuple[type[BatosError], int], ...] = (
 )
 
 
-def application(asker: Asker, settings: Settings, access: Access) -> tuple[ASGIApp, Feed]:
+def application(asker: Asker, settings: Settings, access: Access, sessions: Sessions) -> tuple[ASGIApp, Feed]:
     """The console as an ASGI application, and what moves its pages."""
     views = Views()
     feed = Feed(functools.partial(missions.rows, asker, views, settings), settings, asker.forget)
-    seat = Seat(asker, settings, access, views, feed)
+    seat = Seat(asker, settings, access, sessions, views, feed)
 
     async def refused(status: int, why: str) -> Response:
         return await (entrance.page(seat, why) if status == 401 else problem(seat, status, why))
@@ -97,7 +99,7 @@ def application(asker: Asker, settings: Settings, access: Access) -> tuple[ASGIA
         *(Route(path, _served(seat, page), methods=["POST"]) for path, page in POST.items()),
         Mount("/static", StaticFiles(directory=HERE / "static")),
     ]
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: of_http}), access, refused), feed
+    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: of_http}), access, sessions, refused), feed
 
 
 def _served(seat: Seat, page: Page) -> Callable[[Request], Awaitable[Response]]:

@@ -32,7 +32,7 @@ class Feed:
         """
         self._look, self._settings, self._gone = look, settings, gone
         self._touched = asyncio.Event()
-        self._pages: set[Heard] = set()
+        self._pages: dict[Heard, str] = {}  # with the session of each
         self._followers: dict[Heard, Rows] = {}  # what each page of rows has been told
         self._reader: asyncio.Task[None] | None = None
         self._closed = False
@@ -41,15 +41,15 @@ class Feed:
         """Hear that something happened to some mission."""
         self._touched.set()
 
-    def open(self) -> Heard:
-        """A new live page.
+    def open(self, session: str) -> Heard:
+        """A new live page of a session.
 
         :raises Busy: past `console_pages`, and when the daemon stops.
         """
         if self._closed or len(self._pages) >= self._settings.console_pages:
             raise Busy(f"{len(self._pages)} live pages are open (setting console_pages); close one, or come again later")
         page = Heard(self._settings.client_queue)
-        self._pages.add(page)
+        self._pages[page] = session
         return page
 
     def follow(self, page: Heard) -> None:
@@ -63,11 +63,21 @@ class Feed:
         """The page is gone."""
         page.close()
         self._gone(page)
-        self._pages.discard(page)
+        self._pages.pop(page, None)
         self._followers.pop(page, None)
         if not self._followers and self._reader is not None:
             self._reader.cancel()
             self._reader = None
+
+    async def shut_ended(self, is_open: Callable[[str], bool]) -> None:
+        """Shut the pages of sessions that have ended.
+
+        :param is_open: whether one has not; called in another thread.
+        """
+        for session in set(self._pages.values()):
+            if not await asyncio.to_thread(is_open, session):
+                for page in [page for page, its in self._pages.items() if its == session]:
+                    self.shut(page)
 
     def close(self) -> None:
         """End every page."""

@@ -1,7 +1,8 @@
-"""What stands before the console's pages: the checks of `Access`, and the headers that every answer carries."""
+"""What stands before the console's pages: the checks of `Access`, sessions, places, and the headers that every answer carries."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
 
@@ -11,6 +12,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from batos.console.access import Access
+from batos.console.places import Place
+from batos.console.sessions import Sessions
 
 # No page needs more than its own files: no inline script or style, no frame around it, no form that goes elsewhere.
 POLICY = (
@@ -36,11 +39,11 @@ Page = Callable[[int, str], Awaitable[Response]]
 class Guard:
     """An ASGI application in front of another one."""
 
-    def __init__(self, app: ASGIApp, access: Access, refused: Page) -> None:
+    def __init__(self, app: ASGIApp, access: Access, sessions: Sessions, refused: Page) -> None:
         """
         :param refused: makes the page for a status and a reason; 401 asks for the token.
         """
-        self._app, self._access, self._refused = app, access, refused
+        self._app, self._access, self._sessions, self._refused = app, access, sessions, refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -60,6 +63,8 @@ class Guard:
     async def _checked(self, scope: Scope) -> Response | None:
         """The answer to a request that goes no further; None for one that is let in."""
         access, headers, query = self._access, Headers(scope=scope), QueryParams(scope["query_string"])
+        place: Place = scope["state"]["place"]
+        place.ask()
         if refusal := access.refusal(scope["method"], headers):
             return await self._refused(421 if headers.get("host", "").lower() not in access.hosts else 403, refusal)
         if scope["path"].startswith(PUBLIC):
@@ -68,16 +73,22 @@ class Guard:
             if not access.is_token(query["token"]):
                 return await self._refused(401, "That is not the token of this data folder.")
             left = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
-            return let_in(access, scope["path"] + (f"?{left}" if left else ""))
-        if not access.is_session(cookie_of(headers, access.cookie_name)):
+            return await let_in(access, self._sessions, headers, scope["path"] + (f"?{left}" if left else ""))
+        session = cookie_of(headers, access.cookie_name)
+        if not await asyncio.to_thread(self._sessions.is_open, session):
+            place.stand()
             return await self._refused(401, "")
+        if not place.sit():
+            return await self._refused(503, "Too many connections of browsers that are signed in; close some of their pages.")
+        scope["state"]["session"] = session
         return None
 
 
-def let_in(access: Access, path: str) -> Response:
-    """A redirect to a page, with the cookie of a new session."""
+async def let_in(access: Access, sessions: Sessions, headers: Headers, path: str) -> Response:
+    """A redirect to a page, with the cookie of a new session, which takes the place of the one that the browser had."""
+    session = await asyncio.to_thread(sessions.begin, instead=cookie_of(headers, access.cookie_name))
     answer = RedirectResponse(path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/", 303)
-    answer.set_cookie(access.cookie_name, access.new_session(), max_age=access.session_s, httponly=True, samesite="strict", path="/")
+    answer.set_cookie(access.cookie_name, session, max_age=access.session_s, httponly=True, samesite="strict", path="/")
     return answer
 
 

@@ -61,7 +61,7 @@ async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
 
 async def live(seat: Seat, request: Request) -> Response:
     """The stream of the missions page."""
-    page = seat.feed.open()
+    page = seat.feed.open(request.state.session)
     seat.feed.follow(page)
     return EventStream(seat.feed, page)
 
@@ -106,7 +106,7 @@ def _answer(result: Reply) -> tuple[str, Any]:
 
 async def mission_live(seat: Seat, request: Request) -> Response:
     """The stream of one mission's page."""
-    page = seat.feed.open()
+    page = seat.feed.open(request.state.session)
     try:
         await seat.asker.tell(page, "watch", id=needed(request.query_params, "id"))
     except BaseException:

@@ -1,4 +1,4 @@
-"""How long the console waits for what a browser wants: else whoever connects and says nothing would keep his place for ever."""
+"""A connection of the console's: how long it waits for what a browser wants, and the place that it has meanwhile."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from batos.console.places import Place, Places
+
 _ASKING = (h11.IDLE, h11.SEND_BODY)
 
 
 class Connection(H11Protocol):
     """One on which a request, form included, is there within a time; however it drips in. Pauses between two are uvicorn's own matter."""
 
-    def __init__(self, within_s: float, **given: Any) -> None:
+    def __init__(self, within_s: float, places: Places, **given: Any) -> None:
         super().__init__(**given)
         self._within_s = within_s
+        self._place = Place(places, lambda: self.transport.abort())
+        self.app_state = {**self.app_state, "place": self._place}  # of each request's scope
         self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._place.stand()
         self._look()
 
     def data_received(self, data: bytes) -> None:
@@ -33,6 +38,7 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave_be()
+        self._place.leave()
         super().connection_lost(exc)
 
     def _look(self, between: bool = False) -> None:

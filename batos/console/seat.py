@@ -10,6 +10,7 @@ from batos.config import Settings
 from batos.console.access import Access
 from batos.console.asking import Asker
 from batos.console.feed import Feed
+from batos.console.sessions import Sessions
 from batos.console.views import Views, url
 
 
@@ -20,6 +21,7 @@ class Seat:
     asker: Asker
     settings: Settings
     access: Access
+    sessions: Sessions
     views: Views
     feed: Feed
 

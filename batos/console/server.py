@@ -7,7 +7,7 @@ import contextlib
 import functools
 import ipaddress
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, cast
 
 import structlog
@@ -24,6 +24,8 @@ try:
     from batos.console.app import application
     from batos.console.feed import Feed
     from batos.console.patience import Connection
+    from batos.console.places import Places
+    from batos.console.sessions import Sessions
 except ModuleNotFoundError as e:
     if e.name is not None and e.name.startswith("batos"):
         raise
@@ -33,16 +35,18 @@ except ModuleNotFoundError as e:
 
 log = structlog.get_logger("batos.console")
 
-_REQUESTS = 64  # at the same time, live pages apart; one more is answered 503
+_REQUESTS = 64  # connections of browsers that are signed in, live pages apart; a request on one more is answered 503
+_STRANGERS = 256  # connections without a session; one more cuts off the oldest
+_ARRIVALS = 64  # taken at once, before those that came are heard: fewer than strangers, so that none is cut off before it could speak
 _TICK_S = 1.0  # the server's clock, by which it dates its answers
 
 
 class Console:
     """Made by `open`, which takes the address; `run` serves there until `stop`."""
 
-    def __init__(self, settings: Settings, access: Access, listening: socket.socket) -> None:
+    def __init__(self, settings: Settings, access: Access, sessions: Sessions, listening: socket.socket) -> None:
         self.link, self.address = access.link, access.address
-        self._settings, self._access, self._listening = settings, access, listening
+        self._settings, self._access, self._sessions, self._listening = settings, access, sessions, listening
         self._feed: Feed | None = None
         self._server: _Server | None = None
         self._ended = asyncio.Event()
@@ -57,7 +61,9 @@ class Console:
         host, port = loopback(settings.console_listen)
         token = await asyncio.to_thread(token_of, settings.data)
         listening = _bound(host, port, settings.console_listen)
-        return cls(settings, Access(token, host, listening.getsockname()[1], settings.console_session_s), listening)
+        access = Access(token, host, listening.getsockname()[1], settings.console_session_s)
+        sessions = Sessions(settings.data, token, settings.console_session_s, settings.console_sessions)
+        return cls(settings, access, sessions, listening)
 
     async def run(self, desk: Handler, listen: Callable[[str, Callable[[dict[str, Any]], None]], None]) -> None:
         """Serve until `stop`.
@@ -65,15 +71,16 @@ class Console:
         :param desk: answers what the console asks.
         :param listen: tells of every mission's events of a kind (`Events.listen`).
         """
-        app, self._feed = application(Asker(desk, self._settings), self._settings, self._access)
+        app, feed = application(Asker(desk, self._settings), self._settings, self._access, self._sessions)
+        self._feed = feed
         for kind in ("state", "result", "needs_input"):
-            listen(kind, self._feed.touch)
-        server = self._server = _Server(_config(app, self._settings))
+            listen(kind, feed.touch)
+        server = self._server = _Server(_config(app, self._settings), lambda: feed.shut_ended(self._sessions.is_open))
         log.info("console", address=self.address)
         try:
             await server.serve([self._listening])
         finally:
-            self._feed.close()
+            feed.close()
             for listener in getattr(server, "servers", ()):  # where it fell over they are open still
                 listener.close()
             self._listening.close()
@@ -90,10 +97,11 @@ class Console:
 
 
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    places = Places(_STRANGERS, settings.console_pages + _REQUESTS)
     return uvicorn.Config(
         app,
         loop="none",
-        http=cast(type[asyncio.Protocol], functools.partial(Connection, settings.console_request_s)),
+        http=cast(type[asyncio.Protocol], functools.partial(Connection, settings.console_request_s, places)),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -102,7 +110,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nobody may say for another that they come from elsewhere
-        limit_concurrency=settings.console_pages + _REQUESTS,
+        backlog=_ARRIVALS,
         timeout_graceful_shutdown=max(1, int(settings.linger_s)),
     )
 
@@ -110,8 +118,10 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     """Without what is the daemon's own business: signals, and a loop that looks ten times a second whether it is to end."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, look: Callable[[], Awaitable[None]]) -> None:
+        """:param look: called now and then."""
         super().__init__(config)
+        self._look = look
         self._leaving = asyncio.Event()
 
     def leave(self) -> None:
@@ -124,6 +134,7 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
+            await self._look()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S):
                     await self._leaving.wait()

@@ -373,9 +373,15 @@ def test_it_works_without_scripts(house: House, window: Browser) -> None:
         window.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_who_leaves_is_asked_for_the_token(house: House, window: Browser) -> None:
+@pytest.mark.parametrize("words", ["Sign out", "Sign out everywhere"])
+def test_who_leaves_is_asked_for_the_token_and_so_is_a_copy_of_the_cookie(house: House, window: Browser, words: str) -> None:
     window.open("/")
-    window.find("form[action='/logout'] button").click()
+    copied = window.driver.get_cookies()
+    next(one for one in window.all("form[action='/logout'] button") if one.text == words).click()
+    window.find("#token")
+    for cookie in copied:
+        window.driver.add_cookie(cookie)
+    window.open("/")
     window.find("#token").send_keys("wrong", Keys.ENTER)
     window.until_text("That is not the token")
     window.picture("entrance")

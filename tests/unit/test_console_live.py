@@ -181,7 +181,7 @@ async def test_only_what_changed_is_told_and_nobody_looks_for_nobody() -> None:
         return dict(rows)
 
     feed = Feed(look, Settings(console_refresh_s=0.05))
-    page = feed.open()
+    page = feed.open("mine")
     assert not looked.is_set()
     feed.follow(page)
     assert (await page.next() or {})["rows"] == [["b", "<li>b</li>"], ["a", "<li>a</li>"]]
@@ -207,7 +207,7 @@ async def test_a_look_that_fails_is_made_again() -> None:
         return {"a": "A"}
 
     feed = Feed(look, Settings(console_refresh_s=0.05))
-    page = feed.open()
+    page = feed.open("mine")
     feed.follow(page)
     feed.touch({})
     async with asyncio.timeout(WAIT_S):
@@ -217,7 +217,7 @@ async def test_a_look_that_fails_is_made_again() -> None:
         assert (await page.next() or {})["rows"] == [["a", "A"]]
     feed.close()
     with pytest.raises(Busy):
-        feed.open()
+        feed.open("mine")
 
 
 async def test_who_does_not_read_loses_events_and_no_reply() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from batos.autotelic import exporter
 from batos.errors import EndpointError, InferenceFailed
 from batos.kernel import Kernel
 from tests.unit.mind_support import FakeInference, mind, submit
@@ -97,6 +102,106 @@ async def test_a_port_that_is_taken(tmp_path: Path) -> None:
         with pytest.raises(EndpointError, match="another port"):
             async with mind(tmp_path / "b", FakeInference(), metrics=kernel.metrics.address):
                 pass
+
+
+# --- who may read
+
+
+@pytest.fixture
+async def kernel(tmp_path: Path) -> AsyncIterator[Kernel]:
+    async with mind(tmp_path, FakeInference(), metrics="127.0.0.1:0") as kernel:
+        yield kernel
+
+
+def asked(kernel: Kernel, request: str) -> bytes:
+    """What comes back for the bytes of a request; PORT is the metrics' own."""
+    host, _, port = kernel.metrics.address.partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(request.replace("PORT", port).encode())
+        return connection.makefile("rb").read()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ("Host: 127.0.0.1:PORT", b"200 OK"),
+        ("Host: localhost:PORT", b"200 OK"),
+        ("host: LOCALHOST:PORT", b"200 OK"),
+        ("Host: rebound.example:PORT", b"421 Misdirected Request"),
+        ("Host: rebound.example", b"421 Misdirected Request"),
+        ("Host: 127.0.0.1:PORT.rebound.example", b"421 Misdirected Request"),
+        ("Host: 127.0.0.1", b"421 Misdirected Request"),
+        ("Host: 127.0.0.1:1", b"421 Misdirected Request"),
+        ("Host: rebound.example:PORT\r\nHost: 127.0.0.1:PORT", b"421 Misdirected Request"),
+        ("Host: 127.0.0.1:PORT\r\nHost: rebound.example:PORT", b"421 Misdirected Request"),
+        ("X-Forwarded-Host: 127.0.0.1:PORT", b"421 Misdirected Request"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: http://evil.example", b"403 Forbidden"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: null", b"403 Forbidden"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: https://127.0.0.1:PORT", b"403 Forbidden"),
+        ("Host: 127.0.0.1:PORT\r\nOrigin: http://127.0.0.1:PORT", b"200 OK"),
+        ("Host: 127.0.0.1:PORT\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script", b"403 Forbidden"),
+        ("Host: localhost:PORT\r\nSec-Fetch-Site: same-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document", b"200 OK"),
+    ],
+)
+async def test_a_page_of_another_name_or_site_reads_nothing(kernel: Kernel, headers: str, status: bytes) -> None:
+    reply = await asyncio.to_thread(asked, kernel, f"GET /metrics HTTP/1.1\r\n{headers}\r\n\r\n")
+    assert reply.partition(b"\r\n")[0].partition(b" ")[2] == status
+    assert (b"batos_uptime_seconds" in reply) is (status == b"200 OK")
+    assert b"access-control" not in reply.lower()
+
+
+@pytest.mark.parametrize("request_line", ["GET /metrics HTTP/1.0", "GET http://127.0.0.1:PORT/metrics HTTP/1.1", "GET /metrics"])
+async def test_who_names_no_host_reads_nothing(kernel: Kernel, request_line: str) -> None:
+    assert b"batos_uptime_seconds" not in await asyncio.to_thread(asked, kernel, f"{request_line}\r\n\r\n")
+
+
+async def test_an_address_of_the_sixth_version(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference(), metrics="[::1]:0") as kernel:
+        assert kernel.metrics.address.startswith("[::1]:")
+        assert (await read(kernel))["batos_uptime_seconds"] >= 0
+
+
+@contextlib.contextmanager
+def crowd(kernel: Kernel, says: bytes, count: int) -> Iterator[list[socket.socket]]:
+    """So many that say this, and no more."""
+    host, _, port = kernel.metrics.address.partition(":")
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(socket.create_connection((host, int(port)), timeout=30)) for _ in range(count)]
+        for one in found:
+            with contextlib.suppress(ConnectionError):
+                one.sendall(says)
+        yield found
+
+
+def gone(one: socket.socket) -> bool:
+    """Wait until it is cut off."""
+    with contextlib.suppress(ConnectionError):
+        while one.recv(65536):
+            pass
+    return True
+
+
+@pytest.mark.parametrize("says", [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: "])
+async def test_who_says_nothing_more_takes_nobodys_place(kernel: Kernel, says: bytes) -> None:
+    threads = threading.active_count()
+    with crowd(kernel, says, 3 * exporter._THREADS) as many:
+        assert (await read(kernel))["batos_uptime_seconds"] >= 0
+        assert threading.active_count() <= threads + exporter._THREADS + 1
+        for one in many[: -exporter.READERS]:
+            assert await asyncio.to_thread(gone, one)
+
+
+@pytest.mark.parametrize("drips", [False, True])
+async def test_who_is_slow_is_cut_off_however_much_he_drips(kernel: Kernel, drips: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "READ_S", 0.1)
+    with crowd(kernel, b"GET /metrics HTTP/1.1\r\nX: ", 1) as [one]:
+        ended = asyncio.create_task(asyncio.to_thread(gone, one))
+        async with asyncio.timeout(30):
+            while not ended.done():
+                if drips:
+                    with contextlib.suppress(ConnectionError):
+                        one.sendall(b"a")
+                await asyncio.wait([ended], timeout=0.02)
 
 
 async def test_without_the_setting_they_are_counted_and_served_nowhere(tmp_path: Path) -> None:
