@@ -200,7 +200,7 @@ class Life:
 
 async def life(folder: pathlib.Path, chunks: int, curates: bool) -> dict[str, Any]:
     settings = Settings(
-        data=folder, embed_sections=64, embed_texts=32, dropped_rows=1000, curate="off", curate_age_days=1000, curate_fresh_days=0.5,
+        data=folder / "data", embed_sections=64, embed_texts=32, dropped_rows=1000, curate="off", curate_age_days=1000, curate_fresh_days=0.5,
         curate_chunks=max(100, round(chunks * LIVE)), curate_half_life_days=4, curate_tokens=0, chunk_largest=400,
     )  # fmt: skip
     async with contextlib.AsyncExitStack() as stack:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import structlog
 
+from batos import private_files
 from batos.errors import ConfigError
 
 log = structlog.get_logger("batos.console")
@@ -39,9 +40,9 @@ def token_of(data: Path) -> str:
     try:
         found = _read(path)
         if found is None:
-            data.mkdir(parents=True, exist_ok=True)
+            private_files.make(data)
             found = secrets.token_urlsafe(_TOKEN_BYTES)
-            _write(path, found)
+            private_files.write(path, found + "\n")
     except OSError as e:
         raise ConfigError(
             f"the console's token {path} cannot be read or made: {e.strerror}; give the file to this user, or delete it"
@@ -55,7 +56,11 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+        about = os.fstat(descriptor)
+        if about.st_uid != os.geteuid():  # it would let in whoever put it there
+            log.warning("console_token_replaced", file=str(path), why="it is another user's")
+            return None
+        if stat.S_IMODE(about.st_mode) & 0o077:
             log.warning("console_token_replaced", file=str(path), why="others could read it")
             return None
         text = file.read(_LONGEST).decode("ascii", "replace").strip()
@@ -63,18 +68,6 @@ def _read(path: Path) -> str | None:
         log.warning("console_token_replaced", file=str(path), why="it is too short to be safe")
         return None
     return text
-
-
-def _write(path: Path, token: str) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token + "\n")
-        file.flush()
-        os.fsync(descriptor)
-    fresh.replace(path)
 
 
 class Access:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 import zmq
 
+from batos import private_files
 from batos.config import Settings
 from batos.errors import ConfigError, KeyRefused
 
@@ -85,13 +86,13 @@ def create(folder: Path, name: str, public: Path | None = None) -> tuple[Path, P
         raise ConfigError(f"{name!r} is no name for a key: letters, digits, . _ - and at most 64 of them")
     secret_file, public_file = folder / f"{name}.key_secret", (public or folder) / f"{name}.key"
     for taken in (secret_file, public_file):
-        if taken.exists():
+        if private_files.taken(taken):
             raise ConfigError(f"{taken} exists; nothing is overwritten: name another, or move it away")
     own = Pair(*zmq.curve_keypair())
     try:
         for made in {folder, public_file.parent}:
-            made.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(secret_file, own, 0o600)
+            private_files.folder(made)
+        _write(secret_file, own, private_files.FILE_MODE)
         _write(public_file, own._replace(secret=b""), 0o644)
     except OSError as e:
         raise ConfigError(f"the key {name!r} cannot be written to {folder}: {e.strerror}") from None
@@ -252,6 +253,5 @@ def _write(path: Path, own: Pair, mode: int) -> None:
     lines = [f"#   {said}", "", "metadata", "curve", f'    public-key = "{own.public.decode()}"']
     if own.secret:
         lines.append(f'    secret-key = "{own.secret.decode()}"')
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w") as file:
-        file.write("\n".join(lines) + "\n")
+    with private_files.create(path, mode) as file:
+        file.write("\n".join([*lines, ""]).encode())

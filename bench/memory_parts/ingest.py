@@ -37,7 +37,7 @@ async def measure(bench: Bench) -> dict[str, Any]:
 
 
 async def _measured(bench: Bench, notes: Any, inference: OllamaInference, model: str) -> dict[str, Any]:
-    settings = Settings(data=bench.folder)
+    settings = Settings(data=bench.folder / "data")
     async with contextlib.AsyncExitStack() as stack:
         image = await LivingImage.open(f"file://{bench.folder / 'live_image.fs'}", steps=(objects.install,))
         stack.push_async_callback(image.close)
