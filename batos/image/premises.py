@@ -77,14 +77,25 @@ def _unfit(folder: pathlib.Path) -> str:
 
 def _kept(settings: Settings) -> Iterator[pathlib.Path]:
     """The files and folders that hold what missions said, or lead to it. The data folder comes first: closed, it closes the others."""
-    if not _is_shared(settings.data):
-        yield settings.data
+    data = _behind(settings.data)
+    if not _is_shared(data):
+        yield data
     if (image := file_path(settings.image_uri)) is not None:
-        yield from (image.with_name(image.name + ending) for ending in COMPANIONS)
+        yield _behind(image)
+        yield from (image.with_name(image.name + ending) for ending in COMPANIONS if ending)
         yield from _tree(blobs.folder_of(image))
     yield from (settings.data / name for name in _ROOMS)
     if not settings.backup_folder:
         yield from _tree(settings.backups)
+
+
+def _behind(path: pathlib.Path) -> pathlib.Path:
+    """What a setting names, where it is a link of this user's: the data on another disk, say."""
+    try:
+        private_files.check_links(path)
+    except private_files.Exposed:
+        return path
+    return path.resolve() if path.is_symlink() else path
 
 
 def _is_shared(folder: pathlib.Path) -> bool:

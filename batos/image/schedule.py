@@ -89,6 +89,8 @@ def hindrance(folder: pathlib.Path) -> str:
         private_files.fit(folder)
     except private_files.Exposed as e:
         return e.why
+    except OSError as e:  # links that lead to each other, say
+        return f"{folder} cannot be looked at: {e.strerror}; name another backup_folder"
     return ""
 
 

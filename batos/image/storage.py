@@ -248,13 +248,13 @@ def _make_folder(folder: pathlib.Path) -> None:
 
 
 def _check_links(path: pathlib.Path) -> None:
-    """FileStorage opens what has these names, and writes to it, links or not.
+    """FileStorage opens what has these names, and writes to it, links or not; what is in the last is deleted.
 
     :raises ImageError: if one of them, or a folder on the way, is another user's link.
     """
     try:
-        for ending in COMPANIONS:
-            private_files.check_links(path.with_name(path.name + ending))
+        for beside in (*(path.with_name(path.name + ending) for ending in COMPANIONS), blobs.folder_of(path) / "tmp"):
+            private_files.check_links(beside)
     except private_files.Exposed as e:
         raise ImageError(f"the image {path} is not opened: {e.why}") from e
 

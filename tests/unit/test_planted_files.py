@@ -161,6 +161,21 @@ async def test_below_a_sticky_folder_and_through_own_links_it_goes(kept: Kept, t
         assert stat.S_IMODE(made.stat().st_mode) & 0o077 == 0, made
 
 
+@as_root
+async def test_a_group_in_which_this_user_is_alone_is_no_other(kept: Kept, tmp_path: Path) -> None:
+    """Where each user has one, the usual umask is 002."""
+    folder = given(tmp_path / "f", 0o775)
+    await kept.upkeep.backup(str(folder))
+    os.chown(folder, -1, OTHER)
+    with pytest.raises(ImageError, match="so that others may write into it"):
+        await kept.upkeep.backup(str(folder))
+
+
+def test_links_that_lead_to_each_other_are_said(tmp_path: Path) -> None:
+    linked(tmp_path / "a", linked(tmp_path / "b", tmp_path / "a"))
+    assert "cannot be looked at" in hindrance(tmp_path / "a")
+
+
 # --- backups
 
 
@@ -212,12 +227,15 @@ async def test_nothing_is_restored_into_a_folder_that_others_may_write_into(kept
 
 
 @as_root
-@pytest.mark.parametrize("name", ["", ".lock", ".index", ".tmp", ".pack"])
+@pytest.mark.parametrize("name", ["", ".lock", ".index", ".tmp", ".pack", ".blobs"])
 async def test_an_image_beside_links_of_others_is_not_opened(tmp_path: Path, victim: Path, name: str) -> None:
-    linked(tmp_path / "data" / (NAME + name), victim, OTHER)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp" / "precious").touch()
+    linked(tmp_path / "data" / (NAME + name), tmp_path if name == ".blobs" else victim, OTHER)
     with pytest.raises(ImageError, match=r"is a link of \w+'s"):
         await LivingImage.open(f"file://{tmp_path / 'data' / NAME}")
     assert victim.read_bytes() == VICTIM
+    assert (tmp_path / "tmp" / "precious").exists()
 
 
 async def test_an_image_is_made_for_this_user_alone_and_where_its_own_link_says(tmp_path: Path) -> None:
@@ -259,6 +277,10 @@ def test_a_token_that_another_put_there_lets_nobody_in(tmp_path: Path) -> None:
         assert token_of(tmp_path) != "x" * 43
     assert [line["event"] for line in lines] == ["console_token_replaced"]
     assert path.stat().st_uid == os.geteuid()
+    os.chown(path, OTHER, OTHER)
+    os.chown(tmp_path, OTHER, OTHER)
+    told = token_of(tmp_path)
+    assert (path.stat().st_uid, path.read_text().strip()) == (OTHER, told), "root asks for the token of another's daemon"
 
 
 def test_notes_and_weights_replace_a_link(tmp_path: Path, victim: Path) -> None:

@@ -70,6 +70,14 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     assert modes(outside) == before
 
 
+def test_a_data_folder_that_is_a_link_of_ones_own_is_closed_where_it_is(tmp_path: Path) -> None:
+    laid(tmp_path / "disk")
+    (tmp_path / "data").symlink_to(tmp_path / "disk")
+    premises.close(Settings(data=tmp_path / "data"))
+    assert (tmp_path / "disk").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "disk" / NAME).stat().st_mode & 0o077 == 0
+
+
 @as_root
 def test_what_is_of_another_is_said_and_keeps_nobody_from_starting(tmp_path: Path) -> None:
     settings = laid(tmp_path / "data")
