@@ -25,7 +25,7 @@ from batos.bridge.profiles import load_profile
 from batos.bridge.types import Inference
 from batos.config import RELOADED, Settings
 from batos.desk import Desk
-from batos.image import experts
+from batos.image import experts, premises
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -113,6 +113,7 @@ class Kernel:
                 endpoints.check(endpoint, guarded=bool(settings.curve_secret))
             if settings.console == "on":
                 await self._take_console_address()
+        await asyncio.to_thread(premises.close, settings)
         self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
         self.events = Events()
         incarnate = incarnation.Incarnation(self.codex)

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import structlog
 
+from batos import private_files
 from batos.autotelic import changes
 from batos.autotelic.preparing import Facts, Keep, NotYet
 from batos.autotelic.proposals import Proposal
@@ -170,7 +171,7 @@ class Training:
         await in_helper(self._make_ready)
         words = self._command(self._settings, self._image.uri, self._work, minutes)
         begun, said = time.monotonic(), self._work / "training.log"
-        with said.open("wb") as out:
+        with private_files.renew(said) as out:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), launcher.IDLE, "--", *words),
                 stdin=asyncio.subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
@@ -194,14 +195,14 @@ class Training:
         """A staging folder of the training's own, with the expert that writes now: from there it goes on."""
         shutil.rmtree(self._work / "lora_staging", ignore_errors=True)
         own = self._work / "lora_staging" / NAME
-        own.parent.mkdir(parents=True)
+        private_files.make(own.parent)
         writes = self._image.read(_writer)
         if writes is not None and (self._staging / writes["folder"] / ABOUT).exists():
             shutil.copytree(self._staging / writes["folder"], own)
         known, proved = (folder / "training" / NAME / "proved.json" for folder in (self._settings.data, self._work))
         if known.exists() and not proved.exists():  # what is proved already need not be proved again: that takes minutes
-            proved.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(known, proved)
+            private_files.make(proved.parent)
+            private_files.write(proved, known.read_bytes())
 
     # --- what comes of it
 
@@ -218,12 +219,16 @@ class Training:
             raise ExpertRefused(f"the training left an expert that cannot be read: {e}") from None
         if left is None or (before is not None and left.version == before["version"]):
             raise ExpertRefused("the training ended well and left no expert")
+        try:
+            private_files.folder(self._staging)
+        except private_files.Exposed as e:
+            raise ExpertRefused(f"no expert is put there: {e.why}") from None
         partial = _partial(folder)
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(made, partial)
         about = read_about(partial / ABOUT)
         text = re.sub(r"(?m)^(version|on_choice) = .*\n", "", (partial / ABOUT).read_text("utf-8"))
-        (partial / ABOUT).write_text(f"version = {self._image.read(_next_version, about)}\non_choice = true\n{text}", "utf-8")
+        private_files.write(partial / ABOUT, f"version = {self._image.read(_next_version, about)}\non_choice = true\n{text}")
         read_about(partial / ABOUT)  # what is not right shall not get there
         os.replace(partial, folder)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from batos import private_files
 from batos.bridge import blobs, modelfile
 from batos.bridge.built import Built
 from batos.bridge.client import CONNECT_S
@@ -160,7 +161,7 @@ def _written(source: Path, kind: str, out: Path, stop: Event) -> str:
     :raises Cannot: where they cannot be read, or what is written has no room.
     """
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        private_files.make(out.parent)
         requantize(source, kind, out, stop)
         return blobs.digest_of(out)
     except Unreadable as e:

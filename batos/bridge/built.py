@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from batos import private_files
 from batos.bridge.blobs import digest_of
 
 log = structlog.get_logger(__name__)
@@ -87,10 +88,8 @@ class Built:
             return
         files = {name: noted for name, noted in self._files.items() if Path(name).exists()}
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            part = self._path.with_suffix(".part")
-            part.write_text(json.dumps({"version": VERSION, "models": self._models, "files": files}, indent=1), "utf-8")
-            part.replace(self._path)
+            private_files.make(self._path.parent)
+            private_files.write(self._path, json.dumps({"version": VERSION, "models": self._models, "files": files}, indent=1))
         except OSError as e:
             log.warning(
                 "what the models were built from cannot be kept; some are built again at the next start", path=str(self._path), error=str(e)

@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from batos import private_files
 from batos.bridge import adapters, fuse
 from batos.bridge.adapters import Base, Unfit
 from batos.bridge.blobs import upload
@@ -176,7 +177,7 @@ class Builder:
 
     async def _built(self, staged: Staged, on: Foundation, how: str, recipe: str) -> None:
         mark = f"BAT OS expert {staged.model}, content {staged.content}, recipe {recipe}"
-        self._scratch.mkdir(parents=True, exist_ok=True)
+        private_files.make(self._scratch)
         file = self._scratch / f"{recipe}.gguf"
         try:
             if how == "adapter":

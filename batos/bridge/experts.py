@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from batos import private_files
 from batos.bridge import adapters
 from batos.bridge.adapters import Adapter, Unfit
 
@@ -183,7 +184,7 @@ def staging_folder(override: str, data: Path) -> Path:
     if (checkout / "lora_staging").is_dir() and (checkout / "pyproject.toml").is_file():
         return checkout / "lora_staging"
     folder = data / "lora_staging"
-    folder.mkdir(parents=True, exist_ok=True)
+    private_files.make(folder)
     return folder
 
 

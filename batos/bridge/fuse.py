@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from batos import private_files
 from batos.bridge import gguf
 from batos.bridge.adapters import Adapter, Base, Unfit, matrices
 
@@ -40,7 +41,7 @@ def fuse(source: Path, adapter: Adapter, base: Base, out: Path, stop: Event) -> 
         raise Unfit(f"the base has no tensor {min(missing)}")
     # Norms and biases stay as exact as they are: they are small, and Ollama's quantiser expects them so.
     kinds = {info.name: gguf.F32 if len(info.dims) == 1 else gguf.F16 for info in header.tensors.values()}
-    with out.open("wb") as file:
+    with private_files.renew(out) as file:
         gguf.write_header(file, keys, len(header.metadata), [(i.name, i.dims, kinds[i.name]) for i in header.tensors.values()])
         for info in header.tensors.values():
             if stop.is_set():

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from batos import private_files
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -105,7 +107,7 @@ def write(path: Path, metadata: dict[str, str | int | float], tensors: Iterable[
     """Write a GGUF file of F32 tensors, each in numpy's order."""
     listed = list(tensors)
     keys = b"".join(_packed(key, value) for key, value in metadata.items())
-    with path.open("wb") as file:
+    with private_files.renew(path) as file:
         infos = [(name, tuple(reversed(array.shape)), F32) for name, array in listed]
         write_header(file, keys, len(metadata), infos)
         for _, array in listed:

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from batos import private_files
+
 TERM_S = 5.0  # time between SIGTERM and SIGKILL
 _POLL_S = 0.02
 
@@ -35,7 +37,7 @@ class Note:
 
     def write(self, path: Path) -> None:
         """Keep it in a file."""
-        path.write_text(json.dumps(asdict(self)), "utf-8")
+        private_files.write(path, json.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> Note | None:
@@ -100,10 +102,10 @@ def _boot() -> str:
         return ""
 
 
-def claim(path: Path) -> IO[str] | None:
+def claim(path: Path) -> IO[bytes] | None:
     """An exclusive lock on a file, held until the returned file is closed or the process dies; None if another has it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a", encoding="utf-8")
+    private_files.make(path.parent)
+    file = private_files.extend(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

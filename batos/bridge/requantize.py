@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from batos import private_files
 from batos.bridge import gguf
 
 KINDS = {"q8_0": (gguf.Q8_0, 7)}
@@ -41,7 +42,7 @@ def requantize(source: Path, kind: str, out: Path, stop: Event) -> None:
     except gguf.Malformed as e:
         raise Unreadable(str(e)) from None
     kinds = {i.name: i.kind if i.kind in gguf.SIZES or len(i.dims) == 1 or i.dims[0] % 32 else target for i in header.tensors.values()}
-    with out.open("wb") as file:
+    with private_files.renew(out) as file:
         gguf.write_header(file, keys, len(header.metadata), [(i.name, i.dims, kinds[i.name]) for i in header.tensors.values()])
         for info in header.tensors.values():
             if stop.is_set():

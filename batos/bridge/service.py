@@ -19,6 +19,7 @@ from typing import IO, Literal
 
 import structlog
 
+from batos import private_files
 from batos.bridge.client import connect, version_of
 from batos.bridge.processes import Note, claim
 from batos.config import Settings
@@ -70,7 +71,7 @@ class OllamaService:
         self._restarts = 0
         self._child: asyncio.subprocess.Process | None = None
         self._note: Note | None = None
-        self._claim: IO[str] | None = None
+        self._claim: IO[bytes] | None = None
         self._watcher: asyncio.Task[None] | None = None
 
     @property
@@ -261,10 +262,10 @@ class OllamaService:
 
     def _open_log(self) -> IO[bytes]:
         path = self._settings.data / "logs" / "ollama.log"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_files.make(path.parent)
         if path.exists() and path.stat().st_size > LOG_LIMIT:
             path.replace(path.with_suffix(".log.1"))
-        return path.open("ab")
+        return private_files.extend(path)
 
     def _shorten_log(self) -> None:
         """Set a long log aside while the child writes it: the child appends, and goes on at the beginning."""
@@ -273,7 +274,8 @@ class OllamaService:
         with contextlib.suppress(OSError):
             if path.stat().st_size > LOG_LIMIT:
                 try:
-                    shutil.copyfile(path, aside)
+                    with path.open("rb") as log, private_files.renew(aside) as copy:
+                        shutil.copyfileobj(log, copy)
                 except OSError:  # there is no room for both
                     aside.unlink(missing_ok=True)
                 os.truncate(path, 0)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from batos import __version__, config, logs
+from batos import __version__, config, logs, private_files
 from batos.cli.output import Output
 from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable, EndpointError
 
@@ -179,7 +179,8 @@ def invoke(words: list[str]) -> None:
 
 
 def _own_process(verb: str) -> None:
-    """Set up a process that is nothing but this command."""
+    """Set up a process that is nothing but this command. What it, its libraries and its children make is for its user alone."""
+    os.umask(private_files.UMASK)
     if verb != "run":  # the daemon sets up its own
         logs.configure("error", "auto")  # what libraries log must not stand between the results
         logging.getLogger().setLevel(logging.ERROR)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batos import private_files
 from batos.cli.app import ConfigFlag, DataFlag, Json, app, check_named, settings_from
 from batos.cli.asking import showing
 from batos.cli.output import Output
@@ -98,14 +99,11 @@ def _check_reach(*files: Path) -> None:
 
 
 def _install(path: Path, text: str, manager: _Manager, now: bool) -> dict[str, Any]:
-    if path.exists() and MARK not in path.read_text("utf-8", "replace"):
+    if private_files.taken(path) and (not path.is_file() or MARK not in path.read_text("utf-8", "replace")):
         raise ConfigError(f"{path} was not made by this command; nothing is overwritten: move it away")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(path.name + ".part")
-        part.write_text(text, "utf-8")
-        part.chmod(0o644)
-        part.replace(path)
+        private_files.folder(path.parent)
+        private_files.write(path, text, 0o644)  # as all units are: the manager may be another user's
     except OSError as e:
         raise ConfigError(f"{path} cannot be written: {e.strerror}") from None
     steps = [["daemon-reload"], *([["enable", NAME], ["restart", "--no-block", NAME]] if now else [])]

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import structlog
 
-from batos.console.files import write
+from batos import private_files
 from batos.errors import ConfigError
 from batos.loopback import bracketed, is_foreign, names_of
 
@@ -38,9 +38,9 @@ def token_of(data: Path) -> str:
     try:
         found = _read(path)
         if found is None:
-            data.mkdir(parents=True, exist_ok=True)
+            private_files.make(data)
             found = secrets.token_urlsafe(_TOKEN_BYTES)
-            write(path, found + "\n")
+            private_files.write(path, found + "\n")
     except OSError as e:
         raise ConfigError(
             f"the console's token {path} cannot be read or made: {e.strerror}; give the file to this user, or delete it"
@@ -54,7 +54,14 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+        about = os.fstat(descriptor)
+        if about.st_uid not in (
+            os.geteuid(),
+            path.parent.stat().st_uid,
+        ):  # it would let in whoever put it there; root looks at others', too
+            log.warning("console_token_replaced", file=str(path), why="it is another user's")
+            return None
+        if stat.S_IMODE(about.st_mode) & 0o077:
             log.warning("console_token_replaced", file=str(path), why="others could read it")
             return None
         text = file.read(_LONGEST).decode("ascii", "replace").strip()

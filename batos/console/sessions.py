@@ -20,7 +20,7 @@ from pathlib import Path
 
 import structlog
 
-from batos.console.files import write
+from batos import private_files
 from batos.errors import ConfigError
 
 log = structlog.get_logger("batos.console")
@@ -118,7 +118,7 @@ class Sessions:
             kept = dict(self._kept)
             change(kept)
             self._tidy(kept)
-            write(self._path, json.dumps(kept))
+            private_files.write(self._path, json.dumps(kept))
             self._kept, self._seen = kept, _seen(self._path)
 
     def _look(self) -> None:

@@ -4,7 +4,7 @@ Each check looks for itself, changes nothing, and answers with a `Check`. Only t
 
     findings.py    what a check answers with
     machine.py     this Python, what is installed, variables, the data folder, the sandbox, trainings
-    house.py       the image, the endpoints, the settings together
+    house.py       who else can read its files, the image, the endpoints, the settings together
     inference.py   Ollama, the profile's models, the embedder
 """
 
@@ -16,19 +16,19 @@ from functools import partial
 
 from batos.config import Settings
 from batos.doctor.findings import REINSTALL, Check, State
-from batos.doctor.house import endpoint, image, info_at, others
+from batos.doctor.house import endpoint, files, image, info_at, others
 from batos.doctor.inference import embedder, models, ollama
 from batos.doctor.machine import DEPENDENCIES, data_folder, dependencies, python, sandbox, training, variables, walls
 
 __all__ = [
-    "DEPENDENCIES", "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "image", "info_at",
-    "models", "ollama", "others", "python", "sandbox", "training", "variables", "walls",
+    "DEPENDENCIES", "REINSTALL", "Check", "State", "data_folder", "dependencies", "embedder", "endpoint", "examine", "files", "image",
+    "info_at", "models", "ollama", "others", "python", "sandbox", "training", "variables", "walls",
 ]  # fmt: skip
 
 
 async def examine(settings: Settings) -> list[Check]:
     """Every check, in the order in which things are needed at start."""
-    checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings)]
+    checks: list[Check] = [python(), dependencies(), variables(), data_folder(settings), _guarded("files", partial(files, settings))]
     daemon = {endpoint: await info_at(endpoint, settings) for endpoint in settings.endpoints}
     running = any(daemon.values())
     checks += [

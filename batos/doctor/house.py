@@ -1,4 +1,4 @@
-"""Whether what a daemon holds is fit: its image, its endpoints, its settings together."""
+"""Whether what a daemon holds is fit: who can read its files, its image, its endpoints, its settings together."""
 
 from __future__ import annotations
 
@@ -14,6 +14,20 @@ from batos.errors import BatosError, ConfigError, EndpointError, ImageError
 
 _LOOKED_AT = ("data", "listen", "image", "profile", "ollama_host", "ollama_hosts")
 """Settings that have a check of their own."""
+_NAMED = 3  # files that a finding names
+
+
+def files(settings: Settings) -> Check:
+    """Whether other users can read what the daemon keeps, or could have it written somewhere else."""
+    from batos.image import premises
+
+    found = premises.exposed(settings)
+    if not found:
+        return Check("files", "ok", "no other user can read or write what is kept")
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    remedy = "start the daemon, which closes what is its own; of what stays open, change owner or mode (a file system without modes: how "
+    remedy += "it is mounted), or name a folder of yours with --data; what others may have read is no secret any more"
+    return Check("files", "warn", f"open to other users: {', '.join(found[:_NAMED])}{more}", remedy)
 
 
 def image(settings: Settings, running: bool) -> Check:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import calendar
 import contextlib
 import errno
+import io
 import os
 import pathlib
 import shutil
@@ -15,13 +16,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import ZODB
 from ZODB.FileStorage import FileStorage
 from ZODB.POSException import POSError
 from ZODB.scripts import repozo
 
+from batos import private_files
 from batos.errors import ImageDamaged, ImageError
 from batos.image import blobs
 from batos.image.checked import base_of
@@ -35,7 +37,21 @@ BLOBS = "blobs"
 """The folder of blobs in a folder of backups. They stay as long as the folder does: earlier backups in it need them."""
 _METHOD = b"batos.objects\nMethod\n"  # how a record of a Method names its class, in pickle's protocol 3
 _VERIFY = ".verify-"  # folders in which a backup is restored to be proved
+_PART = "tmp.tmp"  # what repozo writes a file as, before it gets its name
 _CHUNK = 1 << 20
+
+
+def _opened(path: str, mode: str = "r") -> IO[Any]:
+    """What repozo opens. It would write over whatever has the name, or is led to by it; all but its lists are new files."""
+    if mode == "a":
+        return io.TextIOWrapper(private_files.extend(path))
+    if "w" in mode:
+        file = private_files.create(path)
+        return file if "b" in mode else io.TextIOWrapper(file)
+    return open(path, mode)
+
+
+vars(repozo)["open"] = _opened
 
 
 @dataclass
@@ -62,25 +78,26 @@ def backup(path: pathlib.Path, folder: pathlib.Path, *, full: bool, before: byte
     :returns: `folder`, `kind` (full, incremental, unchanged), `file`, `bytes` (added), and what the proof found: `total_bytes`,
         `blob_bytes`, `objects`, `methods`, `damaged` (methods that are not what was audited, transactions that are not what was written;
         the image itself has the same damage), `tid`.
-    :raises ImageError: if it cannot be written, or its proof fails; a bad one is removed again.
+    :raises ImageError: if it cannot be written, its proof fails, or others may write into the folder; a bad one is removed again.
     """
     progress = progress or Progress()
     if folder.exists() and not folder.is_dir():
         raise ImageError(f"no backup in {folder}: it is a file, not a folder; name another")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
-        old = set(folder.iterdir())
+        place = private_files.folder(folder)
+        private_files.check_within(place)
+        _sweep(place)
+        old = set(place.iterdir())
         progress.begin("writing")
-        with _without_blanks(folder) as repository:
-            repozo.do_backup(_Options(repository, str(path), full=full, test_now=_next_second(folder)))
-        new = sorted(set(folder.iterdir()) - old)
+        with _without_blanks(place) as repository:
+            repozo.do_backup(_Options(repository, str(path), full=full, test_now=_next_second(place)))
+        new = sorted(set(place.iterdir()) - old)
         try:
             for made in new:
                 sync_to_disk(made)
-            found = _prove(path, folder, before, progress)
+            found = _prove(path, place, before, progress)
         except BaseException:
-            _remove(new, folder)
+            _remove(new, place)
             raise
     except (repozo.RepozoError, OSError) as e:
         raise ImageError(f"no backup in {folder}: {_reason(e)}") from e
@@ -96,17 +113,17 @@ def restore(folder: pathlib.Path, path: pathlib.Path, progress: Progress | None 
     :raises ImageError: if there is an image already, no backup, or one that is not whole; then nothing is left at `path`.
     """
     for taken in (path, path.with_name(path.name + ".old"), path.with_name(path.name + ".pack")):
-        if taken.exists():
+        if private_files.taken(taken):
             raise ImageError(f"{taken} exists; a restore overwrites nothing: move it away, or name another folder with --data")
     if not folder.is_dir():
         raise ImageError(f"there is no folder {folder}; name the one that `batos backup` wrote to")
     if not any(file.suffix == ".dat" or repozo.is_data_file(file.name) for file in folder.iterdir()):
         raise ImageError(f"there is no backup in {folder}; name the folder that `batos backup` wrote to")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _restored(folder, path.parent, progress or Progress()) as file:
-            found = _examine(file, folder / BLOBS, blobs.folder_of(path))
-            _place(file, path)
+        target = private_files.folder(path.parent) / path.name
+        with _restored(folder, target.parent, progress or Progress()) as file:
+            found = _examine(file, folder / BLOBS, blobs.folder_of(target))
+            _place(file, target)
     except (repozo.RepozoError, OSError) as e:
         raise ImageError(f"the backup in {folder} was not restored: {_reason(e)}") from e
     return found
@@ -141,6 +158,7 @@ def _sweep(folder: pathlib.Path) -> None:
     names: the next backup would fail of them."""
     for left in folder.glob(_VERIFY + "*"):
         shutil.rmtree(left)
+    (folder / _PART).unlink(missing_ok=True)
     for sums in folder.glob("*.dat"):
         whole = sums.read_bytes()
         if not whole.endswith(b"\n"):
@@ -266,10 +284,12 @@ def _remove(made: list[pathlib.Path], folder: pathlib.Path) -> None:
         lines = sums.read_text().splitlines(keepends=True)
         kept = [line for line in lines if pathlib.Path(line.rsplit(maxsplit=3)[0]).name not in names]
         if kept != lines:
-            sums.write_text("".join(kept))
+            private_files.write(sums, "".join(kept))
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, private_files.Exposed):
+        return error.why
     if isinstance(error, OSError) and error.errno:
         hint = "; make room, or name another folder" if error.errno == errno.ENOSPC else ""
         return f"{os.strerror(error.errno)}{f' ({error.filename})' if error.filename else ''}{hint}"

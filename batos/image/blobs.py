@@ -22,6 +22,7 @@ from ZODB.blob import Blob, FilesystemHelper, set_not_writable
 from ZODB.interfaces import IBlobStorage, IBlobStorageRestoreable
 from ZODB.POSException import POSKeyError
 
+from batos import private_files
 from batos.errors import ImageDamaged
 
 _MAGIC = b"BAT OS blob 1\n"
@@ -56,6 +57,7 @@ def kept_by(db: ZODB.DB) -> bool:
 def write(connection: Any, data: bytes) -> Blob:
     """A new blob, in the transaction that is open."""
     if (helper := _helper(connection.db().storage)) is not None:
+        private_files.make(helper.base_dir)
         helper.create()
     blob = Blob()
     connection.add(blob)  # first: it is written where its storage wants it
@@ -188,6 +190,7 @@ def _helper(storage: Any) -> FilesystemHelper | None:
 
 
 def _made(folder: pathlib.Path) -> FilesystemHelper:
+    private_files.make(folder)
     helper = FilesystemHelper(str(folder))
     helper.create()
     return helper
@@ -196,11 +199,13 @@ def _made(folder: pathlib.Path) -> FilesystemHelper:
 def _copy(origin: str, place: pathlib.Path, link: bool) -> None:
     part = place.with_name(place.name + ".part")
     part.unlink(missing_ok=True)
-    if link:
-        with contextlib.suppress(OSError):
-            os.link(origin, part)
-    if not part.exists():
-        shutil.copyfile(origin, part)
+    try:
+        if not link:
+            raise OSError
+        os.link(origin, part)
+    except OSError:  # nor can every file system
+        with open(origin, "rb") as source, private_files.create(part) as target:
+            shutil.copyfileobj(source, target, _CHUNK)
         set_not_writable(str(part))
     sync_file(str(part))
     part.replace(place)

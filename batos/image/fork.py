@@ -12,10 +12,11 @@ import os
 import pathlib
 import shutil
 import threading
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import ZODB
 
+from batos import private_files
 from batos.errors import Busy, HistoryGone, ImageDamaged, ImageError, InvalidInput
 from batos.image import ledger, seals, sums
 from batos.image.blobs import copy, folder_of
@@ -41,29 +42,39 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
     :returns: `image` (the new file), `bytes`, `objects`, `tid` and `time` of its last transaction, `unfinished` missions in it.
     :raises HistoryGone: for a moment before the last pack, or before there was an image.
     :raises InvalidInput: for a folder that is not given by an absolute path.
-    :raises ImageError: if an image, or the blobs of one, is there already, or it cannot be written; nothing is left of it.
+    :raises ImageError: if an image, or the blobs of one, is there already, others may write into the folder, or it cannot be written;
+        nothing is left of it.
     """
     if not folder.is_absolute():
         raise InvalidInput(f"{str(folder)!r} is no absolute path; the daemon does not know which folder you are in")
-    target = folder / NAME
-    if target.exists():
+    try:
+        place = private_files.fit(folder)
+    except OSError as e:
+        raise _not_written(folder / NAME, e) from e
+    target = place / NAME
+    if private_files.taken(target):
         raise ImageError(f"there is an image at {target} already; nothing is overwritten, name another folder")
-    if folder.exists() and not folder.is_dir():
+    if place.exists() and not place.is_dir():
         raise ImageError(f"{folder} is a file, not a folder; name another")
     part, blobs = target.with_name(PART), folder_of(target)
-    if blobs.exists() and not part.exists():  # with one, both are of a fork that was killed
+    if private_files.taken(blobs) and not private_files.taken(part):  # with one, both are of a fork that was killed
         raise ImageError(
             f"there are blobs of another image at {blobs}, and that image is not there; nothing is overwritten, name another folder"
         )
     until = None if at is None else tid_of(db, at)
     storage = base_of(db.storage)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_files.folder(place)
+        if private_files.taken(blobs):
+            shutil.rmtree(blobs)
+    except OSError as e:
+        raise _not_written(target, e) from e
+    try:
         with contextlib.ExitStack() as stack:
             with storage._lock:  # the file and its end belong together: a pack puts another in its place
                 source, end = stack.enter_context(path.open("rb")), int(storage._pos)
             cut = _cut(source, end, until)
-            with part.open("wb") as copy:
+            with private_files.renew(part) as copy:
                 _copy(source, copy, cut, stop)
         sync_to_disk(part)
         found = _proved(part, path, blobs)
@@ -72,13 +83,17 @@ def fork(db: ZODB.DB, path: pathlib.Path, folder: pathlib.Path, at: Moment | Non
     except sums.Mismatch as e:
         raise damaged(f"file://{path}", e) from e
     except OSError as e:
-        raise ImageError(f"the fork {target} cannot be written: {e.strerror or e}") from e
+        raise _not_written(target, e) from e
     finally:
-        if not target.exists():
+        if not private_files.taken(target):
             shutil.rmtree(blobs, ignore_errors=True)
-        with contextlib.suppress(OSError):  # of a folder that could not be made: why, is on its way already
+        with contextlib.suppress(OSError):  # why, is on its way already
             part.unlink(missing_ok=True)  # last: it says whose the blobs are
-    return {"image": str(target), **found}
+    return {"image": str(folder / NAME), **found}
+
+
+def _not_written(target: pathlib.Path, error: OSError) -> ImageError:
+    return ImageError(f"the fork {target} cannot be written: {error.strerror or error}")
 
 
 def _cut(file: BinaryIO, end: int, until: bytes | None) -> int:
@@ -103,7 +118,7 @@ def _cut(file: BinaryIO, end: int, until: bytes | None) -> int:
     return cut
 
 
-def _copy(source: BinaryIO, target: BinaryIO, length: int, stop: threading.Event) -> None:
+def _copy(source: BinaryIO, target: IO[bytes], length: int, stop: threading.Event) -> None:
     """Copy the first bytes of a file, by the system itself where it can.
 
     :raises Busy: if `stop` was set.

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 from ZODB import fsIndex
 
+from batos import private_files
 from batos.image.groupsync import filestorage
 
 log = structlog.get_logger("batos.image")
@@ -28,10 +29,11 @@ class SummedIndex(fsIndex.fsIndex):
 
     def save(self, pos: int, fname: str) -> None:
         """Write it to a file, up to which position of the image it goes first."""
+        private_files.renew(fname).close()
         super().save(pos, fname)
         path = pathlib.Path(fname)
         crc = zlib.crc32(path.read_bytes())
-        with path.open("ab") as file:
+        with private_files.extend(path) as file:
             file.write(_SUM.pack(_MARK, crc))
 
     @classmethod

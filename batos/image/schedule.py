@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from batos import private_files
 from batos.config import Settings
 from batos.errors import Busy, ImageError
 from batos.image.storage import file_path
@@ -84,6 +85,12 @@ def hindrance(folder: pathlib.Path) -> str:
         return f"{there} is a file, not a folder; name another backup_folder"
     if not os.access(there, os.W_OK | os.X_OK):
         return f"{there} cannot be written by this user; change its owner, or name another backup_folder"
+    try:
+        private_files.fit(folder)
+    except private_files.Exposed as e:
+        return e.why
+    except OSError as e:  # links that lead to each other, say
+        return f"{folder} cannot be looked at: {e.strerror}; name another backup_folder"
     return ""
 
 

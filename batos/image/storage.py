@@ -21,6 +21,7 @@ from ZODB import POSException
 from ZODB.FileStorage.format import CorruptedError
 from ZODB.interfaces import IBlobStorage
 
+from batos import private_files
 from batos.errors import ConfigError, ImageDamaged, ImageError, ImageLocked, ImageTooNew
 from batos.image import blobs, records, unwritten
 from batos.image.checked import REMEDY, CheckedStorage
@@ -29,6 +30,8 @@ from batos.image.tail import check_tail
 log = structlog.get_logger("batos.image")
 
 POOL_TIMEOUT_S = 60  # an idle connection collects the ids of all that is committed, for ever
+COMPANIONS = ("", ".index", ".index.index_tmp", ".lock", ".tmp", ".old", ".pack")
+"""What stands behind the image's name in those of the files that FileStorage has beside it."""
 FORMAT = 4  # of the image's root; a higher number means a newer BAT OS wrote it. 2: checksums; 3: names as bytes; 4: journals made late
 CHECKED_AFTER = "checked_after"  # key in the root: every record written after this transaction has a checksum
 _DAMAGE = (
@@ -73,9 +76,12 @@ def open_database(uri: str, *, cache_size: int, pool_size: int, read_only: bool 
     options.update(cache_size=cache_size, pool_size=pool_size, pool_timeout=POOL_TIMEOUT_S)
     try:
         if path and not read_only:
+            _check_links(path)
             _settle_interrupted_pack(path)
             if path.exists():
                 check_tail(path)
+            elif not private_files.taken(path):  # a link to nothing, of this user's, says where it is to be
+                private_files.create(path).close()
         return _open(factory, options, str(path or uri), path)
     except LockError:
         raise ImageLocked(
@@ -236,9 +242,21 @@ def _open(factory: Any, options: dict[str, Any], name: str, path: pathlib.Path |
 
 def _make_folder(folder: pathlib.Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_files.make(folder)
     except OSError as e:
         raise ImageError(f"the folder {folder} of the image cannot be made: {e.strerror}; name another with --data") from None
+
+
+def _check_links(path: pathlib.Path) -> None:
+    """FileStorage opens what has these names, and writes to it, links or not; what is in the last is deleted.
+
+    :raises ImageError: if one of them, or a folder on the way, is another user's link.
+    """
+    try:
+        for beside in (*(path.with_name(path.name + ending) for ending in COMPANIONS), blobs.folder_of(path) / "tmp"):
+            private_files.check_links(beside)
+    except private_files.Exposed as e:
+        raise ImageError(f"the image {path} is not opened: {e.why}") from e
 
 
 def _is_locked(path: pathlib.Path) -> bool:

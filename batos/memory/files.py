@@ -9,6 +9,7 @@ import stat
 from typing import NamedTuple
 
 from batos.errors import Unreadable
+from batos.image.premises import Premises
 from batos.memory import readers
 
 
@@ -21,13 +22,24 @@ class File(NamedTuple):
     data: bytes
 
 
-def files_in(folder: str, most: int, unread: set[str] | None = None) -> list[str]:
-    """The files of a folder and those in it that look like texts, in order; hidden ones and links are left out.
+def files_in(folder: str, most: int, own: Premises, *, unread: set[str] | None = None, skipped: dict[str, str] | None = None) -> list[str]:
+    """The files of a folder and those in it that look like texts, in order; hidden ones and links are left out, and what is the daemon's
+    own.
 
     :param unread: gets the folders in it that cannot be read now.
-    :raises Unreadable: if the folder cannot be read, or there are too many files.
+    :param skipped: gets what is the daemon's own, with why it is not read.
+    :raises Unreadable: if the folder cannot be read, is the daemon's own, or there are too many files.
     """
     found: list[str] = []
+    real = os.path.realpath(folder)
+    if why := own.why_not(real):
+        raise Unreadable(why)
+
+    def ours(path: str) -> bool:
+        why = own.why_not(os.path.join(real, path[len(folder) :].lstrip(os.sep)))  # no link below it is followed
+        if why and skipped is not None:
+            skipped[path] = why
+        return bool(why)
 
     def failed(e: OSError) -> None:
         if e.filename == folder:
@@ -36,19 +48,21 @@ def files_in(folder: str, most: int, unread: set[str] | None = None) -> list[str
             unread.add(e.filename)
 
     for place, folders, names in os.walk(folder, onerror=failed):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and not ours(os.path.join(place, name)))
         for name in sorted(names):
             path = os.path.join(place, name)
-            if not name.startswith(".") and pathlib.PurePath(name).suffix.lower() in readers.SUFFIXES and not os.path.islink(path):
+            if name.startswith(".") or pathlib.PurePath(name).suffix.lower() not in readers.SUFFIXES:
+                continue
+            if not os.path.islink(path) and not ours(path):
                 found.append(path)
             if len(found) > most:
                 raise Unreadable(f"there are more than {most} files in {folder} (setting ingest_folder_files); name folders in it")
     return found
 
 
-def read_file(path: str, largest: int) -> File:
+def read_file(path: str, largest: int, own: Premises) -> File:
     """
-    :raises Unreadable: for what is no file, too large, away, or not ours to read.
+    :raises Unreadable: for what is no file, too large, away, not ours to read, or the daemon's own, by whatever way it is reached.
     """
     try:
         path.encode()
@@ -56,6 +70,8 @@ def read_file(path: str, largest: int) -> File:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise Unreadable("it is no file")
+            if why := own.why_not(_place_of(file.fileno(), path), about):
+                raise Unreadable(why)
             if about.st_size > largest:
                 raise Unreadable(f"it has {about.st_size} bytes; at most {largest} are read (setting ingest_file_bytes): split it")
             data = file.read(largest + 1)
@@ -72,6 +88,14 @@ def read_file(path: str, largest: int) -> File:
 
 def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for somebody to write
+
+
+def _place_of(descriptor: int, path: str) -> str:
+    """Where an open file really is: a link on the way may lead elsewhere by now."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # no /proc here
+        return os.path.realpath(path)
 
 
 def stamp_of(path: str) -> tuple[int, int]:

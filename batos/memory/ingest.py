@@ -23,6 +23,7 @@ import structlog
 from batos.config import Settings
 from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable
 from batos.image.living import LivingImage
+from batos.image.premises import Premises
 from batos.image.turns import in_helper
 from batos.memory import readers
 from batos.memory.batches import Batch, Batches, Known
@@ -61,6 +62,8 @@ class Ingest:
         :param stored: hears of each transaction, once it is durable.
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
+        self.premises = Premises(settings)
+        """What is not read, since it is the daemon's own."""
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
         self._alone = asyncio.Lock()
@@ -75,7 +78,7 @@ class Ingest:
 
     async def ask(self, paths: Iterable[str]) -> tuple[list[str], list[Facts]]:
         """Put files into the queue, of folders those in them; the files, once that is durable, and the paths that cannot be taken, with
-        the reason: what is not there, or a folder with too many files.
+        the reason: what is not there, or the daemon's own, also where that lies in a folder that was named; a folder with too many files.
 
         :raises Unreadable: for a path that is not absolute; nothing is put in then.
         :raises Busy: if the queue is full.
@@ -113,17 +116,23 @@ class Ingest:
     def _files(self, paths: list[str]) -> tuple[list[str], list[Facts]]:
         found: dict[str, None] = {}
         refused: list[Facts] = []
+        skipped: dict[str, str] = {}
         for path in paths:
             if not os.path.isabs(path):
                 raise Unreadable(f"{path!r} is no absolute path; the daemon does not know which folder you are in")
         for path in dict.fromkeys(paths):
             try:
-                folder = stat.S_ISDIR(pathlib.Path(path).stat().st_mode)
-                found |= dict.fromkeys(files_in(path, self._settings.ingest_folder_files) if folder else [os.path.normpath(path)])
+                if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):
+                    found |= dict.fromkeys(files_in(path, self._settings.ingest_folder_files, self.premises, skipped=skipped))
+                elif why := self.premises.why_not(os.path.realpath(path)):
+                    raise Unreadable(why)
+                else:
+                    found[os.path.normpath(path)] = None
             except OSError as e:
                 refused.append({"path": path, **Unreadable(f"it cannot be read: {e.strerror}").to_wire()})
             except Unreadable as e:
                 refused.append({"path": path, **e.to_wire()})
+        refused += ({"path": path, **Unreadable(why).to_wire()} for path, why in skipped.items() if path not in paths)
         return list(found), refused
 
     # --- doing it
@@ -180,7 +189,7 @@ class Ingest:
 
     def _prepare(self, path: str) -> _Prepared:
         """In a helper thread: the file read, and its first batch, if it is not known as it is."""
-        file = read_file(path, self._settings.ingest_file_bytes)
+        file = read_file(path, self._settings.ingest_file_bytes, self.premises)
         known = self._image.read(_known, file.path, file.digest)
         if known.elsewhere or (known.complete and known.digest == file.digest):
             return _Prepared(file, known)

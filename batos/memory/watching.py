@@ -17,6 +17,7 @@ import structlog
 from batos.config import Settings
 from batos.errors import BatosError, Unreadable
 from batos.image.living import LivingImage
+from batos.image.premises import Premises
 from batos.image.turns import in_helper
 from batos.memory.files import files_in
 from batos.memory.ingest import Ingest, files_known
@@ -42,7 +43,7 @@ class Watcher:
 
         :raises Unreadable: if it is no folder that can be read.
         """
-        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files)
+        path, identity = await in_helper(_checked, folder, self._settings.ingest_folder_files, self._ingest.premises)
         await self._image.system(_watch, path, identity, mission="ingest")
         self._wake.set()
 
@@ -75,7 +76,7 @@ class Watcher:
                 continue
 
     async def _look(self, folder: str, identity: tuple[int, int]) -> None:
-        now, unread = await in_helper(_stamps, folder, self._settings.ingest_folder_files)
+        now, unread = await in_helper(_stamps, folder, self._settings.ingest_folder_files, self._ingest.premises)
         if not now and _identity(folder) != identity:
             raise Unreadable(f"{folder} is another folder than before, and empty: is its disk mounted?")
         known, queued = await in_helper(self._image.read, files_known, folder)
@@ -93,13 +94,13 @@ class Watcher:
                 await self._ingest.vanished(path)
 
 
-def _stamps(folder: str, most: int) -> tuple[Stamps, set[str]]:
+def _stamps(folder: str, most: int, own: Premises) -> tuple[Stamps, set[str]]:
     """The files of a folder; and what of it cannot be looked at now, which says nothing about its files."""
     if not os.path.isdir(folder):
         raise Unreadable(f"the folder {folder} is away")
     found: Stamps = {}
     unread: set[str] = set()
-    for path in files_in(folder, most, unread):
+    for path in files_in(folder, most, own, unread=unread):
         try:
             about = os.stat(path)
         except FileNotFoundError:
@@ -111,13 +112,13 @@ def _stamps(folder: str, most: int) -> tuple[Stamps, set[str]]:
     return found, unread
 
 
-def _checked(folder: str, most: int) -> tuple[str, tuple[int, int]]:
+def _checked(folder: str, most: int, own: Premises) -> tuple[str, tuple[int, int]]:
     path = os.path.normpath(folder)
     if not os.path.isabs(path):
         raise Unreadable(f"{folder!r} is no absolute path; the daemon does not know which folder you are in")
     if not os.path.isdir(path):
         raise Unreadable(f"it is {'no folder, but a file' if os.path.exists(path) else 'not there'}: only a folder can be watched")
-    files_in(path, most)
+    files_in(path, most, own)
     return path, _identity(path)
 
 

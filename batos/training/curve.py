@@ -6,7 +6,6 @@ import itertools
 import struct
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 from batos.training.lora import Point
 
@@ -24,8 +23,8 @@ def as_text(curve: Sequence[Point]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_png(curve: Sequence[Point], path: Path) -> None:
-    """A picture of it: loss over steps from zero on, the training in blue, the validation in red."""
+def as_png(curve: Sequence[Point]) -> bytes:
+    """A picture of it, as a PNG: loss over steps from zero on, the training in blue, the validation in red."""
     picture = [[(255, 255, 255)] * WIDTH for _ in range(HEIGHT)]
     steps = max((point.step for point in curve), default=1)
     top = max((max(point.loss, point.validation or 0) for point in curve), default=1) or 1
@@ -36,7 +35,7 @@ def as_png(curve: Sequence[Point], path: Path) -> None:
     _line(picture, [(MARGIN, MARGIN), (MARGIN, HEIGHT - MARGIN), (WIDTH - MARGIN, HEIGHT - MARGIN)], INK)
     _line(picture, [place(point.step, point.loss) for point in curve], TRAINED)
     _line(picture, [place(point.step, point.validation) for point in curve if point.validation is not None], CHECKED)
-    path.write_bytes(_png(picture))
+    return _png(picture)
 
 
 def _line(picture: list[list[Colour]], points: Sequence[tuple[int, int]], colour: Colour) -> None:

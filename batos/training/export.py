@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from batos import private_files
 from batos.bridge import adapters
 from batos.bridge.adapters import Unfit
 from batos.bridge.experts import ABOUT, read_about
@@ -61,6 +62,10 @@ def check_place(folder: Path) -> None:
         raise ConfigError(f"no expert can be put into {folder}: {there} is no folder; set lora_staging to another")
     if not os.access(there, os.W_OK | os.X_OK):
         raise ConfigError(f"no expert can be put into {folder}: {there} is not ours to write; see its owner and mode, or set lora_staging")
+    try:
+        private_files.fit(folder)
+    except private_files.Exposed as e:
+        raise ConfigError(f"no expert can be put into {folder}: {e.why}") from None
 
 
 def next_version(folder: Path, expert: Expert, known: Iterable[int] = ()) -> int:
@@ -89,7 +94,7 @@ def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource
     """
     from safetensors.torch import save_file
 
-    folder.mkdir(parents=True, exist_ok=True)
+    private_files.folder(folder)
     plan = trainer.plan
     config = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": plan.rank, "lora_alpha": plan.alpha, "lora_dropout": 0.0, "bias": "none",
@@ -97,13 +102,13 @@ def export(trainer: Trainer, folder: Path, expert: Expert, base: BaseModelSource
         "layers_to_transform": list(range(plan.first_layer, trainer.layers)),
     }  # fmt: skip
     partial = folder / f".{adapters.WEIGHTS}.partial"
+    private_files.renew(partial).close()
     save_file(trainer.tensors(), partial, {"format": "pt"})
-    partial.chmod(0o644)  # as the files beside it: the daemon may be another user's
     os.replace(partial, folder / adapters.WEIGHTS)
-    (folder / adapters.CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-    (folder / "curve.txt").write_text(curve.as_text(trainer.curve))
-    curve.as_png(trainer.curve, folder / "curve.png")
-    (folder / "expert.toml").write_text(about(expert, version, base.name, trainer.seconds / 60, lineage))
+    private_files.write(folder / adapters.CONFIG, json.dumps(config, indent=2) + "\n")
+    private_files.write(folder / "curve.txt", curve.as_text(trainer.curve))
+    private_files.write(folder / "curve.png", curve.as_png(trainer.curve))
+    private_files.write(folder / ABOUT, about(expert, version, base.name, trainer.seconds / 60, lineage))
     return folder
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from batos import private_files
 from batos.errors import InvalidInput
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -133,14 +134,15 @@ class Trainer:
 
     def save(self, digest: str) -> None:
         """Write what is needed to go on."""
-        self._work.mkdir(parents=True, exist_ok=True)
+        private_files.make(self._work)
         held = {
             "plan": json.dumps(asdict(self.plan)), "digest": digest, "step": self.step, "seconds": self.seconds,
             "adapter": [p.data for p in self._parameters], "optimizer": self._optimizer.state_dict(),
             "curve": json.dumps([asdict(point) for point in self.curve]),
         }  # fmt: skip
         partial = self._state.with_suffix(".partial")
-        self._torch.save(held, partial)
+        with private_files.renew(partial) as file:
+            self._torch.save(held, file)
         partial.replace(self._state)
 
     # --- training

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from batos import private_files
 from batos.bridge import adapters
 from batos.config import Settings
 from batos.errors import InvalidInput
@@ -130,8 +131,7 @@ def _data_of(settings: Settings, plan: Plan, work: Path, image: str, resume: boo
 
 def _keep(work: Path, data: _Data) -> None:
     """Note what an image added, if anything: when the training is gone on with it may have more, and the data must be the same."""
-    (partial := work / f"{_OWN}.partial").write_text(json.dumps({"revision": data.revision, "pairs": data.own}), "utf-8")
-    partial.replace(work / _OWN)
+    private_files.write(work / _OWN, json.dumps({"revision": data.revision, "pairs": data.own}))
 
 
 def _kept(work: Path) -> tuple[list[tuple[str, str]], str] | None:
@@ -159,12 +159,11 @@ def proved_tasks(tasks: list[Task], settings: Settings, work: Path) -> tuple[lis
     with contextlib.suppress(FileNotFoundError, ValueError):  # a power cut may have left an empty one: it is all proved again then
         known = json.loads(file.read_text())
     fresh = list({key: task for task in tasks if (key := _key(task)) not in known}.values())
-    work.mkdir(parents=True, exist_ok=True)
+    private_files.make(work)
     for start in range(0, len(fresh), _BATCH):  # what an interruption costs
         good, bad = asyncio.run(proved(fresh[start : start + _BATCH], settings))
         known |= {_key(task): True for task in good} | {_key(task): False for task, _ in bad}
-        (partial := file.with_suffix(".partial")).write_text(json.dumps(known))
-        partial.replace(file)
+        private_files.write(file, json.dumps(known))
     found = [task for task in tasks if known[_key(task)]]
     return found, len(tasks) - len(found)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 import zmq
 
+from batos import private_files
 from batos.config import Settings
 from batos.errors import ConfigError
 from batos.wire.request import ROLES, Role
@@ -104,13 +105,13 @@ def create(folder: Path, name: str, public: Path | None = None, *, role: Role | 
         raise ConfigError(f"{name!r} is no name for a key: letters, digits, . _ - and at most 64 of them")
     secret_file, public_file = folder / f"{name}.key_secret", (public or folder) / f"{name}.key"
     for taken in (secret_file, public_file):
-        if taken.exists():
+        if private_files.taken(taken):
             raise ConfigError(f"{taken} exists; nothing is overwritten: name another, or move it away")
     own = Pair(*zmq.curve_keypair())
     try:
         for made in {folder, public_file.parent}:
-            made.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(secret_file, own, 0o600)
+            private_files.folder(made)
+        _write(secret_file, own, private_files.FILE_MODE)
         _write(public_file, own._replace(secret=b""), 0o644, role)
     except OSError as e:
         raise ConfigError(f"the key {name!r} cannot be written to {folder}: {e.strerror}") from None
@@ -148,11 +149,8 @@ def give_role(folder: Path, name: str, role: Role) -> None:
     """
     path = folder / f"{name}.key"
     public, _ = _read(path)
-    fresh = folder / f".{name}.{os.getpid()}"
     try:
-        fresh.unlink(missing_ok=True)
-        _write(fresh, Pair(public, b""), 0o644, role)
-        fresh.replace(path)
+        private_files.write(path, _text(Pair(public, b""), role), 0o644)
     except OSError as e:
         raise ConfigError(f"the role of the key {path} cannot be changed: {e.strerror}") from None
 
@@ -293,11 +291,14 @@ def _role(path: Path) -> Role:
 
 
 def _write(path: Path, own: Pair, mode: int, role: Role | None = None) -> None:
+    with private_files.create(path, mode) as file:
+        file.write(_text(own, role).encode())
+
+
+def _text(own: Pair, role: Role | None) -> str:
     said = "a secret key of BAT OS: keep it to yourself" if own.secret else "a public key of BAT OS: others may have it"
     named = [f'    role = "{role}"'] if role else []
     lines = [f"#   {said}", "", "metadata", *named, "curve", f'    public-key = "{own.public.decode()}"']
     if own.secret:
         lines.append(f'    secret-key = "{own.secret.decode()}"')
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w") as file:
-        file.write("\n".join(lines) + "\n")
+    return "\n".join([*lines, ""])

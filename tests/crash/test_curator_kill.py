@@ -136,6 +136,7 @@ def texts_of(root: Any) -> dict[str, str]:
 @pytest.mark.timeout(110)
 def test_a_daemon_that_curates_and_is_killed_at_any_moment(tmp_path: Path) -> None:
     chance = random.Random(int(os.environ.get("CRASH_SEED", "9")))
+    data = tmp_path / "data"
     (tmp_path / "notes").mkdir()
     texts = {}
     for n in range(40):
@@ -155,7 +156,7 @@ def test_a_daemon_that_curates_and_is_killed_at_any_moment(tmp_path: Path) -> No
     with ScriptedOllama() as server:
         provisioned(server)
         for life in range(5):
-            with daemon(tmp_path, ollama_host=server.host, **quick) as running, Peer(running.endpoint) as peer:
+            with daemon(data, ollama_host=server.host, **quick) as running, Peer(running.endpoint) as peer:
                 if not life:
                     peer.ask("ingest", paths=[str(tmp_path / "notes")])
                 while peer.ask("memory")["waiting"]["files"]:
@@ -164,13 +165,13 @@ def test_a_daemon_that_curates_and_is_killed_at_any_moment(tmp_path: Path) -> No
                     time.sleep(0.02)  # a busy machine: there would be nothing to bring back
                 time.sleep(chance.uniform(0.0, 0.6))  # not to wait for anything: the kill may come at any moment
                 running.kill()
-            assert on_disk(tmp_path, texts_of) == texts
-        with daemon(tmp_path, ollama_host=server.host, **{**quick, "curate": "off"}) as running, Peer(running.endpoint) as peer:
+            assert on_disk(data, texts_of) == texts
+        with daemon(data, ollama_host=server.host, **{**quick, "curate": "off"}) as running, Peer(running.endpoint) as peer:
             told = peer.ask("memory", archives=1000)
             assert told["archived"]["archives"] > 0
             for one in told["archived"]["listed"]:
                 if one["archive"] in {left["archive"] for left in peer.ask("memory", archives=1000)["archived"]["listed"]}:
                     peer.ask("memory", restore=str(one["archive"]))
             assert running.terminate() == 0
-        assert on_disk(tmp_path, texts_of) == texts
-        assert on_disk(tmp_path, lambda root: list(library_of(root).archives)) == []
+        assert on_disk(data, texts_of) == texts
+        assert on_disk(data, lambda root: list(library_of(root).archives)) == []

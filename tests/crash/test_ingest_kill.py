@@ -44,24 +44,24 @@ def looked_at(root: Any) -> tuple[dict[str, tuple[bool, str]], int]:
 
 @pytest.mark.timeout(110)
 def test_killed_at_any_moment(tmp_path: Path) -> None:
-    texts, chance = written(tmp_path / "notes"), random.Random(8)
+    data, texts, chance = tmp_path / "data", written(tmp_path / "notes"), random.Random(8)
     with ScriptedOllama() as server:
         provisioned(server)
         for life in range(6):
-            with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running, Peer(running.endpoint) as peer:
+            with daemon(data, ollama_host=server.host, **SETTINGS) as running, Peer(running.endpoint) as peer:
                 if not life:
                     assert peer.ask("ingest", paths=[str(tmp_path / "notes")])["queued"] == FILES
                 time.sleep(chance.uniform(0.0, 0.25))  # not to wait for anything: the kill may come at any moment
                 running.kill()
-            documents, queued = on_disk(tmp_path, looked_at)
+            documents, queued = on_disk(data, looked_at)
             assert queued + sum(complete for complete, _ in documents.values()) == FILES, "each file is read, or waits to be"
             for source, (complete, text) in documents.items():
                 assert (text == texts[source]) if complete else texts[source].startswith(text)
-        with daemon(tmp_path, ollama_host=server.host, **SETTINGS) as running, Peer(running.endpoint) as peer:
+        with daemon(data, ollama_host=server.host, **SETTINGS) as running, Peer(running.endpoint) as peer:
             while (told := peer.ask("memory"))["waiting"] != {"files": 0, "sections": 0}:
                 time.sleep(0.05)
             assert (told["documents"], told["refused"]) == (FILES, [])
             assert told["embedder"]["vectors"] == told["chunks"]
             assert running.terminate() == 0
-        documents, _ = on_disk(tmp_path, looked_at)
+        documents, _ = on_disk(data, looked_at)
         assert documents == {source: (True, text) for source, text in texts.items()}

@@ -18,9 +18,8 @@ OLD: dict[str, Any] = {"curate_age_days": 0, "curate_fresh_days": 0, "curate_s":
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("notes")
     for place in PLACES:
         (folder / f"{place}.md").write_text("".join(f"# Part {n}\n\n{text_of('boats', n, place)}\n\n" for n in range(3)))
     return folder

@@ -21,9 +21,10 @@ OLD = "old-words:latest"
 
 def filled(folder: Path, host: str) -> str:
     """An image with a note, whose vectors are from a model that the profile does not have any more; the identity of that."""
-    (folder / "good.md").write_text("# Good\n\nThe heron stands by the pond.\n")
+    note = folder.with_name(f"{folder.name}.md")
+    note.write_text("# Good\n\nThe heron stands by the pond.\n")
     with daemon(folder, ollama_host=host) as running, Peer(running.endpoint) as peer:
-        peer.ask("ingest", paths=[str(folder / "good.md")])
+        peer.ask("ingest", paths=[str(note)])
         until(lambda: peer.ask("memory")["embedder"]["vectors"] == 1)
         assert running.terminate() == 0
     db = open_database(f"file://{folder / 'live_image.fs'}", cache_size=1000, pool_size=7)

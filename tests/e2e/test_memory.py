@@ -22,9 +22,8 @@ NOTES = {
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("notes")
     for name, text in NOTES.items():
         (folder / name).write_text(text)
     return folder

@@ -60,7 +60,11 @@ def test_files_of_all_wrong_kinds_are_refused_and_the_others_read(tmp_path: Path
     refused = wrong(notes)
     (notes / "a_line.txt").write_text("The walrus said a word. " * 100_000)  # 2.4 MB in one line
     (notes / "good.md").write_text("# Good\n\nThe heron stands by the pond.\n")
-    with ScriptedOllama() as server, daemon(tmp_path, ollama_host=provisioned(server).host) as running, Peer(running.endpoint) as peer:
+    with (
+        ScriptedOllama() as server,
+        daemon(tmp_path / "data", ollama_host=provisioned(server).host) as running,
+        Peer(running.endpoint) as peer,
+    ):
         before = peak_bytes(running)
         peer.send("ingest", paths=[str(notes)], watch=True, ref="i")
         replies = [peer.reply()]
@@ -82,11 +86,11 @@ def test_a_disk_that_fills_up_while_a_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "long.md").write_text(text)
     with ScriptedOllama() as server:
         options = {"ollama_host": provisioned(server).host, "ingest_batch_bytes": 2048, "ingest_retry_s": 0.1}
-        with daemon(tmp_path, **options) as running, Peer(running.endpoint) as peer, Peer(running.endpoint) as other:
+        with daemon(tmp_path / "data", **options) as running, Peer(running.endpoint) as peer, Peer(running.endpoint) as other:
             peer.send("ingest", paths=[str(tmp_path / "long.md")], watch=True, ref="i")
             while peer.reply().get("state") != "reading":
                 pass
-            size, room = (tmp_path / "live_image.fs").stat().st_size, resource.RLIM_INFINITY
+            size, room = (tmp_path / "data" / "live_image.fs").stat().st_size, resource.RLIM_INFINITY
             resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (size, room))
             while (reply := peer.reply()).get("state") != "waiting":
                 pass
@@ -113,7 +117,7 @@ def test_a_folder_and_an_embedder_that_go_away_and_come_back(tmp_path: Path) -> 
         provisioned(server)
         options = {"ollama_host": server.host, "watch_s": 0.05, "embed_retry_s": 0.1, "inference_retries": 0, "outage_wait_s": 0}
         server.fail("status_500", times=None, path="/api/embed")
-        with daemon(tmp_path, **options) as running, Peer(running.endpoint) as peer:
+        with daemon(tmp_path / "data", **options) as running, Peer(running.endpoint) as peer:
             peer.ask("ingest", paths=[], follow=[str(notes)])
             until(lambda: peer.ask("memory")["documents"] == 1)
             until(lambda: peer.ask("memory")["embedder"]["state"] == "away")

@@ -175,7 +175,7 @@ async def memory(folder: Path, *, embedder: CountsWords | None = None, model: st
 
             stack.push_async_callback(stop)
 
-        made = Recollection(image, Settings(**{**QUICK, "data": folder, **settings}))
+        made = Recollection(image, Settings(**{**QUICK, "data": folder / "data", **settings}))
         await made.open(embedder, model, stack=stack, background=background)
         yield Memory(image, made, embedder)
         assert not failed, failed

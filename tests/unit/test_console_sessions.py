@@ -131,7 +131,7 @@ class _Full:
         def write(path: Path, text: str) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("batos.console.sessions.write", write)
+        monkeypatch.setattr("batos.console.sessions.private_files.write", write)
 
 
 def test_on_a_full_disk_sessions_begin_and_end_all_the_same(tmp_path: Path, sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:

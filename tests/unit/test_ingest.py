@@ -457,11 +457,11 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
     going_on, read = threading.Event(), read_file
     began: list[str] = []
 
-    def slowly(path: str, most: int) -> Any:
+    def slowly(path: str, *given: Any) -> Any:
         began.append(Path(path).name)
         if path.endswith("slow.md"):
             going_on.wait(20)
-        return read(path, most)
+        return read(path, *given)
 
     monkeypatch.setattr(ingesting, "read_file", slowly)
     async with memory(tmp_path) as held:

@@ -285,7 +285,7 @@ async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Cats\n\nThe cat sleeps.\n\n# Dogs\n\nThe dog barks.\n")
     inference = FakeInference()
     inference.embedder = lambda text: [1.0, 0.5]
-    async with mind(tmp_path, inference) as kernel:
+    async with mind(tmp_path / "data", inference) as kernel:
         asked = await kernel.memory.ask([str(tmp_path / "notes.md")], [])
         await asked.done(lambda event: None)
         target = kernel.image.read(lambda root: history.oid_of(library_of(root).document(str(tmp_path / "notes.md"))))

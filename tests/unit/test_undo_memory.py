@@ -62,7 +62,7 @@ def all_of(library: Library) -> tuple[Any, ...]:
 async def held(folder: Path, **settings: Any) -> AsyncIterator[Held]:
     inference = FakeInference()
     inference.embedder = CountsWords()._vector
-    async with mind(folder, inference, **{"remember": "off", **QUICK, **settings}) as kernel:
+    async with mind(folder / "data", inference, **{"remember": "off", **QUICK, **settings}) as kernel:
         yield Held(kernel)
 
 

@@ -11,6 +11,8 @@ import warnings
 from pathlib import Path
 from typing import Any, Literal
 
+from batos import private_files
+
 Backend = Literal["torch", "onnx", "onnx-int8"]
 
 _WHOLE, _INT8 = "model.onnx", "model_int8.onnx"
@@ -36,7 +38,7 @@ def exported(library: Any, source: Path, folder: Path, backend: Backend) -> tupl
         making = folder.parent / f".making-{folder.name}"
         for old in (making, folder):  # of a process that was killed, or not made here
             shutil.rmtree(old, ignore_errors=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        private_files.make(folder.parent)
         _make(library, source, making)
         making.rename(folder)
     return folder, _WHOLE if backend == "onnx" else _INT8

@@ -1,0 +1,301 @@
+"""Private files: what this process keeps on the disk, so that no other user reads it, or has it written somewhere else.
+
+A file is made under a name that was free (O_EXCL), through no link (O_NOFOLLOW), for its owner alone (0600). A folder is fit to be
+written into if nobody but this user, and root, may change what is in it, or put another in its place:
+
+* it is this user's, or root's, and neither group nor others may write into it;
+* so are the folders above it. One of root's with the sticky bit (/tmp) is fit to be above: there nobody moves what is another's;
+* a link on the way is this user's, or root's.
+
+Once that was seen of a folder, it stays so: whoever could change it is this user or root. So its path is looked at from the root
+downwards, each part when those above it are known to be fit, and what is done by the path after that is done in that very folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import grp
+import os
+import pathlib
+import pwd
+import secrets
+import shlex
+import stat
+from collections.abc import Callable
+from typing import IO
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+UMASK = 0o077
+"""What a process that keeps anything takes away from the modes of all that it makes: libraries do not ask which are wanted."""
+_OPEN = 0o077  # to group and others, in any way
+_ROOT = 0
+_LINKS = 40  # on the way to a folder, as Linux has it
+_MOUNT = "where its file system keeps no modes, mount it for yourself alone (uid=, umask=077)"
+
+Path = str | os.PathLike[str]
+
+
+class Exposed(PermissionError):
+    """Others could have a say in what is written there. `why` says what it is, whose, of which mode, and what to do."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(errno.EPERM, why, os.fspath(path))
+        self.why = why
+
+
+# --- folders
+
+
+def fit(folder: Path) -> pathlib.Path:
+    """See that a folder is fit to be written into, or, where it is not there yet, to be made.
+
+    :returns: its path without links.
+    :raises Exposed: if it is not.
+    :raises OSError: if it cannot be looked at, or something on the way is no folder.
+    """
+    place, missing = _followed(folder, _check_part)
+    about = place.lstat()
+    if _others_write(about) and not (missing and about.st_mode & stat.S_ISVTX):
+        raise Exposed(place, f"{place} is of mode {_mode(about)}, so that others may write into it; {_remedy(place)}")
+    return place.joinpath(*missing)
+
+
+def folder(path: Path) -> pathlib.Path:
+    """The folder of that path, fit to be written into; made with those on the way that are missing, for this user alone.
+
+    :returns: its path without links.
+    :raises Exposed: if it is not fit: somebody else may have been faster.
+    :raises OSError: if it cannot be made, or is none.
+    """
+    make(fit(path))
+    found = fit(path)
+    if not stat.S_ISDIR(found.lstat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(found))
+    return found
+
+
+def make(path: Path) -> None:
+    """Make a folder, and those on the way that are missing, for this user alone; what is there stays as it is.
+
+    :raises OSError: if one cannot be made, or is none.
+    """
+    place = pathlib.Path(path)
+    missing = []
+    while not os.path.lexists(place):
+        missing.append(place)
+        place = place.parent
+    for one in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # made by somebody meanwhile
+            one.mkdir(FOLDER_MODE)
+    if not os.path.isdir(path):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path))
+
+
+def check_within(folder: Path) -> None:
+    """See that nothing in a folder was put there by others: before it was closed to them, say.
+
+    :raises Exposed: naming what is another's, or a folder into which others may write.
+    """
+    for held, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = pathlib.Path(held, name)
+            try:
+                about = path.lstat()
+            except FileNotFoundError:
+                continue
+            if not _ours(about.st_uid):
+                raise Exposed(path, f"{path} belongs to {_name(about.st_uid)}; move it away, if you do not know it")
+            if stat.S_ISDIR(about.st_mode) and _others_write(about):
+                raise Exposed(path, f"{path} is of mode {_mode(about)}, so that others may write into it; {_remedy(path)}")
+
+
+def check_links(path: Path) -> None:
+    """See that no link on the way to a file or folder, nor one of that name, is another user's.
+
+    :raises Exposed: if one is. What cannot be looked at is let through: whoever opens it will say so.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        _followed(path, _check_link)
+
+
+def taken(path: Path) -> bool:
+    """Whether there is anything of that name, be it a link to nothing."""
+    return os.path.lexists(path)
+
+
+# --- files
+
+
+def create(path: Path, mode: int = FILE_MODE) -> IO[bytes]:
+    """A new file, open to be written. Its name must be free.
+
+    :param mode: another than for its owner alone is had whatever the umask is.
+    :raises FileExistsError: if there is anything of that name, a link included.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+        with contextlib.suppress(PermissionError):  # a file system that keeps no modes
+            os.fchmod(descriptor, mode)
+    return os.fdopen(descriptor, "w+b")
+
+
+def renew(path: Path) -> IO[bytes]:
+    """A new file in place of one of that name, if there is one; what a link of that name leads to is left alone."""
+    pathlib.Path(path).unlink(missing_ok=True)
+    return create(path)
+
+
+def extend(path: Path) -> IO[bytes]:
+    """A file to be written on at its end; made if there is none.
+
+    :raises OSError: if that is a link (ELOOP), or no plain file.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file", os.fspath(path))
+    return os.fdopen(descriptor, "ab")
+
+
+def write(path: Path, data: str | bytes, mode: int = FILE_MODE) -> None:
+    """Have a file hold just that: whole, or as it was before; on disk when this returns. A link of that name is replaced."""
+    place = pathlib.Path(path)
+    part = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    try:
+        with create(part, mode) as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(place)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)  # else a power cut could bring back the one before it
+    finally:
+        os.close(folder)
+
+
+# --- what is there already
+
+
+def is_open(path: Path) -> str:
+    """What others may do to a file or folder of that name, or whose it is, in words; "" if it is closed, a link, or not there."""
+    try:
+        about = os.lstat(path)
+    except OSError:
+        return ""
+    if stat.S_ISLNK(about.st_mode):
+        return ""
+    if not _ours(about.st_uid):
+        return f"belongs to {_name(about.st_uid)}"
+    return f"mode {_mode(about)}" if stat.S_IMODE(about.st_mode) & _OPEN else ""
+
+
+def close(path: Path) -> bool:
+    """Take all rights of group and others away from a file or folder of this user's; whether that was needed. Links are not followed.
+
+    :raises OSError: if it stays open, with the reason: it is another's, or its file system keeps no modes.
+    """
+    if not (why := is_open(path)):
+        return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        about = os.fstat(descriptor)
+        if about.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, why, os.fspath(path))
+        os.fchmod(descriptor, stat.S_IMODE(about.st_mode) & ~_OPEN)
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) & _OPEN:
+            raise PermissionError(errno.EPERM, f"mode {_mode(about)}, and {_MOUNT}", os.fspath(path))
+    finally:
+        os.close(descriptor)
+    return True
+
+
+# --- who is who
+
+
+def _followed(path: Path, look: Callable[[pathlib.Path, os.stat_result], object]) -> tuple[pathlib.Path, list[str]]:
+    """Go to a path from / downwards; the part of it that is there, without links, and the names that are missing.
+
+    :param look: hears of each part when it is reached, of links before they are followed.
+    """
+    place, links = pathlib.Path("/"), 0
+    names = list(reversed(pathlib.Path(os.getcwd(), path).parts[1:]))
+    look(place, place.lstat())
+    while names:
+        name = names.pop()
+        if name == "..":
+            place = place.parent
+            continue
+        part = place / name
+        try:
+            about = part.lstat()
+        except FileNotFoundError:
+            missing = [name, *reversed(names)]
+            if ".." in missing:
+                raise
+            return place, missing
+        look(part, about)
+        if not stat.S_ISLNK(about.st_mode):
+            place = part
+            continue
+        if (links := links + 1) > _LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(part))
+        target = pathlib.Path(os.readlink(part))
+        place = pathlib.Path("/") if target.is_absolute() else place
+        names += [word for word in reversed(target.parts) if word != "/"]
+    return place, []
+
+
+def _check_part(part: pathlib.Path, about: os.stat_result) -> None:
+    _check_link(part, about)
+    if not _ours(about.st_uid):
+        me = _name(os.geteuid())
+        why = f"{part} belongs to {_name(about.st_uid)}, who could put links there; name a folder of {me}'s own, or give it to {me}"
+        raise Exposed(part, why)
+    above = part.parent.lstat()
+    if part != part.parent and _others_write(above) and not above.st_mode & stat.S_ISVTX:
+        why = f"{part.parent} is of mode {_mode(above)}, so that others may put another {part.name} there"
+        raise Exposed(part.parent, f"{why}; {_remedy(part.parent)}")
+
+
+def _check_link(part: pathlib.Path, about: os.stat_result) -> None:
+    if stat.S_ISLNK(about.st_mode) and not _ours(about.st_uid):
+        raise Exposed(part, f"{part} is a link of {_name(about.st_uid)}'s, which is not followed; name the folder itself")
+
+
+def _ours(uid: int) -> bool:
+    return uid in (os.geteuid(), _ROOT)
+
+
+def _others_write(about: os.stat_result) -> bool:
+    """Whether anybody else may write there. The group of a user who is alone in it is that user: where each has one, a umask is 002."""
+    return bool(about.st_mode & stat.S_IWOTH) or bool(about.st_mode & stat.S_IWGRP and not _alone_in(about.st_gid, os.geteuid()))
+
+
+@functools.lru_cache(maxsize=64)
+def _alone_in(gid: int, uid: int) -> bool:
+    try:
+        user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"the user {uid}"
+
+
+def _mode(about: os.stat_result) -> str:
+    return f"{stat.S_IMODE(about.st_mode):04o}"
+
+
+def _remedy(folder: pathlib.Path) -> str:
+    return f"`chmod go-w {shlex.quote(str(folder))}`, or name a folder that is yours alone ({_MOUNT})"
