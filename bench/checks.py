@@ -12,7 +12,8 @@ A check is a dict; all that it names must hold:
 * `match`, `never`: patterns each of which, or none of which, the answer has.
 
 An answer that leaves open what is so ("It might be Rome", "I do not know") is not right. Case, accents and marks of emphasis do not matter,
-but for `match` and `never`.
+but for `match` and `never`. What is said has to be said soon, or last: a text that goes on about other things and comes by a name is no
+answer.
 """
 
 from __future__ import annotations
@@ -27,25 +28,31 @@ import jsonschema
 
 SHORT = 3  # words of a clause that says no more than a name
 NEAR = 3  # words before a name, among which a "not" denies it
+SOON = 30  # words within which an answer says what it has to, unless it ends with that
+LENGTHY = 35  # words from which on an answer made of the brief is the brief told back
+STATEMENT = 25  # words of an answer to yes or no that says neither, at most
 
 _TITLES = re.compile(r"\b(mr|mrs|ms|dr|prof|st|hr|fr|sr|sra)\.")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
-_CLAUSE = re.compile(
-    r",\s|[;—–]|:\s|\s-\s|\b(?:but|while|whereas|although|though|aber|sondern|wahrend|obwohl|pero|sino|mientras|aunque)\b"
-)
+_CLAUSE = re.compile(r",\s|[;—–]|:\s|\s-\s|\b(?:but|while|whereas|although|though|aber|sondern|wahrend|obwohl|pero|sino|mientras|aunque)\b")
 _NOT = {
     *("not", "never", "neither", "nor", "nothing", "nobody", "without", "cannot", "except"),
     *("nicht", "kein", "keine", "keinen", "weder", "nie", "ohne", "no", "ni", "nunca", "sin"),
 }
 _INSTEAD = re.compile(
-    r"\b(?:than|unlike|instead of|compared (?:to|with)|as opposed to|statt|anstatt|mas que|en vez de|en lugar de|verglichen mit)\b.*", re.DOTALL
+    r"\b(?:than|unlike|instead of|compared (?:to|with)|as opposed to|statt|anstatt|mas que|en vez de|en lugar de|verglichen mit)\b.*",
+    re.DOTALL,
 )
-_DENIED = re.compile(r"\W*(?:(?:is|are|was|were|does|did|do|can|ist|sind|war)\s+(?:not|nicht|kein\w*)\b|(?:is|are|was|were|does|did|do|ca)n'?t\b|no (?:es|fue)\b)")
+_DENIED = re.compile(
+    r"\W*(?:(?:is|are|was|were|does|did|do|can|ist|sind|war)\s+(?:not|nicht|kein\w*)\b|"
+    r"(?:is|are|was|were|does|did|do|ca)n'?t\b|no (?:es|fue)\b)"
+)
 _BELIEF = re.compile(r"\b(?:think|thought|believe|assume|mistake\w*|confuse\w*|denken|glauben|verwechsel\w*|creen|piensan|confunden)\b")
 _PAST = re.compile(r"\b(?:was|were|used to|former\w*|until|before|old|war|fruher|ehemalig\w*|era|fue|antigua)\b")
 _REFUSAL = re.compile(
-    r"\b(?:(?:do not|don't|didn't) know|not (?:sure|certain|able to)|unsure|uncertain|can ?not (?:say|tell|determine|answer|know)|"
-    r"can't (?:say|tell|determine|answer|know)|it depends|weiss (?:es |ich )*nicht|nicht sicher|nicht sagen|no lo se\b|no estoy segur\w|no puedo decir)"
+    r"\b(?:(?:do not|don't|didn't) know|not (?:sure|certain|able to)|unsure|uncertain|it depends|"
+    r"(?:can ?not|can't) (?:say|tell|determine|answer|know)|weiss (?:es |ich )*nicht|nicht sicher|nicht sagen|"
+    r"no lo se\b|no estoy segur\w|no puedo decir)"
 )
 _MAYBE = re.compile(
     r"\b(?:might|maybe|perhaps|possibly|probably|could be|may be|unclear|either|not (?:mentioned|stated|given|specified)|"
@@ -67,14 +74,17 @@ _BULLET = re.compile(r"^\s*(?:[-*•–·]|\(?\d+[.):]|\(?[a-z][.)])\s+", re.IGN
 _FENCE = re.compile(r"\A\s*```\w*\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL)
 
 
-def right(check: dict[str, Any], answer: str) -> bool:
+def right(check: dict[str, Any], answer: str, brief: str = "") -> bool:
     """Whether an answer stands a check.
 
+    :param brief: what was asked; where it is told back, that is no answer, even though it holds one.
     :raises ValueError: where the check names what there is no check for.
     """
     if unknown := check.keys() - _PARAMETERS - _PARTS.keys():
         raise ValueError(f"no check is called {sorted(unknown)[0]!r}; there are {', '.join(sorted(_PARTS))}")
-    return bool(answer.strip()) and all(holds(check, answer) for name, holds in _PARTS.items() if name in check)
+    if not answer.strip() or (check.keys() & {"accept", "pick", "verdict"} and _asks_back(answer, brief)):
+        return False
+    return all(holds(check, answer) for name, holds in _PARTS.items() if name in check)
 
 
 def plain(text: str) -> str:
@@ -98,6 +108,8 @@ def _claims(answer: str, accept: Iterable[str], forbid: Iterable[str], about: It
     claimed = next((i for i, (_, clause) in enumerate(clauses) if _asserts(clause, accept)), None)
     if claimed is None or _REFUSAL.search(plain(answer)) or _MAYBE.search(clauses[claimed][0]):
         return False
+    if clauses[claimed][0] != sentences[-1] and sum(len(_words(clause)) for _, clause in clauses[:claimed]) > SOON:
+        return False
     for i, (sentence, clause) in enumerate(clauses):
         if not _asserts(clause, forbid) or _BELIEF.search(clause):
             continue
@@ -116,7 +128,11 @@ def _asserts(clause: str, names: Iterable[str]) -> bool:
     for name in names:
         for found in re.finditer(rf"(?<!\w)(?<!\d[.,:]){re.escape(plain(name))}(?!\w|[.,:]\d)", said):
             before = _words(said[: found.start()])[-NEAR:]
-            if not _NOT.intersection(before) and not any(word.endswith("n't") for word in before) and not _DENIED.match(said[found.end() :]):
+            if (
+                not _NOT.intersection(before)
+                and not any(word.endswith("n't") for word in before)
+                and not _DENIED.match(said[found.end() :])
+            ):
                 return True
     return False
 
@@ -136,8 +152,13 @@ def _picks(check: dict[str, Any], answer: str) -> bool:
         keys = "|".join(map(re.escape, options))
         if _REFUSAL.search(said):
             return False
-        lead = re.match(rf"\W*(?:{_SUBJECT}{_IS}\W+)?\(?({keys})(?:(?P<mark>\s*[).:]|\s+-)|(?=\W*(?:$|\n))|(?=\s+(?:is|ist|es|and|or|und|oder|y|o)\b)|(?=,\s))", said)
-        told = re.findall(rf"\b(?:answer|option|choice|sentence|number|antwort|respuesta|opcion)(?:\s+(?:is|ist|es))?\W+\(?({keys})(?![\w'])", said)
+        lead = re.match(
+            rf"\W*(?:{_SUBJECT}{_IS}\W+)?\(?({keys})(?:(?P<mark>\s*[).:]|\s+-)|(?=\W*(?:$|\n))|(?=\s+(?:is|ist|es|and|or|und|oder|y|o)\b)|(?=,\s))",
+            said,
+        )
+        told = re.findall(
+            rf"\b(?:answer|option|choice|sentence|number|antwort|respuesta|opcion)(?:\s+(?:is|ist|es))?\W+\(?({keys})(?![\w'])", said
+        )
         keyed = {*told, *([lead[1]] if lead and not (told and lead["mark"]) else [])}
         if keyed:
             if keyed != {pick}:
@@ -166,7 +187,7 @@ def _judges(check: dict[str, Any], answer: str) -> bool:
         verdicts.add("yes" if lead[1] else "no")
     if verdicts:
         return verdicts == {wanted} and (not stated or wanted in stated)
-    return stated == {wanted}
+    return stated == {wanted} and len(_words(said)) <= STATEMENT  # a longer text tells of all sorts of things
 
 
 # --- forms
@@ -224,21 +245,22 @@ ALIKE = 0.5  # share of the five-word runs of an answer that stand in it before,
 LONGEST = 28  # letters of a word
 _MARKS = re.compile(r"<\|[\w ]+\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>|�")
 _ODD = re.compile(r"[bcdfghjklmnpqrstvwxz]{7,}|[a-z]+\d+[a-z]+\d*[a-z]*|(.)\1{4,}")
-_OPEN_WORDS = set(
+_LINKS = (
     "a an the and or but of to in on at for with from by as is are was be that which who my your our his her their its this if "
-    "der die das ein eine und oder aber von zu mit fur im am ist sind dass el la los las un una y o de en con por para que es".split()
+    "der die das ein eine und oder aber von zu mit fur im am ist sind dass el la los las un una y o de en con por para que es"
 )
+_OPEN_WORDS = frozenset(_LINKS.split())  # no sentence ends with one
 
 
 def garbage(answer: str, brief: str) -> list[str]:
-    """What makes an answer garbage: `empty`, `repetition`, `no words`, `marks` (of a template) or `told back` (the brief); often nothing."""
+    """What makes an answer garbage, mostly nothing: `empty`, `repetition`, `no words`, `marks` of a template, `told back` the brief."""
     words = _words(plain(answer))
     if not words:
         return ["empty"]
     found = []
     sentences = [" ".join(_words(part)) for part in _SENTENCE.split(plain(answer))]
     often = max(sentences.count(sentence) if len(sentence.split()) >= SAME else 0 for sentence in sentences)
-    runs = [tuple(words[i : i + 5]) for i in range(len(words) - 4)]
+    runs = _runs(answer)
     stuck = any(len(set(words[i : i + 6])) == 1 for i in range(len(words) - 5))
     if often >= REPEATED or stuck or (len(runs) >= 20 and 1 - len(set(runs)) / len(runs) > ALIKE):
         found.append("repetition")
@@ -249,11 +271,25 @@ def garbage(answer: str, brief: str) -> list[str]:
         found.append("no words")
     if _MARKS.search(answer):
         found.append("marks")
-    asked = _words(plain(brief))
-    known = {tuple(asked[i : i + 5]) for i in range(len(asked) - 4)}
-    if runs and len(asked) >= 8 and sum(run in known for run in runs) / len(runs) > ALIKE:
+    if _told_back(answer, brief):
         found.append("told back")
     return found
+
+
+def _told_back(answer: str, brief: str) -> bool:
+    """Whether most of an answer is the brief's own words, in their order."""
+    known, runs = set(_runs(brief)), _runs(answer)
+    return bool(known and runs) and sum(run in known for run in runs) / len(runs) > ALIKE
+
+
+def _asks_back(answer: str, brief: str) -> bool:
+    """Whether an answer to a closed task tells back the passage and the question, and not only the sentence that holds the answer."""
+    return ("?" in answer or len(_words(answer)) >= LENGTHY) and _told_back(answer, brief)
+
+
+def _runs(text: str) -> list[tuple[str, ...]]:
+    words = _words(plain(text))
+    return [tuple(words[i : i + 5]) for i in range(len(words) - 4)]
 
 
 def cut_off(answer: str) -> bool:

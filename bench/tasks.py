@@ -8,6 +8,7 @@ to find out why an answer was wrong.
 
 from __future__ import annotations
 
+import collections
 import json
 import random
 from dataclasses import dataclass, field
@@ -45,14 +46,14 @@ def load(path: Path, half: str = "both") -> list[Task]:
 
 
 def some(tasks: list[Task], count: int, seed: int) -> list[Task]:
-    """So many of the tasks, from all kinds alike, drawn by chance; all of them where `count` is 0 or more than there are."""
+    """So many of the tasks, from all kinds and both halves alike, drawn by chance; all where `count` is 0 or more than there are."""
     drawn = list(tasks)
     random.Random(seed).shuffle(drawn)
-    rank: dict[str, int] = {}
+    before: collections.Counter[tuple[str, str]] = collections.Counter()
     ranked = []
     for task in drawn:
-        ranked.append((rank.setdefault(task.kind, 0), task))
-        rank[task.kind] += 1
+        ranked.append((before[task.kind, task.half], task))
+        before[task.kind, task.half] += 1
     return [task for _, task in sorted(ranked, key=lambda pair: pair[0])][: count or None]
 
 
