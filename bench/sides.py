@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import inspect
 import shutil
 import tempfile
 import time
@@ -106,7 +107,7 @@ def _told(root: Any, id: str, brief: str, answer: str, before: str | None) -> No
 
 
 class Overheard:
-    """What a kernel in this process asks its Ollama, while the block lasts: the arguments of each chat, and its last part.
+    """What a kernel in this process asks its Ollama, while the block lasts: the arguments of each streamed chat, and its last part.
 
     :param fixed: options that every chat gets, whatever it asks for.
     """
@@ -117,10 +118,14 @@ class Overheard:
         self.ended: list[Any] = []
 
     def __enter__(self) -> Overheard:
-        async def chat(client: AsyncClient, **arguments: Any) -> Any:
-            arguments["options"] = {**(arguments.get("options") or {}), **self.fixed}
-            self.asked.append(arguments)
-            stream = await _ask(client, **arguments)
+        async def chat(client: AsyncClient, *args: Any, **named: Any) -> Any:
+            asked = inspect.signature(_ask).bind(client, *args, **named).arguments
+            del asked["self"]
+            if not asked.get("stream"):  # a probe, no answer of a mission
+                return await _ask(client, **asked)
+            asked["options"] = {**(asked.get("options") or {}), **self.fixed}
+            self.asked.append(asked)
+            stream = await _ask(client, **asked)
 
             async def parts() -> AsyncIterator[Any]:
                 async for part in stream:
@@ -184,7 +189,8 @@ async def server(args: argparse.Namespace) -> AsyncIterator[tuple[str, Path]]:
 async def sides(host: str, folder: Path, args: argparse.Namespace, depth: str = "", **more: Any) -> AsyncIterator[Sides]:
     """A kernel with an image of its own, and a bare client.
 
-    Missions see nothing of one another (`remember` is off), and nothing is thought meanwhile (`autotelic`, `curate`).
+    Missions see nothing of one another (`remember` is off), and the model has nothing else to do meanwhile: `autotelic` and `curate` are
+    off, and there are no experts to build.
 
     :param depth: that missions ask for; "": they ask for none.
     :raises SystemExit: where this version of BAT OS knows no depth, or no setting `model`.
@@ -193,8 +199,10 @@ async def sides(host: str, folder: Path, args: argparse.Namespace, depth: str = 
         raise SystemExit("--depth: missions of this version have no depth; leave it out")
     if args.model and "model" not in Settings.model_fields:
         raise SystemExit("--model: this version has no setting 'model'; give a --profile")
+    (experts := folder / "lora_staging").mkdir(parents=True)
     wanted: dict[str, Any] = {
         "data": folder, "ollama_host": host, "profile": args.profile, "autotelic": "off", "curate": "off", "remember": "off",
+        "lora_staging": str(experts),
         "num_thread": args.threads, **({"model": args.model} if args.model else {}), **more,
     }  # fmt: skip
     kernel = await Kernel.start(load(wanted, environ={}), listen=False)
