@@ -115,6 +115,11 @@ bench: install models ollama
 month: training models ollama
 	@exec $(bin)/python bench/month.py $(ARGS)
 
+# Whether missions answer as well as their model asked directly (bench/answers.py: half an hour), and what a thought costs beside the model's own
+# time (bench/thought.py; ARGS reach the first).
+answers: install models ollama
+	@exec $(bin)/python bench/answers.py $(ARGS)
+
 # BAT OS beside LangGraph, DBOS and CrewAI, which have an environment of their own (1 GB): docs/comparison.md. A quarter of an hour.
 peers: install models build/peers/.installed
 	@dir=$$(mktemp -d -p "$$([ -w /dev/shm ] && echo /dev/shm || echo "$${TMPDIR:-/tmp}")") && trap 'rm -rf "$$dir"' EXIT && \

@@ -29,6 +29,7 @@ import jsonschema
 SHORT = 3  # words of a clause that says no more than a name
 NEAR = 3  # words before a name, among which a "not" denies it
 SOON = 30  # words within which an answer says what it has to, unless it ends with that
+LONG = 60  # words of an answer that has to say it in its first sentence, or in its last
 LENGTHY = 35  # words from which on an answer made of the brief is the brief told back
 STATEMENT = 25  # words of an answer to yes or no that says neither, at most
 
@@ -106,9 +107,11 @@ def _claims(answer: str, accept: Iterable[str], forbid: Iterable[str], about: It
     sentences = [sentence for sentence in _SENTENCE.split(plain(answer)) if sentence.strip()]
     clauses = [(sentence, clause) for sentence in sentences for clause in _CLAUSE.split(sentence) if clause.strip(" .!?\"'")]
     claimed = next((i for i, (_, clause) in enumerate(clauses) if _asserts(clause, accept)), None)
-    if claimed is None or _REFUSAL.search(plain(answer)) or _MAYBE.search(clauses[claimed][0]):
+    if claimed is None or _REFUSAL.search(plain(answer)) or _hedged(clauses, claimed):
         return False
-    if clauses[claimed][0] != sentences[-1] and sum(len(_words(clause)) for _, clause in clauses[:claimed]) > SOON:
+    claim = clauses[claimed][0]
+    late = sum(len(_words(clause)) for _, clause in clauses[:claimed]) > SOON
+    if claim != sentences[-1] and (late or (claim != sentences[0] and len(_words(plain(answer))) > LONG)):
         return False
     for i, (sentence, clause) in enumerate(clauses):
         if not _asserts(clause, forbid) or _BELIEF.search(clause):
@@ -120,6 +123,12 @@ def _claims(answer: str, accept: Iterable[str], forbid: Iterable[str], about: It
         if _asserts(clause, about) and not _asserts(clause, accept) and not _PAST.search(clause):
             return False
     return True
+
+
+def _hedged(clauses: list[tuple[str, str]], claimed: int) -> bool:
+    """Whether a clause, what its sentence says before it, or a mere "maybe" after it leaves open whether it is so."""
+    own = [i for i, (sentence, _) in enumerate(clauses) if sentence == clauses[claimed][0]]
+    return any(_MAYBE.search(clauses[i][1]) and (i <= claimed or len(_words(clauses[i][1])) <= SHORT) for i in own)
 
 
 def _asserts(clause: str, names: Iterable[str]) -> bool:
@@ -179,7 +188,8 @@ def _judges(check: dict[str, Any], answer: str) -> bool:
     if _REFUSAL.search(said) or _MAYBE.search(_SENTENCE.split(said)[0]):
         return False
     wanted = check["verdict"]
-    stated = {name for name in ("yes", "no") if any(re.search(pattern, said) for pattern in check.get(name, ()))}
+    spelled = re.sub(r"n't\b", " not", said.replace("can't", "cannot").replace("won't", "will not"))
+    stated = {name for name in ("yes", "no") if any(re.search(pattern, spelled) for pattern in check.get(name, ()))}
     verdicts = {"yes" if found[1] else "no" for found in _LATER.finditer(said)}
     if lead := _LEAD.match(said):
         if re.match(rf"{_OTHER}(?:{_WORD_YES}|{_WORD_NO})\b", lead["rest"]):

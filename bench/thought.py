@@ -35,7 +35,7 @@ from batos import logs
 from batos.image import ledger
 
 ROOT = Path(__file__).parents[1]
-CHARS = 4.6  # a token, of the words below
+CHARS = 4.3  # a token, of the words below
 BRIEFS = (
     "What should I look at when I buy a second-hand bicycle?",
     "Write a thank-you note to my aunt, who gave me a set of watercolours.",
