@@ -23,7 +23,7 @@ export VENV
 bin := $(VENV)/bin
 pip := $(bin)/pip --disable-pip-version-check --quiet
 
-.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month peers crash package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month answers peers crash package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -115,8 +115,7 @@ bench: install models ollama
 month: training models ollama
 	@exec $(bin)/python bench/month.py $(ARGS)
 
-# Whether missions answer as well as their model asked directly (bench/answers.py: half an hour), and what a thought costs beside the model's own
-# time (bench/thought.py; ARGS reach the first).
+# Whether missions answer as well as their model does by itself: half an hour. What a thought costs beside it: bench/thought.py.
 answers: install models ollama
 	@exec $(bin)/python bench/answers.py $(ARGS)
 

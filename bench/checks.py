@@ -67,6 +67,7 @@ _SUBJECT = (
     r"(?:the |die |la )?(?:(?:correct|right|final|best) )?"
     r"(?:answer|statement|sentence|claim|option|choice|number|letter|antwort|aussage|respuesta|opcion|it|that|this|es)"
 )
+_CALLED = r"(?:answer|option|choice|sentence|number|antwort|respuesta|opcion)"
 _IS = r"(?:\s+(?:is|would be|ist|lautet|es))?"
 _LEAD = re.compile(rf"\W*(?:{_SUBJECT}{_IS}\W+)?(?:({_WORD_YES})|({_WORD_NO}))\b(?P<rest>.*)", re.DOTALL)
 _LATER = re.compile(rf"(?:^|[.!?:]\s+)(?:so |thus |therefore |also )?(?:{_SUBJECT}{_IS}\W+)?(?:({_WORD_YES})|({_WORD_NO}))\W*(?=[.!?,]|$)")
@@ -156,28 +157,28 @@ def _words(text: str) -> list[str]:
 def _picks(check: dict[str, Any], answer: str) -> bool:
     options, pick = {plain(key): texts for key, texts in check["options"].items()}, plain(check["pick"])
     others = [text for key, texts in options.items() if key != pick for text in texts]
-    said = plain(answer)
     if check.get("letters"):
-        keys = "|".join(map(re.escape, options))
-        if _REFUSAL.search(said):
-            return False
-        lead = re.match(
-            rf"\W*(?:{_SUBJECT}{_IS}\W+)?\(?({keys})(?:(?P<mark>\s*[).:]|\s+-)|(?=\W*(?:$|\n))|(?=\s+(?:is|ist|es|and|or|und|oder|y|o)\b)|(?=,\s))",
-            said,
-        )
-        told = re.findall(
-            rf"\b(?:answer|option|choice|sentence|number|antwort|respuesta|opcion)(?:\s+(?:is|ist|es))?\W+\(?({keys})(?![\w'])", said
-        )
-        keyed = {*told, *([lead[1]] if lead and not (told and lead["mark"]) else [])}
+        keyed, rest = _keys(plain(answer), "|".join(map(re.escape, options)))
         if keyed:
-            if keyed != {pick}:
-                return False
-            rest = said[lead.end() :] if lead else ""
-            if re.match(rf"{_OTHER}\(?(?:{keys})(?!\w)", rest):
-                return False
             first = next((part for part in _SENTENCE.split(rest) if part.strip()), "")
-            return bool(told) or not _asserts(first, others) or _asserts(first, options[pick])
+            at_odds = _asserts(first, others) and not _asserts(first, options[pick])  # "B) carrot", where B is the apple
+            return keyed == {pick} and not at_odds and not _REFUSAL.search(plain(answer))
     return _claims(answer, options[pick], others, check.get("about", ()))
+
+
+def _keys(said: str, keys: str) -> tuple[set[str], str]:
+    """The keys of options that an answer names as its answer, and what follows the one that it begins with.
+
+    :param keys: a pattern of them. One that is a word, too ("A horse"), counts where a mark, an end or an "is" follows.
+    """
+    ends = r"(?P<mark>\s*[).:]|\s+-)|(?=\W*(?:$|\n)|\s+(?:is|ist|es|and|or|und|oder|y|o)\b|,\s)"
+    lead = re.match(rf"\W*(?:{_SUBJECT}{_IS}\W+)?\(?({keys})(?:{ends})", said)
+    told = set(re.findall(rf"\b{_CALLED}(?:\s+(?:is|ist|es))?\W+\(?({keys})(?![\w'])", said))
+    if lead is None or (told and lead["mark"]):  # all options told back, and then the answer
+        return told, ""
+    rest = said[lead.end() :]
+    more = re.match(rf"{_OTHER}\(?({keys})(?!\w)", rest)
+    return {*told, lead[1], *([more[1]] if more else [])}, rest
 
 
 # --- yes or no
