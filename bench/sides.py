@@ -34,6 +34,7 @@ class Said:
     seconds: float
     first_s: float
     depth: str = ""  # that a mission was thought at, where its record says so
+    tokens: int = 0  # that the model wrote, of a bare call
     error: str = ""  # the code of a mission that FAILED: it has said nothing
 
 
@@ -70,7 +71,7 @@ class Sides:
         seconds = time.perf_counter() - begun
         result, error = event.get("result") or {}, event.get("error") or {}
         depth, code = str(result.get("depth", "")), str(error.get("code", ""))
-        return Said(result.get("text", ""), seconds, first[0] if first else seconds, depth, code)
+        return Said(result.get("text", ""), seconds, first[0] if first else seconds, depth, error=code)
 
     async def _earlier(self, id: str, earlier: tuple[dict[str, str], ...]) -> str:
         """The conversation before a mission, as missions that have ended; the id of the last."""
@@ -91,13 +92,14 @@ class Sides:
     async def call(self, **arguments: Any) -> Said:
         """Ask by the bare client, streamed."""
         pieces: list[str] = []
-        first, begun = 0.0, time.perf_counter()
+        first, tokens, begun = 0.0, 0, time.perf_counter()
         async for part in await _ask(self.client, **{**arguments, "stream": True}):
             if part.message.content:
                 first = first or time.perf_counter() - begun
                 pieces.append(part.message.content)
+            tokens = part.eval_count or 0
         seconds = time.perf_counter() - begun
-        return Said("".join(pieces), seconds, first or seconds)
+        return Said("".join(pieces), seconds, first or seconds, tokens=tokens)
 
 
 def _told(root: Any, id: str, brief: str, answer: str, before: str | None) -> None:

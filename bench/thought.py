@@ -2,8 +2,9 @@
 
 `direct`: a mission of depth `direct`, streamed, and the very call that it makes (model, messages, options) by a bare `AsyncClient`: seconds
 to the end, and to the first token. Both sides are given one seed and temperature 0, so that both write the same; before each the model is
-made to read something else, so that neither finds its prompt read. `again`: how many missions asked their model more than once. Where
-missions have no depth yet, a mission is held beside the brief asked directly (`depth` is null then).
+made to read something else, so that neither finds its prompt read. `again`: how many missions asked their model more than once; `same`:
+in how many pairs the model wrote as many tokens for both. Where missions have no depth yet, a mission is held beside the brief asked
+directly (`depth` is null then).
 
 `reading`: seconds that the server spends reading prompts (`prompt_eval_duration`) in a mission of depth `facets`, whose brief and evidence
 from memory take about 1,500 tokens. With `--against REVISION` the same by that revision's code (a git worktree, in a child process, on the
@@ -83,7 +84,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
 async def beside_the_call(host: str, folder: Path, args: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
     depth = "direct" if "depth" in ledger.DEFAULTS else ""
     taken: dict[str, list[Said]] = {"mission": [], "call": []}
-    again = 0
+    again = same = 0
     with Overheard(seed=args.seed, temperature=0.0) as heard:
         async with sides(host, folder, args, depth) as both:
             for number in range(args.pairs):
@@ -91,17 +92,24 @@ async def beside_the_call(host: str, folder: Path, args: argparse.Namespace, say
                 heard.clear()
                 await both.mission(f"rehearsal-{number}", brief)  # to know what it asks
                 call = heard.asked[0] if depth else _plain(both, brief, args.seed)
+                wrote: dict[str, list[int]] = {}
                 for name in ("mission", "call") if number % 2 else ("call", "mission"):
                     await both.call(**{**call, **_other(call)})
                     heard.clear()
-                    taken[name].append(await (both.mission(f"m{number}", brief) if name == "mission" else both.call(**call)))
-                    again += name == "mission" and len(heard.asked) > 1
+                    if name == "mission":
+                        taken[name].append(await both.mission(f"m{number}", brief))
+                        again += len(heard.asked) > 1
+                        wrote[name] = [part.eval_count for part in heard.ended]
+                    else:
+                        taken[name].append(await both.call(**call))
+                        wrote[name] = [taken[name][-1].tokens]
+                same += wrote["mission"] == wrote["call"]
                 say(f"{number + 1}/{args.pairs}: " + ", ".join(f"{name} {said[-1].seconds:.2f} s" for name, said in taken.items()))
             model = call["model"]
     pairs = list(zip(taken["mission"], taken["call"], strict=True))
     return {
         "model": model, "depth": depth or None, "pairs": len(pairs), "again": again,
-        "same": sum(mission.text.strip() == bare.text.strip() for mission, bare in pairs),
+        "same": same,
         **{f"{name}_s": round(statistics.median(said.seconds for said in all), 3) for name, all in taken.items()},
         "ratio": round(statistics.median(mission.seconds / bare.seconds for mission, bare in pairs), 3),
         **{f"{name}_first_ms": round(1e3 * statistics.median(said.first_s for said in all), 1) for name, all in taken.items()},
