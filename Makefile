@@ -28,7 +28,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month peers crash lock package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month answers peers crash lock package docs clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -123,6 +123,10 @@ bench: install models ollama
 # What the expert for methods writes: the base, the one that is shipped, and after more use. An hour.
 month: training models ollama
 	@exec $(bin)/python bench/month.py $(ARGS)
+
+# Whether missions answer as well as their model does by itself: half an hour. What a thought costs beside it: bench/thought.py.
+answers: install models ollama
+	@exec $(bin)/python bench/answers.py $(ARGS)
 
 # BAT OS beside LangGraph, DBOS and CrewAI, which have an environment of their own (1 GB): docs/comparison.md. A quarter of an hour.
 peers: install models build/peers/.installed
