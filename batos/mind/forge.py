@@ -27,6 +27,7 @@ from batos.mind.psm import inner_number, run_cycle
 from batos.mind.states import lobby_of
 from batos.mind.thinking import Thinking, current
 from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.processor import charged
 
 HANDBOOK, PARTS = "handbook", "parts"
 """Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
@@ -72,7 +73,7 @@ async def forge(
             attempt.making.methods.claims.claim(key, attempt.id)
         cycle.number = inner_number(attempt)
         attempt.tally.forged.append(cycle)
-        await run_cycle(cycle, attempt)
+        await charged(run_cycle(cycle, attempt), None)  # it has bounds of its own, and is not the work of the method that sent the message
         method: Method = holder._slots[selector]
         return method
 

@@ -16,6 +16,7 @@ from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.thinking import By, current
 from batos.objects import Method, Primitive, UvmObject, find
+from batos.processor import carried
 
 
 @Primitive.register
@@ -72,7 +73,7 @@ async def delegate(cycle: UvmObject) -> str:
     else:
         intents = dict(cycle.facets)
         thoughts = [_facet(cycle, name, intents[name], query) for name, query in cycle.plan]
-    answers = await asyncio.gather(*thoughts, return_exceptions=True)
+    answers = await asyncio.gather(*map(carried, thoughts), return_exceptions=True)
     spoken, silent = [], []
     for (name, _), answer in zip(cycle.plan, answers, strict=True):
         if isinstance(answer, BatosError):

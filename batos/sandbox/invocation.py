@@ -92,7 +92,7 @@ class Invocation:
             drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
             try:
                 snapshot = await drive.begin(lambda held: held.monty.feed_start(code, inputs=given, print_callback=held.output))
-                if self.activity.seconds > self.limits.total_s:
+                if self.activity.computed > self.limits.total_s:
                     raise self._out_of_time()
                 if not isinstance(snapshot, monty.MontyComplete):
                     snapshot = await self._answered(drive, snapshot)
@@ -133,7 +133,7 @@ class Invocation:
                 if self._calls > limits.host_calls:
                     raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
-                if self.activity.seconds > limits.total_s:
+                if self.activity.computed > limits.total_s:
                     raise self._out_of_time()
         finally:
             current.reset(token)
@@ -365,7 +365,12 @@ class Invocation:
         return SandboxLimit(f"{self.method.selector}: {text}; the limit is a setting of the sandbox", limit=limit)
 
     def _out_of_time(self) -> SandboxLimit:
-        return self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
+        workers, host, most = self.activity.seconds, self.activity.host.seconds, self.limits.total_s
+        return self._limit(
+            "time",
+            f"the methods of this mission have computed for {workers + host:.1f} s of {most:g} (sandbox_total_s): {workers:.1f} s in their "
+            f"workers, and {host:.1f} s the daemon for what they read, wrote and sent",
+        )
 
     def _failure(self, error: Exception) -> BaseException:
         monty = client()
