@@ -26,7 +26,7 @@ from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
-_Message = schemas.Send | schemas.Teach | schemas.Revert
+_Message = schemas.Send | schemas.Teach | schemas.Revert | schemas.Grant
 
 
 class Desk:
@@ -91,6 +91,9 @@ class Desk:
             case schemas.Revert():
                 wanted = [request.selector] if request.version is None else [request.selector, request.version]
                 await self._message(request, "revert_", wanted, f"revert {request.target} {request.selector}", client)
+            case schemas.Grant():
+                wanted, brief = [request.selector, request.message, request.revoke], f"grant {request.target} {request.selector}"
+                await self._message(request, "grant_", wanted, brief, client)
             case schemas.Watch():
                 await self._follow(request.id, client)
             case schemas.Models():
@@ -193,7 +196,7 @@ class Desk:
         if request.context is not None:
             self._image.read(ledger.mission_of, request.context)
         schema = None if request.form is None else json.dumps(request.form)
-        return {"context": request.context, "schema": schema, "may_ask": request.may_ask}
+        return {"context": request.context, "schema": schema}
 
     async def _message(
         self, request: _Message, selector: str, args: list[Any], brief: str, client: Recipient, kwargs: Reply | None = None
@@ -354,7 +357,7 @@ def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = No
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:
-    return {"priority": request.priority, "deadline_s": request.deadline_s}
+    return {"priority": request.priority, "deadline_s": request.deadline_s, "may_ask": getattr(request, "may_ask", False)}
 
 
 def _outcome(known: Reply) -> Reply:

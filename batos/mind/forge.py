@@ -198,11 +198,11 @@ async def try_out(cycle: UvmObject) -> str:
     return "DELEGATING"
 
 
-@Primitive.register
+@Primitive.register(reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
     attempt, source = current(), cycle._tmp_synthesis_
-    verdict = attempt.making.methods.audit(source, cycle.selector)
+    verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also where a cycle came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     provenance = {
         "mission": attempt.id,

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from batos.bridge.types import ChatReply
-from batos.errors import BatosError, InferenceFailed, QualityRefused
+from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
 from batos.mind import conversation, evidence, forms, gate, weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -76,7 +76,7 @@ async def delegate(cycle: UvmObject) -> str:
     answers = await asyncio.gather(*map(carried, thoughts), return_exceptions=True)
     spoken, silent = [], []
     for (name, _), answer in zip(cycle.plan, answers, strict=True):
-        if isinstance(answer, BatosError):
+        if isinstance(answer, BatosError) and not isinstance(answer, GrantNeeded):  # which its user has to hear of
             silent.append((name, f"{answer.code}: {answer.message}"))
         elif isinstance(answer, BaseException):
             raise answer

@@ -36,6 +36,10 @@ from batos.objects import UvmObject
 log = structlog.get_logger("batos.mind")
 
 
+YES = ("yes", "y")
+"""What lets something be done that the user was asked about."""
+
+
 class Place(NamedTuple):
     """Where in the journal an inference belongs: its content key, the how-manieth of that content, checksums of its parts."""
 
@@ -225,6 +229,18 @@ class Thinking:
         if found is None:
             raise NeedAnswer(question, occurrence)
         return found
+
+    def agrees(self, question: str) -> bool | None:
+        """Whether the user says yes to a question, which is asked once; None where the mission may not ask, or not one that is so long.
+
+        :raises NeedAnswer: where it is not answered, as `ask`.
+        """
+        if not self.mission["may_ask"] or len(question) > self.settings.question_chars:
+            return None
+        agreed = self.tally.agreed
+        if question not in agreed:
+            agreed[question] = self.ask(question).strip().casefold() in YES
+        return agreed[question]
 
     async def chat(
         self,

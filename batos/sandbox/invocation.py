@@ -44,6 +44,15 @@ current: contextvars.ContextVar[Invocation | None] = contextvars.ContextVar("bat
 """The run on whose behalf host code is working: a send in it is one level deeper."""
 
 
+def senders() -> list[Invocation]:
+    """The runs on whose behalf host code works now, the innermost first; none where no method sent anything."""
+    found, run = [], current.get()
+    while run is not None:
+        found.append(run)
+        run = run.sender
+    return found
+
+
 class Stale(Exception):
     """A slot was changed by another message of the same mission since this run read it."""
 
@@ -66,7 +75,7 @@ class Invocation:
         outer: Invocation | None,
     ) -> None:
         self.sandbox, self.loaded, self.obj, self.method, self._holder = sandbox, loaded, obj, method, holder
-        self.activity, self.outer = activity, outer
+        self.activity, self.outer, self.sender = activity, outer, current.get()
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
         counts = activity.started if outer is None else outer.started
