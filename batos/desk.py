@@ -196,14 +196,15 @@ class Desk:
         if request.context is not None:
             self._image.read(ledger.mission_of, request.context)
         schema = None if request.form is None else json.dumps(request.form)
-        return {"context": request.context, "schema": schema}
+        return {"context": request.context, "schema": schema, "may_ask": request.may_ask}
 
     async def _message(
         self, request: _Message, selector: str, args: list[Any], brief: str, client: Recipient, kwargs: Reply | None = None
     ) -> None:
         """A message to an object is a mission."""
         self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
-        await self._submit(request, brief, {**_said(request.target, selector, args, kwargs), **_options(request)}, client)
+        may_ask = {"may_ask": isinstance(request, schemas.Send) and request.may_ask}
+        await self._submit(request, brief, {**_said(request.target, selector, args, kwargs), **_options(request), **may_ask}, client)
 
     async def _teach(self, request: schemas.Teach, client: Recipient) -> None:
         """A lesson is a message, `learn_`. Its examples are kept with its acceptance: of one that is not accepted nothing is."""
@@ -357,7 +358,7 @@ def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = No
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:
-    return {"priority": request.priority, "deadline_s": request.deadline_s, "may_ask": getattr(request, "may_ask", False)}
+    return {"priority": request.priority, "deadline_s": request.deadline_s}
 
 
 def _outcome(known: Reply) -> Reply:
