@@ -5,6 +5,7 @@
 # check    style, types, layers                         crash    only the tests that kill the daemon
 # embedders  sentence-transformers and ONNX beside Ollama: torch is 5 GB      training  what `batos train` needs: torch, too
 # bench    what missions and inferences cost            docs     the generated tables in docs/
+# answers  how missions answer beside the same model asked directly: 160 tasks
 # month    what the expert for methods learns from a simulated month of use
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
 # lock     locks/ anew, after a change of constraints.txt or of what is required: what is installed, by the hashes of its files

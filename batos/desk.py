@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.bridge.models import Models
+from batos.errors import RoleRefused
 from batos.image import history, journal, ledger, unwritten
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
@@ -19,6 +20,7 @@ from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
+from batos.objects import Primitive, find
 from batos.recollection import Recollection
 from batos.undoing import Undoing
 from batos.watches import Watches
@@ -26,7 +28,7 @@ from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
-_Message = schemas.Send | schemas.Teach | schemas.Revert
+_Message = schemas.Send | schemas.Teach | schemas.Revert | schemas.Grant
 
 
 class Desk:
@@ -84,6 +86,7 @@ class Desk:
                 options = {"persona": persona, **_options(request), **self._asked(request)}
                 await self._submit(request, request.brief, options, client)
             case schemas.Send():
+                self._check_reach(request, client)
                 brief = f"send {request.target} {request.selector}"
                 await self._message(request, request.selector, request.args, brief, client, request.kwargs)
             case schemas.Teach():
@@ -91,6 +94,9 @@ class Desk:
             case schemas.Revert():
                 wanted = [request.selector] if request.version is None else [request.selector, request.version]
                 await self._message(request, "revert_", wanted, f"revert {request.target} {request.selector}", client)
+            case schemas.Grant():
+                wanted, brief = [request.selector, request.message, request.revoke], f"grant {request.target} {request.selector}"
+                await self._message(request, "grant_", wanted, brief, client)
             case schemas.Watch():
                 await self._follow(request.id, client)
             case schemas.Models():
@@ -98,11 +104,27 @@ class Desk:
             case schemas.Ingest():
                 await self._ingest(request, client)
             case _:
-                reply = await self._reply(request)
+                reply = await self._reply(request, client)
                 await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
                 client.send(reply)
 
-    async def _reply(self, request: schemas.Request) -> Reply:
+    def _check_reach(self, request: schemas.Send, client: Recipient) -> None:
+        """See that who sends a message may do what it changes.
+
+        :raises RoleRefused: for one that changes more than its receiver, where he is no operator.
+        """
+        if client.operates:
+            return
+
+        def reach(root: Any) -> str:
+            held = find(history.resolve(root, request.target), request.selector)
+            primitive = held[1] if held is not None and isinstance(held[1], Primitive) else None
+            return primitive.reach.what if primitive is not None and primitive.reach is not None else ""
+
+        if what := self._image.read(reach):
+            raise RoleRefused(f"send: {request.selector} changes {what}: that needs the role operate; see docs/wire.md, Roles")
+
+    async def _reply(self, request: schemas.Request, client: Recipient) -> Reply:
         """The one reply to what is no mission and no stream."""
         match request:
             case schemas.Method():
@@ -124,7 +146,7 @@ class Desk:
                 await self._scheduler.resume(request.id)
                 return self._status(request.id)
             case schemas.Answer():
-                await self._scheduler.answer(request.id, request.text, request.number)
+                await self._scheduler.answer(request.id, request.text, request.number, may_grant=client.operates)
                 return self._status(request.id)
             case schemas.Rate():
                 await self._rate(request.id, request.rating, request.why)
@@ -206,7 +228,8 @@ class Desk:
     ) -> None:
         """A message to an object is a mission."""
         self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
-        await self._submit(request, brief, {**_said(request.target, selector, args, kwargs), **_options(request)}, client)
+        may_ask = {"may_ask": isinstance(request, schemas.Send) and request.may_ask}
+        await self._submit(request, brief, {**_said(request.target, selector, args, kwargs), **_options(request), **may_ask}, client)
 
     async def _teach(self, request: schemas.Teach, client: Recipient) -> None:
         """A lesson is a message, `learn_`. Its examples are kept with its acceptance: of one that is not accepted nothing is."""

@@ -26,6 +26,7 @@
     │   ├── AttemptsExhausted      too many attempts, restarts counted
     │   ├── Conflicted             its commit met more conflicts than the limit allows
     │   ├── BudgetSpent            more inferences, or cycles inside cycles, than the limits allow
+    │   ├── GrantNeeded            a generated method would change more than a receiver, and its user has not let it; see `grant`
     │   └── QualityRefused         nothing fit to be an answer came out
     ├── MethodRefused              a generated method did not pass; see `cause`, and the failure ledger for its source
     │   └── CovenantViolationError  a way out of it leaves writes without `self._p_changed = True` after them
@@ -207,6 +208,19 @@ class BudgetSpent(MissionFailed):
     """A mission asked for more inferences, or went deeper into cycles of cycles, than its limit allows."""
 
     code = "budget_spent"
+
+
+class GrantNeeded(MissionFailed):
+    """A generated method would send a message that changes more than its receiver, and its user has not let it. Methods cannot catch it.
+
+    `primitive` names what would have answered, `target` and `selector` the message. `grant` has the commands that would let it be sent, one
+    for each method that sent or had it sent; none where no method may send it.
+    """
+
+    code = "grant_needed"
+
+    def __init__(self, message: str, *, primitive: str, target: str, selector: str, grant: Iterable[str]) -> None:
+        super().__init__(message, primitive=primitive, target=target, selector=selector, grant=list(grant))
 
 
 class QualityRefused(MissionFailed):

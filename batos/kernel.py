@@ -34,7 +34,7 @@ from batos.image.upkeep import Upkeep
 from batos.improving import Improving
 from batos.loop import Loop, each, measured
 from batos.memory import objects as memory
-from batos.mind import ahead, forge, gists, incarnation, learning, memories, personas, psm, summarising, versions
+from batos.mind import ahead, forge, gists, grants, incarnation, learning, memories, personas, psm, summarising, versions
 from batos.mind.codex import load_codex
 from batos.mind.events import Events
 from batos.mind.fractal import shares
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from batos.console.server import Console
 
 log = structlog.get_logger("batos")
-_PARTS = (psm, forge, versions, experts, memory, memories, summarising, gists, home, weights, voices)
+_PARTS = (psm, forge, versions, grants, experts, memory, memories, summarising, gists, home, weights, voices)
 """What adds to a new image, or to that of an earlier version, in this order."""
 
 REPORT_WAIT_S = 30.0  # for models: the embedded ones take seconds, a pull takes longer than anyone looks at an empty terminal

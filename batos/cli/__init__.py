@@ -17,7 +17,7 @@
     keys.py       keys: CURVE
     models.py     models: the list, and bars while they are pulled or made
     experts.py    experts
-    methods.py    method, methods, revert, teach
+    methods.py    method, methods, revert, teach, grant
     training.py   train
     service.py    service: a systemd unit; units.py has the texts
     upkeep.py     pack, backup, restore, fork

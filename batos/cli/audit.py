@@ -30,7 +30,9 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Audit the source of a method as the guardian does before it installs one: exit code 0 if accepted, 4 if refused."""
+    from batos import kernel  # noqa: F401  brings what registers Primitives
     from batos.guardian import PersistenceGuardian, policy_named, repair, selector_of
+    from batos.objects import Primitive
 
     settings, _ = settings_from(None, None, None, None, config_file, assignments)
     try:
@@ -44,7 +46,7 @@ def audit(
     repairs: tuple[str, ...] = ()
     if mend:
         source, repairs = repair(given.decode("utf-8", "surrogateescape"), name, settings)
-    verdict = PersistenceGuardian(settings).audit(source, name, chosen)
+    verdict = PersistenceGuardian(settings, Primitive.reaching()).audit(source, name, chosen)
     if as_json:
         mended = {"repairs": list(repairs), "source": verdict.source} if mend else {}
         output.document({"type": "audit", **verdict.to_wire(), **mended})

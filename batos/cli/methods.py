@@ -1,4 +1,4 @@
-"""Verbs about generated methods: show the versions, bring one back, teach by examples."""
+"""Verbs about generated methods: show the versions, bring one back, teach by examples, grant what they may send."""
 
 from __future__ import annotations
 
@@ -110,6 +110,25 @@ def revert(
 
 
 @app.command()
+def grant(
+    target: Target,
+    selector: Selector,
+    message: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the method may send: forget_, revert_, learn_ ...")],
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take the grant back.")] = False,
+    id: IdFlag = None,
+    watch: WatchFlag = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Let a method send a message that changes more than its receiver; a version that is written later needs another grant."""
+
+    async def submit(client: Client) -> Accepted:
+        return await _named(client.grant(target, selector, message, revoke=revoke, id=id), target)
+
+    give(submit, endpoint(connect), Output(as_json), watch)
+
+
+@app.command()
 def teach(
     target: Target,
     selector: Selector,
@@ -173,7 +192,8 @@ async def _named(accepting: Any, target: str) -> Accepted:
 
 
 def _use(one: dict[str, Any]) -> tuple[object, str, str]:
-    return one.get("runs", ""), f"{ago(one['last'])} ago" if "last" in one else "", "" if one["intact"] else "damaged"
+    lacks = f"no grant for {', '.join(one['lacks_grant'])}" if one.get("lacks_grant") else ""
+    return one.get("runs", ""), f"{ago(one['last'])} ago" if "last" in one else "", lacks if one["intact"] else "damaged"
 
 
 def written(came: dict[str, Any]) -> str:
@@ -204,7 +224,9 @@ def _version(version: dict[str, Any], output: Output, *, whole: bool) -> None:
     output.say(version["source"].rstrip())
     for name, names in version["contract"].items():
         if names:
-            output.say(f"  {name}: {', '.join(names)}", "dim")
+            output.say(f"  {name.replace('_', ' ')}: {', '.join(names)}", "dim")
+    if version.get("granted"):
+        output.say(f"  granted: {', '.join(version['granted'])}", "dim")
     if not version["intact"]:
         output.say("  damaged: this is not the source that was audited; bring another version back", "red")
 

@@ -38,6 +38,7 @@ OUTCOMES = {
 STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
 DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
 _SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
+MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question, and waits for `batos answer`.")]
 _HELD = {
     "NEEDS_INPUT": "{id} has a question, and waits for its answer: `batos status {id}` shows it, `batos answer {id} ...` answers it",
     "PAUSED": "{id} is paused: `batos resume {id}` lets it go on",
@@ -56,7 +57,7 @@ def send(
     priority: Priority = None,
     context: Annotated[str | None, typer.Option("--context", metavar="ID", help="The mission that this one follows.")] = None,
     schema: Annotated[str | None, typer.Option("--schema", metavar="FILE", help="JSON schema of the answer.")] = None,
-    may_ask: Annotated[bool, typer.Option("--may-ask", help="It may ask you a question, and waits for `batos answer`.")] = False,
+    may_ask: MayAsk = False,
     depth: Annotated[
         str | None, typer.Option("--depth", metavar="DEPTH", help="How much it is thought about: direct, facets, council, or auto.")
     ] = None,
@@ -93,6 +94,7 @@ def send_to(
     id: IdFlag = None,
     deadline: Deadline = None,
     priority: Priority = None,
+    may_ask: MayAsk = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -102,7 +104,8 @@ def send_to(
 
     async def submit(client: Client) -> Accepted:
         try:
-            return await client.send_message(target, selector, values, named, id=id, deadline_s=deadline, priority=priority)
+            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask}
+            return await client.send_message(target, selector, values, named, **more)
         except UnknownTarget as e:
             raise with_nearest(e, target) from None
 

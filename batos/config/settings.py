@@ -263,8 +263,13 @@ class Settings(Checked):
     sandbox_parallel: int = Field(8, ge=1, le=256, description="chains of sends between methods under way at the same time")
     sandbox_depth: int = Field(16, ge=1, le=64, description="sends from method to method inside one another; each holds a worker")
     sandbox_ready: int = Field(6, ge=0, le=64, description="workers kept loaded with methods that were used last")
-    sandbox_time_s: float = Field(2.0, gt=0, le=600, description="computing time of one method, waiting not counted")
-    sandbox_total_s: float = Field(60, gt=0, le=86400, description="computing time of all methods of one attempt at a mission")
+    sandbox_time_s: float = Field(2.0, gt=0, le=600, description="computing time of one method in its worker, waiting not counted")
+    sandbox_total_s: float = Field(
+        60,
+        gt=0,
+        le=86400,
+        description="computing time of all methods of one attempt at a mission, the daemon's for them included",
+    )
     sandbox_memory: int = Field(32 * MIB, ge=8 * MIB, le=512 * MIB, description="memory of one method")
     sandbox_recursion: int = Field(800, ge=50, le=10_000, description="calls inside one another within one method")
     sandbox_host_calls: int = Field(10_000, ge=10, le=10_000_000, description="reads, sends and the like of one method")

@@ -35,6 +35,7 @@ class Heard:
         self._limit = limit
         self._key = secrets.token_bytes(8)
         self.closed = False
+        self.operates = True  # whoever has the console's token
 
     @property
     def key(self) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Set
 
 from batos.config import Settings
 from batos.guardian.effects import analyse
@@ -21,8 +22,12 @@ class PersistenceGuardian:
     """Audits generated source before it is installed: for the image's integrity and for errors that say what to do. The safety of the host
     never depends on it (SECURITY.md)."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, reaching: Collection[str] = ()) -> None:
+        """
+        :param reaching: selectors of messages that change more than their receiver.
+        """
         self.limits = Limits.of(settings or Settings.model_validate({}))
+        self._reaching = frozenset(reaching)
 
     def audit(self, source: str | bytes, selector: str, policy: Policy | str = DEFAULT) -> Verdict:
         """The verdict on a source that is to be installed under a selector.
@@ -33,7 +38,7 @@ class PersistenceGuardian:
         :raises ValueError: for a policy that does not exist.
         """
         policy = named(policy) if isinstance(policy, str) else policy
-        return _verdict(examine(source, selector, policy, self.limits))
+        return _verdict(examine(source, selector, policy, self.limits), self._reaching)
 
 
 def examine(source: str | bytes, selector: str, policy: Policy, limits: Limits) -> Subject:
@@ -81,11 +86,19 @@ def _walk(subject: Subject, method: ast.AST) -> bool:
     return True
 
 
-def _verdict(subject: Subject) -> Verdict:
+def _named(subject: Subject) -> set[str]:
+    """What the method can send by a name that stands in it: attributes, and texts such as that of a `getattr`."""
+    nodes = () if subject.method is None else tuple(ast.walk(subject.method))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return texts | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+def _verdict(subject: Subject, reaching: Set[str]) -> Verdict:
     contract: Contract = {
         "reads": tuple(sorted(subject.reads)),
         "writes": tuple(sorted(subject.writes)),
         "sends": tuple(sorted(subject.sends)),
+        "needs_grant": tuple(sorted(_named(subject) & reaching)) if reaching else (),
         "imports": tuple(sorted({*subject.modules.values(), *(module for module, _ in subject.members.values())})),
         "raises": tuple(sorted(subject.raised)),
     }

@@ -20,13 +20,15 @@ class Contract(TypedDict):
     """slots of self that it writes, through aliases and containers too"""
     sends: tuple[str, ...]
     """selectors that it sends, to self and to others"""
+    needs_grant: tuple[str, ...]
+    """messages that change more than their receiver, as far as they stand in it by name: its user has to grant each"""
     imports: tuple[str, ...]
     """modules that it imports"""
     raises: tuple[str, ...]
     """exceptions that it raises by name"""
 
 
-EMPTY_CONTRACT: Contract = {"reads": (), "writes": (), "sends": (), "imports": (), "raises": ()}
+EMPTY_CONTRACT: Contract = {"reads": (), "writes": (), "sends": (), "needs_grant": (), "imports": (), "raises": ()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from batos import processor
+
 T = TypeVar("T")
 _SWITCH_S = 0.0005  # how long a helper thread may keep the interpreter while the loop wants it
 _helpers: list[float] = []  # one a helper under way; the first is the interpreter's own interval
@@ -35,7 +37,7 @@ async def in_helper(function: Callable[..., T], *args: Any) -> T:
     _helpers.append(_helpers[0] if _helpers else sys.getswitchinterval())
     sys.setswitchinterval(_SWITCH_S)
     try:
-        return await asyncio.to_thread(function, *args)
+        return await asyncio.to_thread(processor.elsewhere(function), *args)
     finally:
         interval = _helpers.pop()
         if not _helpers:

@@ -22,6 +22,7 @@ from batos.image.living import LivingImage
 from batos.memory.library import library_of
 from batos.memory.sentences import sentences
 from batos.mind import weaving
+from batos.mind.tally import in_trial
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:  # they bring numpy
@@ -111,8 +112,10 @@ class Evidence:
         return self._memory is not None
 
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
-        """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone."""
-        self._changes.append((segment, dropped))
+        """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone. What a trial
+        does is not kept."""
+        if not in_trial():
+            self._changes.append((segment, dropped))
 
     def restart(self) -> None:
         """The transaction begins anew; what was recalled stays."""

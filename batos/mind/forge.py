@@ -27,6 +27,7 @@ from batos.mind.psm import inner_number, run_cycle
 from batos.mind.states import lobby_of
 from batos.mind.thinking import Thinking, current
 from batos.objects import Intent, Method, Primitive, UvmObject, find
+from batos.processor import charged
 
 HANDBOOK, PARTS = "handbook", "parts"
 """Who wrote a method without a model: it is known, and was put to another use; or it was put together of parts."""
@@ -72,7 +73,7 @@ async def forge(
             attempt.making.methods.claims.claim(key, attempt.id)
         cycle.number = inner_number(attempt)
         attempt.tally.forged.append(cycle)
-        await run_cycle(cycle, attempt)
+        await charged(run_cycle(cycle, attempt), None)  # it has bounds of its own, and is not the work of the method that sent the message
         method: Method = holder._slots[selector]
         return method
 
@@ -197,11 +198,11 @@ async def try_out(cycle: UvmObject) -> str:
     return "DELEGATING"
 
 
-@Primitive.register
+@Primitive.register(reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
     attempt, source = current(), cycle._tmp_synthesis_
-    verdict = attempt.making.methods.audit(source, cycle.selector)
+    verdict = attempt.making.methods.audit(source, cycle.selector).check()  # also where a cycle came here past the other states
     before = cycle.holder._slots.get(cycle.selector)
     provenance = {
         "mission": attempt.id,

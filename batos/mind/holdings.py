@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from batos.errors import BatosError
 from batos.image import history
+from batos.mind import grants
 from batos.objects import Method, UvmObject
 
 WALKED = 10_000  # objects that are looked at by their paths; what hangs in trees is found by what was noted of it
@@ -51,7 +52,9 @@ def held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, Use]) -> l
 def _of(method: Method, use: Use | None) -> dict[str, Any]:
     came = dict(method.provenance)
     noted = {} if use is None else {"runs": use.runs, "last": use.last}
-    return {"version": method.version, "mission": came.get("mission"), "model": came.get("model"), "intact": method.intact(), **noted}
+    lacks = [name for name in grants.needed(method) if not method.may_send(name)]
+    told = {"version": method.version, "mission": came.get("mission"), "model": came.get("model"), "intact": method.intact()}
+    return {**told, **({"lacks_grant": lacks} if lacks else {}), **noted}
 
 
 def _walk(lobby: UvmObject) -> Iterator[tuple[str, UvmObject]]:

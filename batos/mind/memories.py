@@ -69,7 +69,7 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     return document
 
 
-@Primitive.register
+@Primitive.register(reaches="documents of the memory")
 def forget_(memory: UvmObject, document: UvmObject) -> int:
     """Take a document out of the memory, with all that comes from it; how many chunks that were.
 

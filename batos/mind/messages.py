@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batos.errors import ImageDamaged, InvalidInput, MessageNotUnderstood
+from batos.mind import grants
 from batos.mind.thinking import attempt_or_none
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 
@@ -23,6 +24,7 @@ async def send(obj: UvmObject, selector: str, *args: Any, **kwargs: Any) -> Any:
     :raises MessageNotUnderstood: outside a mission, for what would have to be written or run in the sandbox; for a name that
         no method may have.
     :raises InvalidInput: for arguments that do not fit.
+    :raises GrantNeeded: for a Primitive that changes more than its receiver, where a generated method sends it without a grant.
     :raises BatosError: as writing or running the method failed.
     """
     return await deliver(obj, selector, args, kwargs)
@@ -43,6 +45,7 @@ async def deliver(
         return await _generated(obj, selector, args, kwargs, held, resent=bool(start))
     value = held[1]
     if isinstance(value, Primitive):
+        grants.check(value, obj, selector, args, kwargs)
         try:
             inspect.signature(value.resolve()).bind(obj, *args, **kwargs)
         except TypeError as e:

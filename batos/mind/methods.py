@@ -17,7 +17,7 @@ from batos.image.history import oid_of
 from batos.image.living import LivingImage
 from batos.mind.claims import Claims
 from batos.mind.parameters import takes
-from batos.objects import Intent, Method, UvmObject, find
+from batos.objects import Intent, Method, Primitive, UvmObject, find
 from batos.sandbox import Activity, Sandbox, Sender
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Methods:
         """
         self.image, self.settings, self.forge, self.deliver = image, settings, forge, deliver
         self.claims = Claims()
-        self._guardian, self._policy = PersistenceGuardian(settings), policy_named(settings.guardian_policy)
+        self._guardian, self._policy = PersistenceGuardian(settings, Primitive.reaching()), policy_named(settings.guardian_policy)
         self._on_verdict, self.on_run = on_verdict, on_run
         self._sandbox = Sandbox(settings)
         self._starting = asyncio.Lock()

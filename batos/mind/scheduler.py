@@ -206,7 +206,7 @@ class Scheduler:
             try:
                 await self._try(entry, attempt, counted)
             except NeedAnswer as need:
-                await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence, record["ended"])
+                await self._endings.recorded(id, questions.ask, id, need.question, need.occurrence, record["ended"], need.grant)
                 log.info("needs_input", mission=id, question=need.question[:200])
                 self._interrupted(record, attempt)
         except asyncio.CancelledError:
@@ -343,15 +343,17 @@ class Scheduler:
         if (record := self._held.take(id)) is not None:
             self._again(record)
 
-    async def answer(self, id: str, text: str, number: int | None = None) -> None:
+    async def answer(self, id: str, text: str, number: int | None = None, *, may_grant: bool = True) -> None:
         """Give a mission the answer to its question: the open one, or the one of that number.
 
         :raises UnknownMission: if there is none of that id.
+        :param may_grant: whether who answers may let a method do what changes more than its receiver.
         :raises InvalidInput: if it has no such question, or another answer to it.
+        :raises RoleRefused: for a question that he may not answer.
         """
         if len(text) > self.settings.question_chars:
             raise InvalidInput(f"an answer of {len(text)} characters; at most {self.settings.question_chars} (setting question_chars)")
-        await self._image.system(questions.answer, id, text, number, mission=id)
+        await self._image.system(questions.answer, id, text, number, may_grant, mission=id)
         if (record := self._held.take(id)) is not None:
             self._again(record)
 

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from batos.bridge.types import ChatReply
-from batos.errors import BatosError, InferenceFailed, QualityRefused
+from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
 from batos.mind import conversation, evidence, forms, gate, weaving
 from batos.mind.codex import BASE_MODEL
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.thinking import By, current
 from batos.objects import Method, Primitive, UvmObject, find
+from batos.processor import carried
 
 COLD = 0.2  # temperature of what has to be of a form, and of an answer that is asked for once more
 
@@ -97,10 +98,10 @@ async def delegate(cycle: UvmObject) -> str:
     else:
         intents = dict(cycle.facets)
         thoughts = [_facet(cycle, name, intents[name], query) for name, query in cycle.plan]
-    answers = await asyncio.gather(*thoughts, return_exceptions=True)
+    answers = await asyncio.gather(*map(carried, thoughts), return_exceptions=True)
     spoken, silent = [], []
     for (name, _), answer in zip(cycle.plan, answers, strict=True):
-        if isinstance(answer, BatosError):
+        if isinstance(answer, BatosError) and not isinstance(answer, GrantNeeded):  # which its user has to hear of
             silent.append((name, f"{answer.code}: {answer.message}"))
         elif isinstance(answer, BaseException):
             raise answer

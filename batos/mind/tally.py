@@ -20,6 +20,8 @@ class Tally:
         """How often each content was asked."""
         self.cycles: Counter[str] = Counter()
         self.questions: Counter[str] = Counter()
+        self.agreed: dict[str, bool] = {}
+        """By question, whether the user said yes."""
         self.used: list[Inference] = []
         self.replayed = 0
         self.forged: list[UvmObject] = []
@@ -29,6 +31,7 @@ class Tally:
         """One that goes on from here, and leaves this one as it is."""
         new = Tally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
+        new.agreed = dict(self.agreed)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
         return new
 
@@ -39,6 +42,11 @@ _aside: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("batos_asi
 def counting(whole: Tally) -> Tally:
     """What counts here: an attempt's own, or that of the trial in which this is asked."""
     return _aside.get() or whole
+
+
+def in_trial() -> bool:
+    """Whether this is asked in a trial, of which nothing is kept."""
+    return _aside.get() is not None
 
 
 @contextlib.contextmanager

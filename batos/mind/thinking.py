@@ -38,6 +38,10 @@ from batos.objects import UvmObject
 log = structlog.get_logger("batos.mind")
 
 
+YES = ("yes", "y")
+"""What lets something be done that the user was asked about."""
+
+
 class Place(NamedTuple):
     """Where in the journal an inference belongs: its content key, the how-manieth of that content, checksums of its parts."""
 
@@ -69,9 +73,12 @@ class NeedInference(BatosSignal):
 class NeedAnswer(BatosSignal):
     """A mission has a question for its user, and goes on when it is answered."""
 
-    def __init__(self, question: str, occurrence: int) -> None:
+    def __init__(self, question: str, occurrence: int, grant: bool = False) -> None:
+        """
+        :param grant: whether a yes lets a method do what changes more than its receiver: only an operator may say it.
+        """
         super().__init__(question)
-        self.question, self.occurrence = question, occurrence
+        self.question, self.occurrence, self.grant = question, occurrence, grant
 
 
 class Thinking:
@@ -282,6 +289,21 @@ class Thinking:
         if found is None:
             raise NeedAnswer(question, occurrence)
         return found
+
+    def agrees(self, question: str) -> bool | None:
+        """Whether the user says yes to a question, which is asked once; None where the mission may not ask, or not one that is so long.
+
+        :raises NeedAnswer: where it is not answered, as `ask`.
+        """
+        if not self.mission["may_ask"] or len(question) > self.settings.question_chars:
+            return None
+        agreed = self.tally.agreed
+        if question not in agreed:
+            found = answer_to(self.mission, question, 0, grant=True)
+            if found is None:
+                raise NeedAnswer(question, 0, grant=True)
+            agreed[question] = found.strip().casefold() in YES
+        return agreed[question]
 
     async def chat(
         self,

@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.errors import InvalidInput, MessageNotUnderstood, MethodError
+from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, MethodError
 from batos.image import history
 from batos.image.examples import Example
 from batos.mind.methods import Methods, home_of
@@ -83,6 +83,8 @@ async def run(
                 value = await sandbox.run(receiver, method, args, kwargs, activity=activity, apart=True)
         except (MethodError, MessageNotUnderstood, InvalidInput) as e:  # the last: of a message of ours that it sent wrongly
             return Outcome(case, f"{_call(case, method.selector)} failed: {e.message}")
+        except GrantNeeded as e:  # what could be granted would not have been done without trace here: it is tried no further
+            return Outcome(case, "" if e.context["grant"] else f"{_call(case, method.selector)} failed: {e.message}")
         finally:
             _drafts.reset(token)
         reason = "" if case.expected is None else _difference(case, case.expected, method.selector, value, receiver)

@@ -13,7 +13,7 @@ from batos.errors import InvalidInput, UnknownTarget
 from batos.image import examples
 from batos.image.genesis import add_missing
 from batos.image.history import oid_of, resolve
-from batos.mind import trial
+from batos.mind import grants, trial
 from batos.mind.forge import forge
 from batos.mind.lessons import called, check
 from batos.mind.thinking import current
@@ -51,7 +51,8 @@ def _version(root: Any, method: Method) -> dict[str, Any]:
         "version": method.version,
         "source": method.source,
         "parameters": list(method.parameters),
-        "contract": {name: list(names) for name, names in method.contract},
+        "contract": {**{name: list(names) for name, names in method.contract}, "needs_grant": grants.needed(method)},
+        "granted": [name for name, _ in method.grants],
         "provenance": came,
         "digest": method.digest,
         "intact": method.intact(),
@@ -69,7 +70,7 @@ def _as_taught(root: Any, selector: str, came: dict[str, Any]) -> bool:
     return bool(examples.digest(taught) == came["taught"])
 
 
-@Primitive.register
+@Primitive.register(reaches="which version of a method answers")
 async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> dict[str, Any]:
     """Bring an earlier version of a method back, as a new version; the one before the newest, if none is named. Version 0 is what
     was there before the first: its intent, or nothing.
@@ -111,7 +112,7 @@ def _no_method(obj: UvmObject, selector: str, value: object) -> str:
     return f"{told}; `batos methods {path}` lists what it has{undo}"
 
 
-@Primitive.register
+@Primitive.register(reaches="methods, which it has written anew")
 async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     """Make sure that a method answers as its examples say: one that does is kept, else one is written.
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, overload
 
 from persistent import Persistent
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Named:
@@ -47,6 +50,16 @@ class Intent(_Named):
     __module__ = "batos.objects"
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a Primitive changes beyond its receiver."""
+
+    what: str
+    """In words that go on after `changes`: `documents of the memory`."""
+    grantable: bool = True
+    """Whether a user can let a generated method send it."""
+
+
 class Primitive(_Named):
     """A dotted name of trusted host code.
 
@@ -57,13 +70,50 @@ class Primitive(_Named):
     __slots__ = ()
     __module__ = "batos.objects"
 
-    _table: dict[str, Callable[..., Any]] = {}  # noqa: RUF012  one table for the process, filled at import
+    _table: ClassVar[dict[str, Callable[..., Any]]] = {}  # one for the process, filled at import
+    _reaches: ClassVar[dict[str, Reach]] = {}
+
+    @overload
+    @classmethod
+    def register(cls, function: F) -> F: ...
+
+    @overload
+    @classmethod
+    def register(cls, *, reaches: str, grantable: bool = True) -> Callable[[F], F]: ...
 
     @classmethod
-    def register(cls, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator: make `function(receiver, …)` reachable as the primitive `<module>.<qualname>`."""
-        cls._table[f"{function.__module__}.{function.__qualname__}"] = function
-        return function
+    def register(cls, function: F | None = None, *, reaches: str = "", grantable: bool = True) -> F | Callable[[F], F]:
+        """Decorator: make `function(receiver, …)` reachable as the primitive `<module>.<qualname>`.
+
+        :param reaches: what it changes beyond its receiver, in words; a generated method that sends it needs a grant of its user.
+        :param grantable: whether it can be granted to a method; what cannot be is sent by people alone.
+        """
+
+        def registered(function: F) -> F:
+            primitive = cls(f"{function.__module__}.{function.__qualname__}")
+            cls._table[primitive.text] = function
+            if reaches:
+                if any(cls(text).name == primitive.name for text in cls._reaches if text != primitive.text):
+                    raise ValueError(f"{primitive.name!r}: grants name a primitive by this name, and another one has it already")
+                cls._reaches[primitive.text] = Reach(reaches, grantable)
+            return function
+
+        return registered if function is None else registered(function)
+
+    @classmethod
+    def reaching(cls) -> dict[str, Reach]:
+        """The primitives that change more than their receiver, by `name`."""
+        return dict(sorted((cls(text).name, reach) for text, reach in cls._reaches.items()))
+
+    @property
+    def name(self) -> str:
+        """The last part of the dotted name: `forget_`. Of those that change more than their receiver no two have the same."""
+        return self.text.rpartition(".")[2]
+
+    @property
+    def reach(self) -> Reach | None:
+        """What it changes beyond its receiver; None if that is nothing."""
+        return self._reaches.get(self.text)
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Primitive:
@@ -90,10 +140,12 @@ class Primitive(_Named):
 class Method(Persistent):
     """Generated source text with its contract and provenance; runs in the sandbox only.
 
-    A record of its own, never changed after it was made: a new version is a new Method whose `previous` is the old.
+    A record of its own, never changed after it was made, but for `grants`: a new version is a new Method whose `previous` is the old.
     """
 
     __module__ = "batos.objects"
+    grants: tuple[tuple[str, str], ...] = ()
+    """What its user lets this version send that changes more than a receiver: the primitive's name, and the mission that granted it."""
 
     def __init__(
         self,
@@ -121,6 +173,10 @@ class Method(Persistent):
     def intact(self) -> bool:
         """Whether the source still is what was audited."""
         return source_digest(self.source) == self.digest
+
+    def may_send(self, primitive: str) -> bool:
+        """Whether its user lets it send the primitive of this name, which changes more than its receiver."""
+        return any(name == primitive for name, _ in self.grants)
 
     def versions(self) -> list[Method]:
         """This version and the earlier ones, newest first."""

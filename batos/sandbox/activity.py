@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from batos.objects import UvmObject, is_new
+from batos.processor import Account
 from batos.sandbox.membrane import Name
 
 
@@ -42,8 +43,16 @@ class Activity:
     writable: set[int] = field(default_factory=set)
     sends: int = 0
     seconds: float = 0.0
+    """For which the workers of its methods have computed."""
+    host: Account = field(default_factory=Account)
+    """What the daemon has computed for its methods: reads, writes and sends, what crosses with them, and what Primitives do."""
     started: dict[str, int] = field(default_factory=dict)
     _names: list[Name] = field(default_factory=list)
+
+    @property
+    def computed(self) -> float:
+        """Seconds of its workers and of the daemon."""
+        return self.seconds + self.host.seconds
 
     def grant(self, obj: UvmObject) -> None:
         """Let the methods of this activity write the slots of `obj`, which must stay alive as long as the activity does."""

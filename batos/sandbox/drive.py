@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from batos import processor
 from batos.errors import SandboxFailed
 from batos.sandbox.activity import Activity
 from batos.sandbox.programs import Loaded
@@ -47,6 +48,7 @@ class Drive:
 
     async def _turn(self, call: Callable[[], Any]) -> Any:
         pace, begun = self._loaded.pace, time.perf_counter()
+        charged = processor.charge(None)  # what the client computes in a turn is in its time
         try:
             if self._answers is not None and pace.short:
                 return await self._session.short_turn(call)
@@ -58,6 +60,7 @@ class Drive:
             took = time.perf_counter() - begun
             pace.took(took)
             self._activity.seconds += took
+            processor.charge(charged)
 
     async def _again(self) -> Any:
         assert self._begin is not None

@@ -44,6 +44,15 @@ current: contextvars.ContextVar[Invocation | None] = contextvars.ContextVar("bat
 """The run on whose behalf host code is working: a send in it is one level deeper."""
 
 
+def senders() -> list[Invocation]:
+    """The runs on whose behalf host code works now, the innermost first; none where no method sent anything."""
+    found, run = [], current.get()
+    while run is not None:
+        found.append(run)
+        run = run.sender
+    return found
+
+
 class Stale(Exception):
     """A slot was changed by another message of the same mission since this run read it."""
 
@@ -66,7 +75,7 @@ class Invocation:
         outer: Invocation | None,
     ) -> None:
         self.sandbox, self.loaded, self.obj, self.method, self._holder = sandbox, loaded, obj, method, holder
-        self.activity, self.outer = activity, outer
+        self.activity, self.outer, self.sender = activity, outer, current.get()
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
         counts = activity.started if outer is None else outer.started
@@ -92,7 +101,7 @@ class Invocation:
             drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
             try:
                 snapshot = await drive.begin(lambda held: held.monty.feed_start(code, inputs=given, print_callback=held.output))
-                if self.activity.seconds > self.limits.total_s:
+                if self.activity.computed > self.limits.total_s:
                     raise self._out_of_time()
                 if not isinstance(snapshot, monty.MontyComplete):
                     snapshot = await self._answered(drive, snapshot)
@@ -133,7 +142,7 @@ class Invocation:
                 if self._calls > limits.host_calls:
                     raise self._limit("host_calls", f"more than {self._calls - 1} reads, sends and the like")
                 snapshot = await drive.answer(snapshot, await self._step(snapshot))
-                if self.activity.seconds > limits.total_s:
+                if self.activity.computed > limits.total_s:
                     raise self._out_of_time()
         finally:
             current.reset(token)
@@ -365,7 +374,12 @@ class Invocation:
         return SandboxLimit(f"{self.method.selector}: {text}; the limit is a setting of the sandbox", limit=limit)
 
     def _out_of_time(self) -> SandboxLimit:
-        return self._limit("time", f"the methods of this mission have computed for {self.activity.seconds:.0f} s")
+        workers, host, most = self.activity.seconds, self.activity.host.seconds, self.limits.total_s
+        return self._limit(
+            "time",
+            f"the methods of this mission have computed for {workers + host:.1f} s of {most:g} (sandbox_total_s): {workers:.1f} s in their "
+            f"workers, and {host:.1f} s the daemon for what they read, wrote and sent",
+        )
 
     def _failure(self, error: Exception) -> BaseException:
         monty = client()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from batos import processor
 from batos.config import Settings
 from batos.errors import MethodUnsupported, SandboxFailed, SandboxLimit
 from batos.objects import Method, UvmObject
@@ -90,6 +91,19 @@ class Sandbox:
 
         What host code raised in answer to a send, a signal or a conflict, comes out as it is.
         """
+        run = self._run(obj, method, args, kwargs or {}, activity, holder, apart)
+        return await (run if processor.computes_for(activity.host) else processor.charged(run, activity.host))
+
+    async def _run(
+        self,
+        obj: UvmObject,
+        method: Method,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        activity: Activity,
+        holder: UvmObject | None,
+        apart: bool,
+    ) -> Any:
         loaded = self.programs.known(method.source) or await self.programs.get(method.source)
         outer = current.get()
         if outer is not None and outer.activity is not activity and not apart:
@@ -107,7 +121,7 @@ class Sandbox:
                     invocation.depth = outer.depth + 1
                 session = self.workers.ready(loaded.key) or await self.workers.take(loaded.key, loaded.image)
                 try:
-                    return await invocation.run(session, args, kwargs or {})
+                    return await invocation.run(session, args, kwargs)
                 except WorkerLost:
                     if lost:
                         raise

@@ -46,6 +46,10 @@ class Authority:
         if ROLES.index(request.role) > ROLES.index(role := self._role(message)):
             raise RoleRefused(_refusal(request, role, with_keys=self._clients is not None))
 
+    def operates(self, message: Message) -> bool:
+        """Whether a message is from an operator."""
+        return self._role(message) == ROLES[-1]
+
     def bounds(self, request: Request, message: Message) -> bool:
         """Whether the files and folders that a request names have to be looked at: see `check_paths`."""
         return self._bound and bool(request.named) and not self._is_own(message)

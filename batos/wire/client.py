@@ -106,11 +106,15 @@ class Client(Operating):
         id: str | None = None,
         deadline_s: float | None = None,
         priority: int | None = None,
+        may_ask: bool = False,
     ) -> Accepted:
-        """As `send`, with the arguments of the message as a sequence and a mapping: any name may be a keyword."""
+        """As `send`, with the arguments of the message as a sequence and a mapping: any name may be a keyword.
+
+        :param may_ask: as of `submit`.
+        """
         mission = str(uuid.uuid4()) if id is None else id
         message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
-        return await self._accept("send", id=mission, **message, deadline_s=deadline_s, priority=priority)
+        return await self._accept("send", id=mission, **message, deadline_s=deadline_s, priority=priority, may_ask=may_ask or None)
 
     async def teach(
         self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
@@ -128,6 +132,15 @@ class Client(Operating):
         """Bring an earlier version of a method back: the one before the newest, or that of `version`; 0 is what was before the first."""
         mission = str(uuid.uuid4()) if id is None else id
         return await self._accept("revert", id=mission, target=target, selector=selector, version=version)
+
+    async def grant(self, target: str, selector: str, message: str, *, revoke: bool = False, id: str | None = None) -> Accepted:
+        """Let the method that answers `selector` send a message that changes more than its receiver. A later version needs another grant.
+
+        :param message: what it may send, such as `forget_`.
+        :param revoke: take that back.
+        """
+        mission = str(uuid.uuid4()) if id is None else id
+        return await self._accept("grant", id=mission, target=target, selector=selector, message=message, revoke=revoke or None)
 
     async def status(self, id: str) -> dict[str, Any]:
         """Where the mission stands.

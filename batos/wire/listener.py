@@ -161,7 +161,7 @@ class Listener:
             self._answer(message, peer)
 
     def _answer(self, message: Message, peer: Peer) -> None:
-        client = ClientHandle(self._outbox, peer, enveloped=message.enveloped)
+        client = ClientHandle(self._outbox, peer, enveloped=message.enveloped, operates=self._authority.operates(message))
         if message.problem is not None:
             client.refuse(message.problem)
             return

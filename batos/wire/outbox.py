@@ -44,6 +44,11 @@ class Recipient(Protocol):
         ...
 
     @property
+    def operates(self) -> bool:
+        """Whether who asks is an operator: he may grant a method what changes more than its receiver, and do it himself."""
+        ...
+
+    @property
     def key(self) -> bytes:
         """What tells one client from another."""
         ...
@@ -57,13 +62,14 @@ class ClientHandle:
     Two handles are equal if their messages cannot be told apart at the other end: watching twice under one `ref` is watching once.
     """
 
-    __slots__ = ("_outbox", "_peer", "dropped", "enveloped", "ref")
+    __slots__ = ("_outbox", "_peer", "dropped", "enveloped", "operates", "ref")
 
-    def __init__(self, outbox: Outbox, peer: Peer, *, enveloped: bool, ref: str | int | None = None) -> None:
+    def __init__(self, outbox: Outbox, peer: Peer, *, enveloped: bool, ref: str | int | None = None, operates: bool = False) -> None:
         self._outbox = outbox
         self._peer = peer
         self.enveloped = enveloped
         self.ref = ref
+        self.operates = operates
         self.dropped = 0  # events that this stream lost since it was last told so
 
     def send(self, reply: dict[str, Any], *, event: bool = False) -> None:

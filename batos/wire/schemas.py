@@ -32,7 +32,7 @@ from batos.wire.keeping import (
 from batos.wire.request import Request, Role
 
 __all__ = [
-    "OPS", "Accepting", "Answer", "Backup", "Cancel", "Changes", "Curate", "Diff", "Example", "Experts", "Failures", "Fork",
+    "OPS", "Accepting", "Answer", "Backup", "Cancel", "Changes", "Curate", "Diff", "Example", "Experts", "Failures", "Fork", "Grant",
     "History", "Info", "Ingest", "Ls", "Memory", "Method", "Methods", "Metrics", "Missions", "Models", "Pack", "Pause",
     "Personas", "Rate", "Replay", "Request", "Result", "Resume", "Revert", "Search", "Send", "Show", "Status", "Submit", "Teach",
     "Undo", "UndoChange", "Watch",
@@ -68,6 +68,7 @@ class Send(_MissionRequest):
     selector: Name
     args: list[Any] = Field(default_factory=list)
     kwargs: dict[str, Any] = Field(default_factory=dict)
+    may_ask: bool = False  # as of `submit`
 
 
 class Status(Request):
@@ -187,6 +188,17 @@ class Revert(_MissionRequest):
     version: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
 
 
+class Grant(_MissionRequest):
+    """Let a generated method send a message that changes more than its receiver, or take that back."""
+
+    least_role: ClassVar[Role] = "operate"
+    op: Literal["grant"]
+    target: Target
+    selector: Name
+    message: Name  # what it may send: `forget_`
+    revoke: bool = False
+
+
 class Show(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["show"]
@@ -254,7 +266,7 @@ class Replay(Request):
 
 OPS: dict[str, type[Request]] = {
     "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
-    "method": Method, "methods": Methods, "teach": Teach, "revert": Revert,
+    "method": Method, "methods": Methods, "teach": Teach, "revert": Revert, "grant": Grant,
     "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
     "replay": Replay, "undo": Undo, "changes": Changes, "undo_change": UndoChange, "fork": Fork, "pack": Pack, "backup": Backup,

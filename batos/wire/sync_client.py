@@ -86,8 +86,10 @@ class SyncClient:
         id: str | None = None,
         deadline_s: float | None = None,
         priority: int | None = None,
+        may_ask: bool = False,
     ) -> Accepted:
-        return self._run(self._client.send_message(target, selector, args, kwargs, id=id, deadline_s=deadline_s, priority=priority))
+        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask}
+        return self._run(self._client.send_message(target, selector, args, kwargs, id=id, **more))
 
     def teach(
         self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
@@ -96,6 +98,9 @@ class SyncClient:
 
     def revert(self, target: str, selector: str, version: int | None = None, *, id: str | None = None) -> Accepted:
         return self._run(self._client.revert(target, selector, version, id=id))
+
+    def grant(self, target: str, selector: str, message: str, *, revoke: bool = False, id: str | None = None) -> Accepted:
+        return self._run(self._client.grant(target, selector, message, revoke=revoke, id=id))
 
     def method(self, target: str, selector: str, at: float | str | None = None) -> dict[str, Any]:
         return self._run(self._client.method(target, selector, at))

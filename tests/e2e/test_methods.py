@@ -81,6 +81,49 @@ def test_taught_by_examples(tmp_path: Path) -> None:
             assert batos(running.endpoint, "method", "brick", "nothing_").returncode == 4
 
 
+def test_what_changes_more_than_its_receiver_is_refused_asked_about_granted_and_taken_back(tmp_path: Path) -> None:
+    settle = "def settle_(self):\n    return self.revert_('double_', 0)['version']\n"
+    with ScriptedOllama() as server:
+        provisioned(server)
+        server.say(settle, when="Write: def settle_")
+        server.say("def double_(self, number):\n    return number * 2\n", when="You write one method")
+        with daemon(tmp_path, ollama_host=server.host) as running:
+
+            def say(*words: str) -> subprocess.CompletedProcess[str]:
+                return batos(running.endpoint, *words)
+
+            assert say("teach", "brick", "double_", "-e", "[2] -> 4", "--watch").returncode == 0
+            done = say("teach", "brick", "settle_", "-e", "-> 0", "--watch")
+            assert done.returncode == 0, done.stderr
+            assert "14" in say("send-to", "brick", "double_", "7", "--watch").stdout, "the trial reverted nothing"
+            refused = say("send-to", "brick", "settle_", "--watch")
+            assert refused.returncode == 1
+            assert "batos grant brick settle_ revert_" in refused.stderr + refused.stdout
+            assert "no grant for revert_" in say("methods", "brick").stdout
+            assert say("send-to", "brick", "settle_", "--may-ask", "--id", "asks").returncode == 0
+            with Peer(running.endpoint) as peer:
+                peer.send("watch", id="asks")
+                while (event := peer.reply()).get("state") != "NEEDS_INPUT":
+                    assert event["type"] != "result", event
+                assert 'settle_ of brick send brick revert_("double_", 0)?' in str(peer.ask("status", id="asks")["questions"])
+                peer.send("answer", id="asks", text="no")
+                assert peer.until_result()[-1]["error"]["code"] == "grant_needed"
+            assert say("grant", "brick", "settle_", "forget", "--watch").returncode == 1
+            assert say("grant", "brick", "settle_", "revert_", "--id", "g1", "--watch").returncode == 0
+            shown = say("method", "brick", "settle_").stdout
+            assert "needs grant: revert_" in shown
+            assert "granted: revert_" in shown
+            assert say("undo", "g1", "--yes").returncode == 0
+            assert say("send-to", "brick", "settle_", "--watch").returncode == 1
+            assert say("undo", "g1", "--redo", "--yes").returncode == 0
+            running.kill()
+        with daemon(tmp_path, ollama_host=server.host) as running:
+            assert say("send-to", "brick", "settle_", "--watch").returncode == 0
+            assert say("grant", "brick", "settle_", "revert_", "--revoke", "--watch").returncode == 0
+            assert "granted" not in say("method", "brick", "settle_").stdout
+            assert running.terminate() == 0
+
+
 def test_a_real_small_model_fails_cleanly_and_is_remembered(tmp_path: Path, ollama_host: str) -> None:
     with daemon(tmp_path, ollama_host=ollama_host, num_predict=96, synthesis_tries=2) as running, Peer(running.endpoint) as peer:
         peer.send("send", id="m1", target="brick", selector="reverse_words_", args=["one two three"], watch=True)

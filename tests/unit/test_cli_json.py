@@ -22,10 +22,11 @@ ID = "m1"
 ACCEPTED: dict[str, Any] = {"type": "accepted", "state": "ACCEPTED"}
 RESULT = {"type": "result", "state": "COMPLETE", "result": {"text": "Cake."}}
 WORDS: dict[str, list[str]] = {
-    "answer": [ID, "twelve"], "at": ["2h"], "cancel": [ID], "diff": ["robin", "2h"], "fork": ["somewhere"], "history": ["robin"],
-    "ingest": ["a.txt"], "method": ["robin", "koan_"], "pause": [ID], "rate": [ID, "+1"], "replay": [ID], "result": [ID], "resume": [ID],
-    "revert": ["robin", "koan_"], "search": ["where", "is", "it"], "send": ["Plan", "a", "party"], "send-to": ["robin", "koan_"],
-    "show": ["robin"], "status": [ID], "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
+    "answer": [ID, "twelve"], "at": ["2h"], "cancel": [ID], "diff": ["robin", "2h"], "fork": ["somewhere"],
+    "grant": ["robin", "koan_", "forget_"], "history": ["robin"], "ingest": ["a.txt"], "method": ["robin", "koan_"], "pause": [ID],
+    "rate": [ID, "+1"], "replay": [ID], "result": [ID], "resume": [ID], "revert": ["robin", "koan_"], "search": ["where", "is", "it"],
+    "send": ["Plan", "a", "party"], "send-to": ["robin", "koan_"], "show": ["robin"], "status": [ID],
+    "teach": ["robin", "koan_", "-e", "[2] -> 4"], "undo": [ID], "watch": [ID],
 }  # fmt: skip
 """Of the verbs that need words."""
 LOCAL = {"audit", "config", "console", "doctor", "keys", "restore", "run", "service", "train"}
@@ -56,7 +57,7 @@ def answer(request: Request) -> Any:
     """A reply of the op's own type, with what the verbs look at beside it."""
     more: dict[str, Any] = {"missions": [], "entries": [], "metrics": [], "hits": [], "changes": [{}], "outcome": "same"}
     match request.op:
-        case "submit" | "send" | "teach" | "revert":
+        case "submit" | "send" | "teach" | "revert" | "grant":
             return ACCEPTED
         case "watch":
             return [{"type": "status", "state": "IDLE"}, RESULT]

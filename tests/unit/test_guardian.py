@@ -135,10 +135,24 @@ def test_the_contract_names_effects() -> None:
         "reads": ("name", "rows"),
         "writes": ("last", "rows"),
         "sends": ("size", "tell"),
+        "needs_grant": (),
         "imports": ("json", "math"),
         "raises": ("KeyError",),
     }
     assert json.loads(json.dumps(verdict.to_wire()))["contract"]["writes"] == ["last", "rows"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "self.memory.forget_(x)", "forget = self.memory.forget_\n    forget(x)", "getattr(self.memory, 'forget_')(x)", "x.forget_()",
+        "list(map(self.memory.forget_, [x]))", "super().forget_(x)", "def inner():\n        x.forget_()\n    inner()",
+    ],
+)  # fmt: skip
+def test_the_contract_names_what_needs_a_grant_wherever_it_stands(text: str) -> None:
+    guardian = PersistenceGuardian(reaching=("forget_", "revert_"))
+    assert guardian.audit(f"def m(self, x):\n    {text}\n", "m").contract["needs_grant"] == ("forget_",)
+    assert guardian.audit("def m(self, x):\n    self.recall_(x)\n", "m").contract["needs_grant"] == ()
 
 
 def test_a_pure_method_has_an_empty_contract() -> None:

@@ -15,11 +15,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from sandbox_support import STALLED, Heartbeat, Sends, call, obj, settings, slots
+from sandbox_support import NOW, STALLED, Heartbeat, Sends, call, obj, settings, slots
 
 from batos.errors import MethodFailed, SandboxFailed, SandboxLimit
+from batos.image.turns import in_helper
 from batos.objects import UvmObject
-from batos.sandbox import Sandbox
+from batos.processor import carried
+from batos.sandbox import Activity, Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -121,6 +123,83 @@ async def test_the_time_of_a_mission_is_limited() -> None:
         with pytest.raises(SandboxLimit) as caught:
             await call(sends, target, "m")
         assert caught.value.limit == "time"
+
+
+class HostsShare(Activity):
+    """Knows of no worker's time: a limit that is met here is met by what the daemon computes."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, 0.0 if name == "seconds" else value)
+
+
+def burn(o: UvmObject | None = None) -> None:
+    """Compute for a while, as a search or a scan does."""
+    until = time.thread_time() + 0.02
+    while time.thread_time() < until:
+        pass
+
+
+async def burn_in_helper(o: UvmObject) -> None:
+    await in_helper(burn)
+
+
+async def burn_in_tasks(o: UvmObject) -> None:
+    async def part() -> None:
+        await asyncio.sleep(0)
+        burn()
+
+    await asyncio.gather(carried(part()), carried(part()))
+
+
+MUCH_FOR_LITTLE = {
+    "a primitive": "for i in range(100): self.burn()",
+    "a primitive's helper threads": "for i in range(100): self.burn_in_helper()",
+    "a primitive's tasks": "for i in range(100): self.burn_in_tasks()",
+    "a method in between": "for i in range(100): self.between()",
+    "arguments": "xs = [str(i) for i in range(2_000)]\n    for i in range(2_000): self.see(xs)",
+    "answers": "for i in range(2_000): self.answer()",
+    "slots that are refused": "for i in range(2_000):\n        try: self.big\n        except ValueError: pass",
+    "slots that changed": "self.rows\n    for i in range(2_000): self.change()",
+    "writes": "for i in range(2_000):\n        self.xs = [[i, j] for j in range(300)]\n        self.see(i)",
+}
+
+
+@pytest.mark.parametrize("text", MUCH_FOR_LITTLE.values(), ids=MUCH_FOR_LITTLE)
+async def test_what_the_daemon_computes_for_a_method_is_limited_and_cannot_be_caught(text: str) -> None:
+    rows = [[i, [i, str(i)]] for i in range(400)]
+
+    def change(o: UvmObject) -> None:
+        o.rows[0] = o.rows[0] + 1 if isinstance(o.rows[0], int) else 0
+
+    limits = settings(sandbox_total_s=0.3, sandbox_host_calls=10_000, sandbox_sends=10_000, sandbox_time_s=60)
+    async with Sandbox(limits) as sandbox:
+        sends = Sends(
+            sandbox,
+            burn=burn, burn_in_helper=burn_in_helper, burn_in_tasks=burn_in_tasks, change=change,
+            see=lambda o, xs: None, answer=lambda o: rows,
+        )  # fmt: skip
+        sends.activity = HostsShare(sends, "a mission", NOW)
+        source = body(CATCHING["try"].format(text.replace("\n", "\n    ")))
+        target = obj(source, "def between(self):\n    self.burn()\n", n=0, xs=[], rows=rows, big=[[i] for i in range(5_000)])
+        with pytest.raises(SandboxLimit, match=r"sandbox_total_s.* the daemon for what they read, wrote and sent") as caught:
+            await call(sends, target, "m")
+        assert caught.value.limit == "time"
+        assert slots(target)["n"] == 0
+
+
+async def test_what_a_method_waits_for_is_not_limited() -> None:
+    async with Sandbox(settings(sandbox_total_s=0.3)) as sandbox:
+
+        async def wait(o: UvmObject) -> None:
+            others = asyncio.ensure_future(other_work())  # of somebody else's, which the daemon does meanwhile
+            await asyncio.gather(others, asyncio.to_thread(time.sleep, 0.6))
+
+        async def other_work() -> None:
+            for _ in range(30):
+                burn()
+                await asyncio.sleep(0)
+
+        assert await call(Sends(sandbox, wait=wait), obj("def m(self):\n    self.wait()\n    return 1\n"), "m") == 1
 
 
 async def test_arguments_past_the_limits_do_not_enter(sandbox: Sandbox) -> None:

@@ -29,6 +29,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "rate": {"id": "m", "rating": -1},
     "method": {"target": "t", "selector": "s"},
     "revert": {"id": "m", "target": "t", "selector": "s"},
+    "grant": {"id": "m", "target": "t", "selector": "s", "message": "forget_"},
     "teach": {"id": "m", "target": "t", "selector": "s", "examples": [{"result": 1}]},
     **{op: {} for op in ALONE},
     "undo_change": {"number": 7},

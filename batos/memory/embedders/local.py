@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from batos import processor
 from batos.errors import EmbedderFailed
 from batos.memory.embedders import Identity, Vectors
 from batos.memory.embedders.exported import Backend, digest_of, exported
@@ -71,7 +72,7 @@ class LocalEmbedder:
         async with self._turn:
             if self._closed:
                 raise EmbedderFailed(f"{self._name()} is closed: another one is in its place")
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, processor.elsewhere(work), *args)
 
     # --- on the thread
 
