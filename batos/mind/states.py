@@ -13,7 +13,7 @@ from typing import Any
 
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import conversation, evidence, forms, gate, weaving
+from batos.mind import evidence, forms, gate, prompts, weaving
 from batos.mind.codex import BASE_MODEL
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -251,27 +251,14 @@ def lobby_of(obj: UvmObject) -> UvmObject:
 
 
 async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
-    """A prompt of this cycle: what all of its prompts share, word for word, then the state's own words.
-
-    What comes first is the same in each, so that a model reads it once for all of them: Ollama keeps what it has read, up to the first
-    difference.
-    """
-    found = await _evidence(cycle)
-    if current().earlier:
-        own = EARLIER.get(own, own)
-        return weaving.fill(own, brief=_told(cycle), **values) + _recalled(cycle, found)
-    shown, rule = evidence.told_apart(cycle.evidence_prompt)
-    head = f"{evidence.shown(shown, found)}\n\n" if found else ""
-    told = _told(cycle) if cycle.depth != "direct" else _with_question(cycle, str(cycle.brief))
-    return head + weaving.fill(own, brief=told, **values) + (f"\n\n{rule}" if found and rule else "")
+    """A prompt of this cycle."""
+    found, attempt = await _evidence(cycle), current()
+    return prompts.filled(own, _told(cycle), cycle.evidence_prompt, found, earlier=attempt.earlier, **values)
 
 
 def _told(cycle: UvmObject) -> str:
-    return _with_question(cycle, conversation.with_brief(current().conversation, cycle.brief))
-
-
-def _with_question(cycle: UvmObject, told: str) -> str:
-    return f"{told}\n\nThe user was asked: {cycle.asked[0]}\nThe user said: {cycle.asked[1]}" if cycle.asked else told
+    before = "" if cycle.depth == "direct" else current().conversation
+    return prompts.told(before, str(cycle.brief), cycle.asked)
 
 
 async def _evidence(cycle: UvmObject) -> tuple[evidence.Passage, ...]:
@@ -301,14 +288,6 @@ async def _ask(
     role, system, turns = _voice(cycle, persona, plain=plain)
     options = {**(current().plain if role == BASE_MODEL else {}), **({} if warmth is None else {"temperature": warmth})}
     return await current().chat(role, system, prompt, by=by(cycle), turns=turns, **options, **more)
-
-
-EARLIER = {
-    "Request: $brief\n\n$intent\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.": "$intent\n\nThe request is: "
-    "$brief\n\nWork on this part of it: $query\n\nAnswer in at most five sentences.",
-}
-"""By what a state says now: what it said in version 0.1.0. Images that hold the latter get the former; a mission that began under it
-keeps it."""
 
 
 STATES: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from batos.autotelic import material
 from batos.config import Settings
 from batos.image import journal, ledger
-from batos.mind import conversation, evidence, weaving
+from batos.mind import conversation, evidence, gate, prompts, weaving
 from batos.mind.incarnation import facets, system_message
 from batos.mind.thinking import By
 from batos.objects import UvmObject
@@ -116,39 +116,51 @@ def _begun(root: Any, mission: UvmObject) -> str:
 
 def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -> Iterator[Said]:
     """What a cycle's persona said in it, facet by facet, and in one voice at the end."""
+    slots = cycle._slots
+    earlier, direct = "depth" not in slots, slots.get("depth") == "direct"
+    if slots.get("flavour") == "off":
+        return  # it was nobody's voice
     states, intents = root["lobby"].psm, dict(facets(cycle.persona))
-    before = conversation.told(root, mission, missions=settings.context_missions, chars=settings.context_chars)
-    told = conversation.with_brief(before, cycle.brief)
-    if cycle.asked:
-        told += f"\n\nThe user was asked: {cycle.asked[0]}\nThe user said: {cycle.asked[1]}"
+    bounds = {"missions": settings.context_missions, "chars": settings.context_chars}
+    before = conversation.told(root, mission, **bounds)
+    turns = conversation.turns(root, mission, **bounds) if direct and "." not in str(cycle.number) else ()
+    told = prompts.told("" if direct else before, cycle.brief, cycle.asked)
     passages = evidence.recorded(root, mission.id, settings.evidence_chars).get(str(cycle.brief), ())
-    entries, spoken = journal.load(root, mission.id), dict(cycle._slots.get("voices", ()))
-    system = system_message(cycle.persona)
-    for name, query in cycle._slots.get("plan", ()):
+    entries, spoken = journal.load(root, mission.id), dict(slots.get("voices", ()))
+    system = system_message(cycle.persona, slots.get("flavour", "full"))
+
+    def asked(state: UvmObject, own: str, **values: str) -> str:
+        return prompts.filled(own, told, state.evidence_prompt, passages, earlier=earlier, **values)
+
+    for name, query in slots.get("plan", ()):
         if name in intents and name in spoken:
-            asked = weaving.fill(states.DELEGATING.meta_prompt, brief=told, intent=intents[name], query=query)
-            answer = _answer(entries, cycle, "DELEGATING", name, asked + _shown(states.DELEGATING, passages))
-            if answer:
-                yield Said(system, asked + _shown(states.DELEGATING, passages), answer, False)
-    if spoken and not cycle.quoted:
+            prompt = asked(states.DELEGATING, states.DELEGATING.meta_prompt, intent=intents[name], query=query)
+            if answer := _answer(entries, cycle, "DELEGATING", name, prompt):
+                yield Said(system, prompt, answer, False)
+    if (spoken or direct) and not cycle.quoted:
         weave = states.SYNTHESIZING
-        asked = weaving.fill(weave.meta_prompt, brief=told, voices=weaving.voices(list(spoken.items()))) + _shown(weave, passages)
-        if answer := _answer(entries, cycle, "SYNTHESIZING", None, asked):
-            yield Said(system, asked, evidence.without_false_marks(answer, passages), True)
+        prompt = asked(weave, weave.direct_prompt if direct else weave.meta_prompt, voices=weaving.voices(list(spoken.items())))
+        if answer := _answer(entries, cycle, "SYNTHESIZING", None, prompt, turns):
+            shown = prompt if not turns else prompt.replace(told, prompts.told(before, cycle.brief, cycle.asked))
+            yield Said(system, shown, evidence.without_false_marks(answer, passages), True)
 
 
-def _shown(state: UvmObject, passages: Sequence[evidence.Passage]) -> str:
-    return f"\n\n{evidence.shown(state.evidence_prompt, passages)}" if passages else ""
-
-
-def _answer(entries: Sequence[journal.Inference], cycle: UvmObject, state: str, part: str | None, prompt: str) -> str:
+def _answer(
+    entries: Sequence[journal.Inference],
+    cycle: UvmObject,
+    state: str,
+    part: str | None,
+    prompt: str,
+    turns: Sequence[tuple[str, str]] = (),
+) -> str:
     """What was answered to a prompt; "" where it was not asked in just these words.
 
     Where the gate sent an answer back, it is the one that passed.
     """
     label = By(str(cycle.number), state, str(cycle.persona.name)).label(part)
     asked = [entry for entry in entries if entry.label == label]
-    mark = zlib.crc32(prompt.encode("utf-8", "surrogatepass")).to_bytes(4, "big")
+    user = journal.content_of("", "", prompt, None, {}, turns)[_USER]
+    mark = zlib.crc32(user).to_bytes(4, "big")
     if not any(entry.parts[4 * _USER : 4 * _USER + 4] == mark for entry in asked):
         return ""
-    return asked[-1].text.strip()
+    return gate.whole(asked[-1].text.strip(), cut=asked[-1].done_reason == "length")

@@ -12,7 +12,8 @@ from batos.bridge.types import ChatReply, ChatRequest
 from batos.image import journal
 from batos.mind import gate, record
 from batos.mind.depth import DEPTHS, Asked, Depth, Facts, decide, kind_of
-from batos.mind.states import EARLIER, STATES
+from batos.mind.prompts import EARLIER
+from batos.mind.states import STATES
 from batos.mind.thinking import Thinking
 from tests.unit.mind_support import FakeInference, Listened, mind, submit
 

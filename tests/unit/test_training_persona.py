@@ -168,10 +168,10 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def liked_by_a_user(folder: Path, count: int) -> str:
     """URI of an image in which robin answered so many briefs well."""
     inference = FakeInference()
-    inference.say = lambda request: answer(request) if request.schema is not None else f"One step more: {request.user[-90:-60]}"
+    inference.say = lambda request: answer(request) if request.schema is not None else f"One step more: {request.user[40:60]} {request.user[-90:-60]}"
     async with mind(folder, inference) as kernel:
         for number in range(count):
-            await asked(kernel, f"m{number}", f"What of the matter number {number}?")
+            await asked(kernel, f"m{number}", f"How do I feel better in the matter number {number}?")
         return f"file://{folder}/live_image.fs"
 
 
