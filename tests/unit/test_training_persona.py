@@ -168,7 +168,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def liked_by_a_user(folder: Path, count: int) -> str:
     """URI of an image in which robin answered so many briefs well."""
     inference = FakeInference()
-    inference.say = lambda request: answer(request) if request.schema is not None else f"One step more: {request.user[40:60]} {request.user[-90:-60]}"
+    inference.say = lambda request: (
+        answer(request) if request.schema is not None else f"One step more: {request.user[40:60]} {request.user[-90:-60]}"
+    )
     async with mind(folder, inference) as kernel:
         for number in range(count):
             await asked(kernel, f"m{number}", f"How do I feel better in the matter number {number}?")
