@@ -9,25 +9,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from batos.bridge import choice
+from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, Known
+from batos.bridge.client import tagged
 from batos.bridge.models import Models
 from batos.bridge.profiles import Profile, modelfiles_folder
 from batos.bridge.ready import ReadyInference
 from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
 from batos.config import Settings
-from batos.image import experts
+from batos.image import capabilities, experts
 from batos.image.living import LivingImage
+from batos.mind.codex import Codex, voices
 from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.queue import Grouping
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
 
+    from batos.bridge.candidates import Candidate
     from batos.bridge.factory import LoraFactory
     from batos.bridge.loads import Load
     from batos.bridge.place import Place
@@ -43,21 +48,23 @@ class Substrate:
     def __init__(
         self,
         settings: Settings,
-        profile: Profile,
         image: LivingImage,
-        personas: Iterable[str],
+        codex: Codex,
         *,
         stack: contextlib.AsyncExitStack,
         background: Callable[[Any, str], None],
     ) -> None:
         """
-        :param personas: those of the codex.
         :param stack: what was begun here ends with it.
         :param background: runs something until the stack ends.
         """
-        self._settings, self._profile, self._image, self._personas = settings, profile, image, tuple(personas)
+        self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
         self._stack, self._background = stack, background
-        self.models = Models(settings.profile)
+        self.chosen = choice.choose(settings, self._voices_of, None)
+        """The profile in force, and why. Before `connect`, and where something else infers, what the settings say without an Ollama."""
+        self.known = Known(lambda making, record: image.committer.defer(capabilities.keep, making, record, KNOWN_LIMIT))
+        self.known.recall(image.read(capabilities.recalled))
+        self.models = Models(lambda: self.profile.name)
         self.places: list[Place] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
@@ -67,6 +74,7 @@ class Substrate:
         self.asked_only: Inference | None = None
         """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
         self._settled = asyncio.Event()
+        self._of_user = ""  # address of the user's own Ollama
 
     # --- putting together
 
@@ -88,6 +96,9 @@ class Substrate:
         self._stack.push_async_callback(service.stop)
         client = connect(host)
         self._stack.push_async_callback(client.close)
+        self._client, self._of_user = client, host if service.state == "external" and service.version else ""
+        self.chosen = choice.choose(settings, self._voices_of, await self._found(), host)
+        log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
         fairness = Fairness(settings.group_missions, settings.group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]
         for further in dict.fromkeys(settings.ollama_hosts):
@@ -108,7 +119,7 @@ class Substrate:
             "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts,
             "hosts": [{**at, "residency": place.residency.facts()} for at, place in zip(hosts.facts(), places, strict=True)],
         }  # fmt: skip
-        self.models = Models(settings.profile, places)
+        self.models = Models(lambda: self.profile.name, places)
         for place in places:
             settled = self._settled if place is places[0] else asyncio.Event()
             self._background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
@@ -142,20 +153,21 @@ class Substrate:
         own = "built.json" if service is not None else f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
         provisioner = Provisioner(
             client,
-            self._profile,
+            self.profile,
             modelfiles_folder(settings.modelfiles),
             settings.provision_concurrency,
             built=Built(settings.data / "ollama" / own),
             room=Room(folder, settings.disk_reserve_bytes),
             note_s=settings.pull_note_s,
         )
-        inference = OllamaInference(host, settings.inference_concurrency, self._profile.options, Policy.of(settings))
-        return Place(inference, Residency(client, settings.memory_budget_bytes, self.options, fairness), provisioner)
+        inference = OllamaInference(host, settings.inference_concurrency, self.profile.options, Policy.of(settings))
+        residency = Residency(client, settings.memory_budget_bytes, self.options, fairness)
+        return Place(inference, residency, provisioner, self.known, self.profile.options.get("stop", ()))
 
     async def _found_factory(self, client: AsyncClient, place: Place) -> LoraFactory:
         from batos.bridge.factory import found
 
-        factory = found(self._image, client, self._settings, self._profile, place)
+        factory = found(self._image, client, self._settings, self.profile, place)
         await factory.begin()
         self._background(factory.run(), "lora factory")
         self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
@@ -196,12 +208,36 @@ class Substrate:
 
     # --- what is known of it
 
+    @property
+    def profile(self) -> Profile:
+        """The profile in force."""
+        return self.chosen.profile
+
+    def capabilities(self, model: str) -> Capabilities | None:
+        """What a model can do, from memory; None as long as that is not known. A role of the profile counts as its model."""
+        name = tagged(self.profile.model_of(model))
+        digests = (place.models_seen.get(name) for place in self.places)
+        return next((can for digest in digests if digest and (can := self.known.of(digest)) is not None), None)
+
+    async def _found(self) -> list[Candidate] | None:
+        """The models of the user's own Ollama; None where there is none, or it does not say."""
+        from batos.bridge.candidates import there
+        from batos.bridge.wants import Cannot
+
+        if not self._of_user:
+            return None
+        try:
+            return await there(self._client, self.known.note)
+        except Cannot as e:
+            log.warning("models_unknown", host=self._of_user, error=e.detail, hint="the installed models think")
+            return None
+
     def model_of(self, persona: str) -> str:
         """The model that speaks for a persona, as the image has it now."""
 
         def model(root: Any) -> str:
             found = root["lobby"]._slots[persona]
-            return getattr(found, "voice", "") or self._profile.model_of(str(found.model))
+            return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
 
         return self._image.read(model)  # type: ignore[no-any-return]
 
@@ -210,7 +246,7 @@ class Substrate:
         """Ollama's options that a model is loaded with, and the longest answer."""
         settings = self._settings
         own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict, "num_thread": settings.num_thread}
-        return {**self._profile.options, **{name: value for name, value in own.items() if value}}
+        return {**self.profile.options, **{name: value for name, value in own.items() if value}}
 
     @property
     def chat_options(self) -> dict[str, Any]:

@@ -174,7 +174,9 @@ class OllamaInference:
                     yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        messages = [{"role": "user", "content": request.user}]
+        messages: list[dict[str, Any]] = [{"role": "user", "content": request.user}]
+        if request.images:
+            messages[0]["images"] = list(request.images)
         if request.system:
             messages.insert(0, {"role": "system", "content": request.system})
         options = {**self._defaults, **dict(request.options)}
@@ -188,6 +190,7 @@ class OllamaInference:
             "think": options.pop("think", None),  # an argument of its own to Ollama
             "format": grammars.taken(request.schema),
             "options": options,
+            **({"tools": list(request.tools)} if request.tools else {}),
         }
 
     async def continues(self, model: str) -> bool:

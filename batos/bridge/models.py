@@ -22,7 +22,7 @@ class Models:
     Where there are several places, all that is told says of which one it is: its `host`.
     """
 
-    def __init__(self, profile: str, places: Sequence[Place] = ()) -> None:
+    def __init__(self, profile: Callable[[], str], places: Sequence[Place] = ()) -> None:
         self._profile, self._places = profile, places
 
     def listed(self) -> list[Reply]:
@@ -48,7 +48,7 @@ class Models:
         wanted = {tagged(name) for name in names}
         models = [model for model in self.listed() if not wanted or model["name"] in wanted]
         under_way = any(place.provisioner.under_way for place in self._places)
-        return {"profile": self._profile, "models": models, "under_way": under_way}
+        return {"profile": self._profile(), "models": models, "under_way": under_way}
 
     async def ensure(self, names: Sequence[str] = ()) -> Reply:
         """Make or pull what is missing of these, or of all; when each is there or has failed, how it stands with them, as `describe`

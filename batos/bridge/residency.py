@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from batos.bridge import modelfile
+from batos.bridge.candidates import show
 from batos.bridge.client import CONNECT_S, tagged
 from batos.bridge.loads import Load
 from batos.bridge.overtaken import asked
@@ -48,6 +49,8 @@ class Residency:
         self._client, self._budget, self.options = client, budget, dict(options)
         self._clock = fairness.clock
         self.gate = Gate(fairness, self.fits, self._rest)
+        self.hear: Callable[[str, Mapping[str, Any]], object] = lambda digest, shown: None
+        """Told what `/api/show` says of the model of a digest, before anything is loaded for it."""
         self._made: dict[str, modelfile.Modelfile | None] = {}  # by digest of the model
         self._bytes: dict[str, int] = {}  # of a model's files, by its digest
         self._known: dict[str, Load] = {}  # by name, with the options of every chat
@@ -122,10 +125,13 @@ class Residency:
     async def _look_at(self, model: str, digest: str) -> None:
         with self._tolerant("look at a model", model=model):
             async with asyncio.timeout(CONNECT_S):
-                text = (await asked(lambda: self._client.show(model))).modelfile or ""
+                shown = await asked(lambda: show(self._client, model))
                 self._bytes = {m.digest: int(m.size or 0) for m in (await asked(self._client.list)).models if m.digest}
+            if shown is None:  # it went away; who needs it asks again
+                return
+            self.hear(digest, shown)
             try:
-                self._made[digest] = modelfile.parse(text)
+                self._made[digest] = modelfile.parse(str(shown.get("modelfile") or ""))
             except ModelfileError as e:
                 log.warning("unreadable Modelfile in Ollama", model=model, error=e.message)
                 self._made[digest] = None

@@ -22,6 +22,8 @@ class ChatRequest:
     model goes on from there where its template can. It is no part of what the answer is keyed by.
 
     `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
+
+    `tools` are offered to the model, as Ollama's API has them, and `images` shown to it, in base64; neither is part of the key yet.
     """
 
     model: str
@@ -32,6 +34,8 @@ class ChatRequest:
     begun: str = ""
     begun_tokens: int = 0
     digest: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ProfileFlag, SetFlag, app, run_async, settings_from
+from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, run_async, settings_from
 from batos.cli.output import Output, size
 from batos.config import SettingRow, Settings, nearest, supervision, table
 from batos.errors import ConfigError
@@ -21,6 +21,7 @@ def run(
     image: ImageFlag = None,
     listen: ListenFlag = None,
     profile: ProfileFlag = None,
+    model: ModelFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
@@ -33,7 +34,7 @@ def run(
 
     def read() -> Settings:
         more = [*(assignments or ()), *(["console=on"] if console else ())]
-        return settings_from(data, image, listen, profile, config_file, more)[0]
+        return settings_from(data, image, listen, profile, config_file, more, model)[0]
 
     def started(daemon: kernel.Kernel) -> None:
         if as_json:
@@ -59,6 +60,7 @@ def report(info: dict[str, Any], output: Output, link: str = "") -> None:
             ("missions", f"{image.get('accepted', 0)} so far{f', {waiting} go on now' if waiting else ''}"),
             ("personas", ", ".join(info.get("personas", ()))),
             ("profile", info.get("profile", "")),
+            *([("model", f"{info['model']}: {info.get('why_model', '')}")] if info.get("model") else ()),
             ("ollama", f"{served.get('version')} at {served.get('host')} ({served.get('state')})"),
             ("models", ", ".join(models)),
             ("endpoint", ", ".join(info.get("endpoints", ()))),
@@ -79,6 +81,7 @@ def doctor(
     image: ImageFlag = None,
     listen: ListenFlag = None,
     profile: ProfileFlag = None,
+    model: ModelFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
@@ -86,7 +89,7 @@ def doctor(
     """Say of everything BAT OS needs whether it is fit, and what to do where it is not. Changes nothing."""
     from batos.doctor import examine
 
-    settings, _ = settings_from(data, image, listen, profile, config_file, assignments)
+    settings, _ = settings_from(data, image, listen, profile, config_file, assignments, model)
     output = Output(as_json)
     checks = run_async(examine(settings))
     failed = [check for check in checks if check.state == "fail"]
@@ -108,6 +111,7 @@ def show_config(
     image: ImageFlag = None,
     listen: ListenFlag = None,
     profile: ProfileFlag = None,
+    model: ModelFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
@@ -116,7 +120,7 @@ def show_config(
     `batos run` would refuse one."""
     from batos.unfit import doubts, refusals  # late: it asks many others
 
-    settings, sources = settings_from(data, image, listen, profile, config_file, assignments)
+    settings, sources = settings_from(data, image, listen, profile, config_file, assignments, model)
     rows = [_row(row, settings, sources) for row in _named(name)]
     output = Output(as_json)
     if as_json:
