@@ -120,7 +120,9 @@ class Kernel:
         self._stack.push_async_callback(self.image.close)
         self._tell_of(incarnate)
         self.walk = Walk(self.image.db)
-        self.substrate = Substrate(settings, self.image, self.codex, stack=self._stack, background=self._background)
+        self.substrate = Substrate(
+            settings, self.image, self.codex, stack=self._stack, background=self._background, on_choice=self._take_choice
+        )
         self.loop = Loop(settings, self.image, self.events, self._residency, stack=self._stack)
         grouping = None
         if inference is None:
@@ -270,7 +272,7 @@ class Kernel:
         return {
             "image": image,
             "settings": self.settings,
-            "models": lambda role: self.profile.model_of(role),  # the one in force then
+            "models": self.profile.model_of,  # of the profile in force now: an attempt ends with the models it began with
             "options": self.substrate.chat_options,
             "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
             "router": router,
@@ -385,6 +387,10 @@ class Kernel:
         self.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": [name for name in changed if name not in RELOADED]}
         log.info("reloaded", applied=applied, restart=self.reloaded["restart"])
         return self.reloaded
+
+    def _take_choice(self, chosen: dict[str, Any]) -> None:
+        """Settings were chosen while the daemon runs: a reload does not find them changed."""
+        self.settings = self.settings.model_copy(update=chosen)
 
     def request_stop(self, failure: BaseException | None = None) -> None:
         """Let `ended` return; with a failure, let it raise that."""

@@ -9,20 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from batos import config
 from batos.bridge import choice
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, Known
 from batos.bridge.client import tagged
 from batos.bridge.models import Models
-from batos.bridge.profiles import Profile, modelfiles_folder
+from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, profile_names
 from batos.bridge.ready import ReadyInference
 from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
-from batos.config import Settings
+from batos.config import Settings, nearest
+from batos.errors import InferenceFailed, InvalidInput
 from batos.image import capabilities, experts
 from batos.image.living import LivingImage
 from batos.mind.codex import Codex, voices
@@ -53,13 +55,16 @@ class Substrate:
         *,
         stack: contextlib.AsyncExitStack,
         background: Callable[[Any, str], None],
+        on_choice: Callable[[Record], None] = lambda chosen: None,
     ) -> None:
         """
+        :param on_choice: told of settings that were chosen while the daemon runs.
         :param stack: what was begun here ends with it.
         :param background: runs something until the stack ends.
         """
         self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
-        self._stack, self._background = stack, background
+        self._stack, self._background, self._on_choice = stack, background, on_choice
+        self._one_choice = asyncio.Lock()
         self.chosen = choice.choose(settings, self._voices_of, None)
         """The profile in force, and why. Before `connect`, and where something else infers, what the settings say without an Ollama."""
         self.known = Known(lambda making, record: image.committer.defer(capabilities.keep, making, record, KNOWN_LIMIT))
@@ -97,7 +102,8 @@ class Substrate:
         client = connect(host)
         self._stack.push_async_callback(client.close)
         self._client, self._of_user = client, host if service.state == "external" and service.version else ""
-        self.chosen = choice.choose(settings, self._voices_of, await self._found(), host)
+        found = await self._found() if self._of_user else None
+        self.chosen = choice.choose(settings, self._voices_of, found, host)
         log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
         fairness = Fairness(settings.group_missions, settings.group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]
@@ -119,7 +125,7 @@ class Substrate:
             "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts,
             "hosts": [{**at, "residency": place.residency.facts()} for at, place in zip(hosts.facts(), places, strict=True)],
         }  # fmt: skip
-        self.models = Models(lambda: self.profile.name, places)
+        self.models = Models(lambda: self.profile.name, places, use=self._use, fit=self._fit)
         for place in places:
             settled = self._settled if place is places[0] else asyncio.Event()
             self._background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
@@ -220,17 +226,81 @@ class Substrate:
         return next((can for digest in digests if digest and (can := self.known.of(digest)) is not None), None)
 
     async def _found(self) -> list[Candidate] | None:
-        """The models of the user's own Ollama; None where there is none, or it does not say."""
+        """The models of the first Ollama; None where it does not say."""
         from batos.bridge.candidates import there
         from batos.bridge.wants import Cannot
 
-        if not self._of_user:
-            return None
         try:
             return await there(self._client, self.known.note)
         except Cannot as e:
-            log.warning("models_unknown", host=self._of_user, error=e.detail, hint="the installed models think")
+            log.warning("models_unknown", error=e.detail, hint="the installed models think")
             return None
+
+    # --- another model
+
+    async def _use(self, name: str) -> Record:
+        """See `Models.use`."""
+        from batos.bridge.expert_model import bases_of  # late, as the rest of what looks at models
+
+        async with self._one_choice:
+            before, chosen = self.chosen, self._chosen(name)
+            settings = self._settings.model_copy(update=chosen)
+            found = await self._found()
+            after = choice.choose(settings, self._voices_of, found if self._of_user else None, self._of_user)
+            self._check(after.profile, choice.named(settings), {one.name for one in found or ()})
+            await asyncio.to_thread(config.choose, settings.data, chosen)
+            self.chosen, self._settings = after, settings
+            self._on_choice(chosen)
+            for place in self.places:
+                place.provisioner.adopt(self.profile)
+                place.adopt(self.options, self.profile.options.get("stop", ()))
+            log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=after.why)
+            if self.factory is not None:
+                roles = self._image.read(experts.plain_models)
+                await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.modelfiles)), self.profile)
+            told = await self.models.ensure()
+        return {**told, "model": self.profile.base, "why": after.why, "before": _in_a_word(before.profile)}
+
+    def _chosen(self, name: str) -> Record:
+        """The settings that say what was asked for."""
+        persona, _, model = name.rpartition("=")
+        if persona:
+            kept = (one for one in self._settings.model if not one.startswith(f"{persona}="))
+            return {"model": (*kept, name)}
+        own = own_profiles(self._settings.data)
+        return {"model": (), "profile": model} if model in profile_names(own) else {"model": (name,)}
+
+    def _check(self, profile: Profile, named: choice.Named, there: set[str]) -> None:
+        """
+        :raises InvalidInput: where what was chosen cannot think now.
+        """
+        for persona in named.personas:
+            if persona not in self._voices_of:
+                raise InvalidInput(f"{persona!r} is no persona with a role of its own; name one of {', '.join(self._voices_of)}")
+        for model in filter(None, (named.all, *named.personas.values())):
+            if tagged(model) not in there:
+                raise InvalidInput(
+                    f"Ollama has no model {model!r}{nearest(model, there)}; `batos models --fit` says what it has, "
+                    f"`batos models --ensure {model}` pulls one"
+                )
+        if profile.embedder != self.profile.embedder:
+            raise InvalidInput(f"the profile {profile.name} embeds with {profile.embedder}, which takes a restart: `batos run --profile`")
+
+    async def _fit(self, names: Sequence[str]) -> Record:
+        """See `Models.fit`."""
+        for name in names:
+            await self.places[0].probe(name)
+        found, budget = await self._found(), self._settings.memory_budget_bytes
+        if found is None:
+            raise InferenceFailed("Ollama does not say what it has", cause="unreachable")
+        thinks = {tagged(self.model_of(persona)) for persona in self._personas} | {tagged(self.profile.base)}
+        return {
+            **self.models.describe(),
+            "model": self.profile.base,
+            "why": self.chosen.why,
+            "budget": budget,
+            "fit": [{**_fact(one, self.known.of(one.digest) or one.can, budget), "in_use": one.name in thinks} for one in found],
+        }
 
     def model_of(self, persona: str) -> str:
         """The model that speaks for a persona, as the image has it now."""
@@ -277,3 +347,16 @@ class Substrate:
                     await self.settled()
             await self.factory.scan_settled()
         return self.factory.report()
+
+
+def _in_a_word(profile: Profile) -> str:
+    """What `use` is told to have it back."""
+    return profile.base if profile.name == choice.OWN else profile.name
+
+
+def _fact(one: Candidate, can: Capabilities, budget: int) -> Record:
+    """What `models` with `fit` says of one; sizes in bytes."""
+    context = one.context_within(budget)
+    unfit = one.unfit(budget)
+    told = {"name": one.name, "bytes": one.bytes, "memory": one.memory(context), "fits": one.memory(context) <= budget}
+    return {**told, "num_ctx": context, **can.to_wire(), **({"not_by_itself": unfit} if unfit else {})}

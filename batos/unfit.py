@@ -51,8 +51,8 @@ def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What a start would come upon, in its order; what a setting that is empty leaves out is not looked at."""
-    from batos.bridge.client import connect  # late: not every verb asks
     from batos.bridge import choice
+    from batos.bridge.client import connect  # late: not every verb asks
     from batos.bridge.profiles import AUTO, modelfiles_folder
     from batos.mind.codex import load_codex
     from batos.wire.endpoints import normalised

@@ -27,9 +27,9 @@ from batos.autotelic.preparing import Facts, Keep, NotYet
 from batos.autotelic.proposals import Proposal
 from batos.bridge import launcher
 from batos.bridge.adapters import Unfit
+from batos.bridge.choice import profile_of
 from batos.bridge.experts import ABOUT, About, read_about
 from batos.bridge.processes import Note
-from batos.bridge.choice import profile_of
 from batos.bridge.profiles import Profile
 from batos.config import Settings
 from batos.errors import ExpertRefused

@@ -1,6 +1,6 @@
-"""Which models think: what the settings name, else, with the profile `auto`, the best that the user's own Ollama has, else what is installed.
+"""Which models think: what the settings name; with the profile `auto` the best that the user's own Ollama has, else what is installed.
 
-`auto` pulls nothing, makes no model the first choice that BAT OS made itself, and says in one sentence what it took and why.
+`auto` pulls nothing, takes no model that BAT OS made itself, and says in one sentence what it took and why.
 """
 
 from __future__ import annotations

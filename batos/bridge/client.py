@@ -113,6 +113,10 @@ class OllamaInference:
         self._changed_at = float("-inf")
         self._open_ended: dict[str, bool] = {}
 
+    def adopt(self, defaults: Mapping[str, Any]) -> None:
+        """Send other options with requests that name none."""
+        self._defaults = {**DEFAULT_OPTIONS, **defaults}
+
     async def close(self) -> None:
         """Close the connections."""
         await self.breaker.stop()

@@ -99,13 +99,9 @@ def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> di
     found = {}
     for persona, role in roles.items():
         model = profile.model_of(role)
-        made = profile.made.get(role.lower())
+        made, file = profile.made.get(role.lower()), modelfiles / profile.name / f"{role.lower()}.Modelfile"
         try:
-            base = (
-                made.from_
-                if made is not None
-                else parse((modelfiles / profile.name / f"{role.lower()}.Modelfile").read_text("utf-8")).from_
-            )
+            base = (made or parse(file.read_text("utf-8"))).from_
         except (OSError, UnicodeDecodeError, BatosError):  # provisioning says what is wrong with it
             base = model
         found[persona] = model, tagged(base)

@@ -78,6 +78,12 @@ class Place(ResidentInference):
         finally:
             self.under_way -= 1
 
+    def adopt(self, options: Mapping[str, Any], marks: Sequence[str]) -> None:
+        """Think with other options from now on: those of another profile."""
+        self._ollama.adopt(options)
+        self.residency.options = dict(options)
+        self.marks = tuple(marks)
+
     async def probe(self, model: str, wanted: Collection[str] = probes.ALL, deadline_s: float = PROBE_S) -> Capabilities | None:
         """Find out of a model what is not found out yet, and keep it; what it can do, None where its Ollama does not say.
 

@@ -116,6 +116,14 @@ def load_profile(name: str, path: Path = PROFILES_FILE, own: Path | None = None)
         raise ConfigError(f"profile {name!r} in {where[name]}: {e}") from None
 
 
+def profile_names(own: Path) -> set[str]:
+    """The names that the setting `profile` may have, `auto` included.
+
+    :raises ConfigError: where the user's own file cannot be read.
+    """
+    return {AUTO, *_read(PROFILES_FILE), *(_read(own) if own.is_file() else ())}
+
+
 def own_profiles(data: Path) -> Path:
     """The file of a user's own profiles, in the data folder."""
     return data / PROFILES

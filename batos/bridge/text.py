@@ -80,7 +80,7 @@ THOUGHTS = (
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
 )
-"""What models write around a thought, before and after it: Qwen, DeepSeek and most others; EXAONE; Seed; Magistral; Kimi; Sky-T1; gpt-oss."""
+"""What models write before and after a thought: Qwen, DeepSeek and most others; EXAONE; Seed; Magistral; Kimi; Sky-T1; gpt-oss."""
 _ORPHAN = re.compile(r"^[ \t]*(?:" + "|".join(re.escape(close) for _, close in THOUGHTS) + r")[ \t]*$", re.MULTILINE)
 
 

@@ -81,8 +81,8 @@ class Allowance:
 
 @dataclass(slots=True, eq=False)
 class Want:
-    """A model that is needed: one with a source, or one that a Modelfile describes, which lies in a `file` or was `made` here. `task` is the work on it, which `began` and `ended`
-    last at these times of the monotonic clock; `waits_for` is its base.
+    """A model that is needed: one with a source, or one that a Modelfile describes, which lies in a `file` or was `made` here. `task` is
+    the work on it, which `began` and `ended` last at these times of the monotonic clock; `waits_for` is its base.
 
     `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
     `allowance` is how much a pull of it may bring.

@@ -1,7 +1,8 @@
 """Settings and limits: one table, read once, passed on as a frozen object.
 
 A value comes from, first found first: a flag of the command line, `BATOS_<NAME>` in the environment, what was chosen while
-the daemon ran (`chosen.toml` in the data folder), the key in `batos.toml`, the default of the table. No other module reads the environment. `batos config` prints the table.
+the daemon ran (`chosen.toml` in the data folder), the key in `batos.toml`, the default of the table. No other module reads the
+environment. `batos config` prints the table.
 """
 
 from batos.config.names import nearest, shown

@@ -32,8 +32,8 @@ _FILE = "file://"
 MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
 """What the name of a model looks like, with its registry, tag and digest if it has them."""
 
-PERSONA_NAME = r"^[a-z][a-z0-9_]{0,31}$"
-"""What the name of a persona looks like, as the codex has it."""
+SPEAKER = r"^([a-z][a-z0-9_]{0,31}=)?[A-Za-z0-9._:@/\[\]-]+$"
+"""What names who speaks: a model for all personas, or `robin=MODEL` for one."""
 
 ORDERED = (("chunk_smallest", "chunk_largest"),)
 """Settings of which the first cannot be more than the second."""
@@ -105,8 +105,8 @@ class Checked(BaseModel):
         """Each persona once, and one model for all of them at most."""
         heard = set()
         for entry in value:
-            persona, _, name = entry.rpartition("=")
-            if not re.fullmatch(MODEL_NAME, name) or (persona and not re.fullmatch(PERSONA_NAME, persona)):
+            persona = entry.rpartition("=")[0]
+            if not re.fullmatch(SPEAKER, entry):
                 raise ValueError(f"{entry!r} names no model; write qwen3:8b for all personas, or robin=qwen3:8b for one of them")
             if persona in heard:
                 whose = f"for {persona!r}" if persona else "for all personas"

@@ -36,7 +36,7 @@ class Settings(Checked):
         "auto",
         min_length=1,
         max_length=64,
-        description="which models serve: auto (the best chat model that an Ollama of the user's has and that fits memory_budget_bytes, else "
+        description="which models serve: auto (the best chat model of the user's own Ollama that fits memory_budget_bytes, else "
         "embedded), embedded, workstation, or one of profiles.toml in the data folder",
     )
     model: tuple[str, ...] = Field(

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ ENV_PREFIX = "BATOS_"
 CONFIG_NAME = "batos.toml"
 CHOSEN_NAME = "chosen.toml"
 """The file in the data folder of what a user chose while the daemon ran (`batos models use`): it goes before the settings file."""
+_CHOSEN_HEAD = "# What was chosen while the daemon ran: `batos models use NAME`; `batos models use auto` takes it back."
 
 
 def load(
@@ -79,25 +81,18 @@ def load_with_sources(
         raise ConfigError(f"setting {name!r} (from {sources.get(name, 'default')}): {why}; got {shown(first['input'])}") from None
 
 
-def choose(data: Path, name: str, value: tuple[str, ...]) -> None:
-    """Keep what a user chose for a setting while the daemon runs; an empty value takes the choice back. Durable when this returns.
+def choose(data: Path, chosen: Mapping[str, str | tuple[str, ...]]) -> None:
+    """Keep what a user chose for settings while the daemon runs; durable when this returns.
 
     :raises ConfigError: where the file cannot be read.
     :raises OSError: where it cannot be written.
     """
     path = data / CHOSEN_NAME
-    kept = _read_file(path) if path.is_file() else {}
-    kept = {**kept, name: list(value)}
-    if not value:
-        del kept[name]
-    lines = [f"{key} = {json.dumps(of)}" for key, of in kept.items()]
+    kept = {**(_read_file(path) if path.is_file() else {}), **chosen}
+    lines = [_CHOSEN_HEAD, *(f"{key} = {json.dumps(of)}" for key, of in kept.items())]
     part = path.with_suffix(".part")
     with part.open("w", encoding="utf-8") as file:
-        file.write(
-            "\n".join(
-                ["# What was chosen while the daemon ran: `batos models use NAME`; `batos models use auto` takes it back.", *lines, ""]
-            )
-        )
+        file.write("\n".join(lines) + "\n")
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

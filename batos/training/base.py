@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from batos.bridge.processes import claim
 from batos.bridge.choice import profile_of
+from batos.bridge.processes import claim
 from batos.bridge.profiles import BaseModelSource
 from batos.config import Settings
 from batos.errors import ConfigError, ImageError, InvalidInput
