@@ -18,7 +18,8 @@ AS_WORDS = "Answer with nothing but one JSON object of this JSON schema:"
 def fitted(request: ChatRequest, can: Capabilities | None, marks: Sequence[str], writes: Callable[[str], bool]) -> ChatRequest:
     """The request as it is sent.
 
-    `think` goes only to a model that can; one that cannot be silenced is let think, with tokens of its own for that. Stop marks of the
+    `think` goes only to a model that can, which is told not to where nobody asked for it; one that cannot be silenced is let think. Who
+    thinks has tokens of its own for that. Stop marks of the
     profile's template go only to models in whose template they stand. A schema that a model does not keep to is said in words.
 
     :param can: what the model can do; None: not known, then nothing is changed.
@@ -34,8 +35,8 @@ def fitted(request: ChatRequest, can: Capabilities | None, marks: Sequence[str],
             del options["stop"]
     if not can.thinks:
         options.pop("think", None)
-    elif "think" in options and not can.silenced:
-        options["think"] = True
+    else:  # Ollama lets it think where nothing is said, which takes an answer's tokens and more
+        options["think"] = bool(options.get("think")) or not can.silenced
     if options.get("think") and "num_predict" in options:
         answer, context = options["num_predict"], options.get("num_ctx", 0)
         options["num_predict"] = max(answer, min(answer + THOUGHT_TOKENS, context // 2))

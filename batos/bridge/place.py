@@ -104,8 +104,7 @@ class Place(ResidentInference):
         can = self.known.of(digest)
         if can is None or not can.thinks:
             return
-        wanted = {"think"} if "think" in dict(request.options) else set()
-        wanted |= {"format"} if request.schema is not None else set()
+        wanted = {"think"} | ({"format"} if request.schema is not None else set())
         if not can.probed.issuperset(wanted):
             with contextlib.suppress(InferenceFailed):  # the request itself will meet what was in the way
                 await self.probe(request.model, wanted, deadline_s)
