@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -146,7 +145,7 @@ class Substrate:
         :param service: that of the first place; what the others have on disk is not known.
         """
         from batos.bridge.breaker import Policy
-        from batos.bridge.built import Built
+        from batos.bridge.built import Built, built_of
         from batos.bridge.client import OllamaInference
         from batos.bridge.place import Place
         from batos.bridge.provision import Provisioner
@@ -156,13 +155,13 @@ class Substrate:
         settings, folder = self._settings, None if service is None else service.models_folder
         if folder is None:
             log.info("free disk is not checked before pulls: the Ollama is not the daemon's own", host=host)
-        own = "built.json" if service is not None else f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
+        kept = settings.data / "ollama"
         provisioner = Provisioner(
             client,
             self.profile,
             modelfiles_folder(settings.modelfiles),
             settings.provision_concurrency,
-            built=Built(settings.data / "ollama" / own),
+            built=Built(kept / "built.json" if service is not None else built_of(kept, host)),
             room=Room(folder, settings.disk_reserve_bytes),
             note_s=settings.pull_note_s,
         )

@@ -9,6 +9,7 @@ vocabulary does not have is added to it.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,7 @@ def write(path: Path, architecture: str, script: Sequence[str]) -> None:
     output = np.zeros_like(embedding)
     chain = [*said, int(values["tokenizer.ggml.eos_token_id"])]
     output[chain[0], 0] = 10
-    for state, (token, following) in enumerate(zip(chain, chain[1:], strict=False), 1):
+    for state, (token, following) in enumerate(itertools.pairwise(chain), 1):
         embedding[token, state] = 2
         output[following, state] = 30
     writer = gguf.GGUFWriter(path, architecture)
