@@ -136,6 +136,16 @@ def show_config(
             output.note(f"{name} (from {sources[name]}): {why}", "yellow")
     if refused:
         raise typer.Exit(ConfigError.exit_code)
+    if not as_json and {"profile", "model"} & shown:
+        output.say(run_async(_thinks(settings)), "dim")
+
+
+async def _thinks(settings: Settings) -> str:
+    """Which model a start would think with now, and why: `auto` asks what there is."""
+    from batos.doctor import ollama
+
+    checks = await ollama(settings, None)
+    return next((f"model: {check.finding}" for check in checks if check.name == "model"), "model: not known; see `batos doctor`")
 
 
 _COLUMNS = ("name", "value", "source", "limits", "help")
