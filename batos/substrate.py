@@ -220,8 +220,8 @@ class Substrate:
 
     def capabilities(self, model: str) -> Capabilities | None:
         """What a model can do, from memory; None as long as that is not known. A role of the profile counts as its model."""
-        name = tagged(self.profile.model_of(model))
-        digests = (place.models_seen.get(name) for place in self.places)
+        name = self.profile.model_of(model)
+        digests = (place.models_seen.get(tagged(name)) or place.residency.digest_of(name) for place in self.places)
         return next((can for digest in digests if digest and (can := self.known.of(digest)) is not None), None)
 
     async def _found(self) -> list[Candidate] | None:
@@ -244,6 +244,9 @@ class Substrate:
         async with self._one_choice:
             before, chosen = self.chosen, self._chosen(name)
             settings = self._settings.model_copy(update=chosen)
+            for persona in choice.named(settings).personas:
+                if persona not in self._voices_of:
+                    raise InvalidInput(f"{persona!r} is no persona with a role of its own; name one of {', '.join(self._voices_of)}")
             found = await self._found()
             after = choice.choose(settings, self._voices_of, found if self._of_user else None, self._of_user)
             self._check(after.profile, choice.named(settings), {one.name for one in found or ()})
@@ -273,9 +276,6 @@ class Substrate:
         """
         :raises InvalidInput: where what was chosen cannot think now.
         """
-        for persona in named.personas:
-            if persona not in self._voices_of:
-                raise InvalidInput(f"{persona!r} is no persona with a role of its own; name one of {', '.join(self._voices_of)}")
         for model in filter(None, (named.all, *named.personas.values())):
             if tagged(model) not in there:
                 raise InvalidInput(

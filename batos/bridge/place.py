@@ -143,8 +143,8 @@ class Place(ResidentInference):
         while True:
             if not all(status.ready for status in self.provisioner.status()):
                 await self.provisioner.ensure()
-                once.set()
                 await self.residency.learn_all(speaking())
+                once.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again_s):
                     await self.provisioner.unreached.wait()

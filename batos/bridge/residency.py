@@ -54,6 +54,7 @@ class Residency:
         self._made: dict[str, modelfile.Modelfile | None] = {}  # by digest of the model
         self._bytes: dict[str, int] = {}  # of a model's files, by its digest
         self._known: dict[str, Load] = {}  # by name, with the options of every chat
+        self._digests: dict[str, str] = {}  # by name, as learnt last
         self._files: dict[Load, int] = {}
         self._measured: dict[Load, int] = {}
         self._names: dict[Load, str] = {}
@@ -84,6 +85,10 @@ class Residency:
         """What is loaded for a model; None as long as that is not known."""
         return self._known.get(tagged(model))
 
+    def digest_of(self, model: str) -> str:
+        """The digest that a model was last learnt with; empty where it was not."""
+        return self._digests.get(tagged(model), "")
+
     def size(self, load: Load) -> int:
         """Bytes that a load takes: as measured, else the size of its files, else 0."""
         return self._measured.get(load, self._files.get(load, 0))
@@ -107,7 +112,7 @@ class Residency:
         # Without a readable Modelfile a model is its own load: that is safe, and groups too little at worst.
         usual = Load(digest) if made is None else Load.of(made, self.options)
         load = usual if made is None or sent is None else Load.of(made, sent)
-        self._known[tagged(model)] = usual
+        self._known[tagged(model)], self._digests[tagged(model)] = usual, digest
         for one in (usual, load):
             self._names[one], self._files[one] = model, self._bytes.get(digest, 0)
         return load

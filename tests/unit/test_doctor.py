@@ -299,8 +299,8 @@ def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytes
         checks = {check["name"]: check for check in found["checks"]}
         assert found["fit"] is False
         assert set(checks) == {
-            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "model", "settings", "embedder", "training",
-            "sandbox", "second wall",
+            "python", "dependencies", "environment", "data", "endpoint", "image", "ollama", "models", "model", "settings", "embedder",
+            "training", "sandbox", "second wall",
         }  # fmt: skip
         assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
         assert checks["ollama"]["state"] == "fail"
