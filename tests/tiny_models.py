@@ -8,13 +8,18 @@ vocabulary does not have is added to it.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from batos.bridge.blobs import digest_of, upload
+from batos.bridge.client import connect
 from batos.bridge.profiles import load_profile
 
 if TYPE_CHECKING:
@@ -95,6 +100,48 @@ OLMO3 = Kind("olmo3", renderer="olmo3", parser="olmo3")
 KINDS = {
     "qwen3": QWEN3, "qwen3-parsed": QWEN3_PARSED, "gemma3": GEMMA3, "llama3.2": LLAMA32, "gpt-oss": GPT_OSS, "olmo3": OLMO3,
 }  # fmt: skip
+
+
+HELLO = ("Hello", " there", ",", " <|im_end|>", " you", ".")
+SAID = {
+    "qwen3": HELLO,
+    "qwen3-parsed": ("hm", "</think>", *HELLO),
+    "gemma3": HELLO,
+    "llama3.2": HELLO,
+    "gpt-oss": ("<|channel|>analysis<|message|>", "hm", "<|end|><|start|>assistant<|channel|>final<|message|>", *HELLO),
+    "olmo3": HELLO,
+}
+"""What each of them says, whatever it is asked; with a stop mark of one family in the middle."""
+
+
+@contextmanager
+def created(host: str, folder: Path, kinds: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Models of these kinds at an Ollama, their names by kind; removed with the block, with what was made on them."""
+    run = uuid.uuid4().hex[:8]
+    made = {kind: f"tiny-{run}-{kind}:test" for kind in kinds}
+    try:
+        asyncio.run(_create(host, folder, made))
+        yield made
+    finally:
+        asyncio.run(_remove(host, run))
+
+
+async def _create(host: str, folder: Path, names: dict[str, str]) -> None:
+    async with connect(host) as client:
+        for kind, name in names.items():
+            file = folder / f"{kind}.gguf"
+            write(file, KINDS[kind].architecture, SAID[kind])
+            await upload(client, file, digest=digest_of(file))
+            said = {key: value for key in ("template", "renderer", "parser", "parameters") if (value := getattr(KINDS[kind], key))}
+            body = {"model": name, "files": {file.name: digest_of(file)}, "stream": False, **said}
+            await client._request_raw("POST", "/api/create", json=body)
+
+
+async def _remove(host: str, run: str) -> None:
+    async with connect(host) as client:
+        for listed in (await client.list()).models:
+            if run in (listed.model or ""):
+                await client.delete(listed.model or "")
 
 
 def write(path: Path, architecture: str, script: Sequence[str]) -> None:

@@ -3,9 +3,7 @@ leaks into it. Their weights are made here (see `tests.tiny_models`), so that it
 
 from __future__ import annotations
 
-import asyncio
 import json
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 from ollama import AsyncClient
 
 from batos.bridge import candidates, probes
-from batos.bridge.blobs import digest_of, upload
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.persona_models import PREFIX, Voice, speaking
 from batos.bridge.place import Place
@@ -24,22 +21,12 @@ from batos.bridge.provision import Provisioner
 from batos.bridge.residency import Residency
 from batos.bridge.turns import Fairness
 from batos.bridge.types import ChatReply, ChatRequest
-from tests.tiny_models import KINDS, write
+from tests.tiny_models import KINDS, created
 
 MARKS = tuple(load_profile("embedded").options["stop"])
 OPTIONS = {"num_ctx": 512, "num_predict": 24, "num_thread": 1, "temperature": 0.0, "seed": 1}
 SCHEMA = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
 SYSTEM, ANSWER = "You are ROBIN.", "Hello there, <|im_end|> you."
-HELLO = ("Hello", " there", ",", " <|im_end|>", " you", ".")
-SAID = {
-    "qwen3": HELLO,
-    "qwen3-parsed": ("hm", "</think>", *HELLO),
-    "gemma3": HELLO,
-    "llama3.2": HELLO,
-    "gpt-oss": ("<|channel|>analysis<|message|>", "hm", "<|end|><|start|>assistant<|channel|>final<|message|>", *HELLO),
-    "olmo3": HELLO,
-}
-"""What each model says, whatever it is asked; with a stop mark of another family in the middle."""
 THINKS = {"qwen3", "qwen3-parsed", "gpt-oss"}
 LOUD = {"qwen3-parsed", "gpt-oss"}
 """Those that think whether they are told to or not."""
@@ -67,30 +54,9 @@ class Model:
 
 @pytest.fixture(scope="module")
 def names(ollama_host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The models by kind, made once; removed afterwards, with what was made on them."""
-    folder, run = tmp_path_factory.mktemp("tiny"), uuid.uuid4().hex[:8]
-    made = {kind: f"tiny-{run}-{kind}:test" for kind in KINDS}
-    asyncio.run(_create(ollama_host, folder, made))
-    yield made
-    asyncio.run(_remove(ollama_host, run))
-
-
-async def _create(host: str, folder: Path, names: dict[str, str]) -> None:
-    async with connect(host) as client:
-        for kind, name in names.items():
-            file = folder / f"{kind}.gguf"
-            write(file, KINDS[kind].architecture, SAID[kind])
-            await upload(client, file, digest=digest_of(file))
-            said = {key: value for key in ("template", "renderer", "parser", "parameters") if (value := getattr(KINDS[kind], key))}
-            body = {"model": name, "files": {file.name: digest_of(file)}, "stream": False, **said}
-            await client._request_raw("POST", "/api/create", json=body)
-
-
-async def _remove(host: str, run: str) -> None:
-    async with connect(host) as client:
-        for listed in (await client.list()).models:
-            if run in (listed.model or ""):
-                await client.delete(listed.model or "")
+    """The models by kind, made once."""
+    with created(ollama_host, tmp_path_factory.mktemp("tiny"), KINDS) as made:
+        yield made
 
 
 @pytest.fixture(params=KINDS)

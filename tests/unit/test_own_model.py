@@ -1,4 +1,4 @@
-"""A daemon that thinks with the models of the user's own Ollama: by itself, by name, by another name from now on; and what it leaves there."""
+"""A daemon that thinks with models of its user's own Ollama: by itself, by name, by another from now on; and what it leaves there."""
 
 from __future__ import annotations
 
