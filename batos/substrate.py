@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -230,10 +231,11 @@ class Substrate:
         from batos.bridge.wants import Cannot
 
         try:
-            return await there(self._client, self.known.note)
+            found = await there(self._client, self.known.note)
         except Cannot as e:
             log.warning("models_unknown", error=e.detail, hint="the installed models think")
             return None
+        return [dataclasses.replace(one, can=self.known.of(one.digest) or one.can) for one in found]
 
     # --- another model
 
@@ -298,7 +300,7 @@ class Substrate:
             "model": self.profile.base,
             "why": self.chosen.why,
             "budget": budget,
-            "fit": [{**_fact(one, self.known.of(one.digest) or one.can, budget), "in_use": one.name in thinks} for one in found],
+            "fit": [{**_fact(one, budget), "in_use": one.name in thinks} for one in found],
         }
 
     def model_of(self, persona: str) -> str:
@@ -353,9 +355,9 @@ def _in_a_word(profile: Profile) -> str:
     return profile.base if profile.name == choice.OWN else profile.name
 
 
-def _fact(one: Candidate, can: Capabilities, budget: int) -> Record:
+def _fact(one: Candidate, budget: int) -> Record:
     """What `models` with `fit` says of one; sizes in bytes."""
     context = one.context_within(budget)
     unfit = one.unfit(budget)
     told = {"name": one.name, "bytes": one.bytes, "memory": one.memory(context), "fits": one.memory(context) <= budget}
-    return {**told, "num_ctx": context, **can.to_wire(), **({"not_by_itself": unfit} if unfit else {})}
+    return {**told, "num_ctx": context, **one.can.to_wire(), **({"not_by_itself": unfit} if unfit else {})}

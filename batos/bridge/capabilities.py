@@ -17,6 +17,8 @@ from batos.errors import ModelfileError
 
 KNOWN_LIMIT = 64
 """Makings of which it is kept what was found out: the ones found out last."""
+CLAIMS_LIMIT = 1024
+"""Models whose claims are remembered: an Ollama has some ten, and each may be made anew many times."""
 PLAIN = "{{ .Prompt }}"
 """The template of a model for which nobody wrote one: it goes on with a text, and answers nobody."""
 SPEED_TOKENS = 16
@@ -140,6 +142,10 @@ class Known:
     def note(self, digest: str, shown: Mapping[str, Any]) -> None:
         """Take note of what `/api/show` says of the model of a digest."""
         made = parsed(shown)
+        while len(self._claims) >= CLAIMS_LIMIT:
+            oldest = next(iter(self._claims))
+            for kept in (self._making, self._claims, self._templates):
+                del kept[oldest]
         self._making[digest] = digest if made is None else making_of(made)
         self._claims[digest] = Capabilities.claimed(shown)
         self._templates[digest] = str(shown.get("template") or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -96,8 +97,19 @@ class Place(ResidentInference):
                 return can
             ask = partial(super().chat, deadline_s=deadline_s)
             found = await probes.probe(ask, model, can, wanted, self.residency.options)
+            if "context" in wanted and "context" not in can.probed:
+                found = await self._with_context(ask, model, digest, found)
             self.known.found(digest, found)
         return self.known.of(digest)
+
+    async def _with_context(self, ask: probes.Ask, model: str, digest: str, found: Capabilities) -> Capabilities:
+        """What was found out of a model, with the context that it has where Ollama gives it less than it was asked for."""
+        await probes.load(ask, model, self.residency.options)
+        await self.residency.refresh()
+        given, asked = self.residency.context_of(digest), self.residency.options.get("num_ctx")
+        if given is None or asked is None:
+            return found
+        return replace(found, context=given if given < asked else found.context, probed=found.probed | {"context"})
 
     async def _look_closer(self, request: ChatRequest, digest: str, deadline_s: float) -> None:
         """Find out what the request needs of a model that may think before it answers: only there claims are not to be relied on."""

@@ -4,6 +4,7 @@
 * `format`: whether an answer keeps to a schema. Ollama leaves the schema out while it believes that the model still thinks: with a parser
   of its own for thoughts and `think` off until the end (0.17.4, server/routes.go).
 * `tools`, `images`: whether Ollama takes them for this model.
+* `context`: whether it is loaded with as much as it was asked for; found out where the model is loaded, see `Place.probe`.
 
 What a model says does not matter here, only how it is told.
 """
@@ -25,7 +26,8 @@ log = structlog.get_logger(__name__)
 
 Ask = Callable[[ChatRequest], Awaitable[ChatReply]]
 TOKENS = 48
-ALL = ("think", "format", "tools", "images")
+ASKED = ("think", "format", "tools", "images")
+ALL = (*ASKED, "context")
 _QUESTION = "Say yes."
 _SCHEMA = {"type": "object", "properties": {"answer": {"type": "string", "enum": ["yes"]}}, "required": ["answer"]}
 _TOOL = {
@@ -50,12 +52,20 @@ async def probe(ask: Ask, model: str, claims: Capabilities, wanted: Collection[s
     :raises InferenceFailed: where the Ollama is away, or does not answer in time: then nothing of it is known.
     """
     found = claims
-    for name in ALL:
+    for name in ASKED:
         if name in wanted and name not in found.probed:
             found = await _PROBES[name](_asking(ask, model, options), found)
             found = replace(found, probed=found.probed | {name})
             log.info("probed", model=model, probe=name, **{k: v for k, v in found.to_wire().items() if k != "probed"})
     return found
+
+
+async def load(ask: Ask, model: str, options: Mapping[str, Any]) -> None:
+    """Have a model loaded as every inference has it.
+
+    :raises InferenceFailed: as `probe`.
+    """
+    await _asking(ask, model, options)(think=None)
 
 
 Say = Callable[..., Awaitable[ChatReply | None]]

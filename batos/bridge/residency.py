@@ -55,6 +55,7 @@ class Residency:
         self._bytes: dict[str, int] = {}  # of a model's files, by its digest
         self._known: dict[str, Load] = {}  # by name, with the options of every chat
         self._digests: dict[str, str] = {}  # by name, as learnt last
+        self._contexts: dict[str, int] = {}  # by digest of what is in memory, as last asked
         self._files: dict[Load, int] = {}
         self._measured: dict[Load, int] = {}
         self._names: dict[Load, str] = {}
@@ -88,6 +89,10 @@ class Residency:
     def digest_of(self, model: str) -> str:
         """The digest that a model was last learnt with; empty where it was not."""
         return self._digests.get(tagged(model), "")
+
+    def context_of(self, digest: str) -> int | None:
+        """The context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not said."""
+        return self._contexts.get(digest)
 
     def size(self, load: Load) -> int:
         """Bytes that a load takes: as measured, else the size of its files, else 0."""
@@ -295,6 +300,7 @@ class Residency:
             listed = await self._client.ps()
         there = {}
         self._foreign = 0
+        self._contexts = {row.digest: row.context_length for row in listed.models if row.digest and row.context_length}
         for row in listed.models:
             load = self._recognised(row.digest or "")
             if load is None:
