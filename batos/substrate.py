@@ -103,7 +103,7 @@ class Substrate:
         self._stack.push_async_callback(client.close)
         self._client, self._of_user = client, host if service.state == "external" and service.version else ""
         found = await self._found() if self._of_user else None
-        self.chosen = choice.choose(settings, self._voices_of, found, host)
+        self.chosen = choice.choose(settings, self._voices_of, found, self._of_user)
         log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
         fairness = Fairness(settings.group_missions, settings.group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]

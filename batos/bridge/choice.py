@@ -66,7 +66,7 @@ def choose(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Cand
     """The profile to think with.
 
     :param voices: of each persona that has a role of its own in profiles.
-    :param found: the models of the user's own Ollama at `host`; None where there is none, or it does not say.
+    :param found: the models of the user's own Ollama at `host`; None where there is none (`host` is empty then), or it does not say.
     :raises ConfigError: for a profile that there is not, and a model that cannot chat.
     """
     wanted, have = named(settings), {one.name: one for one in found or ()}
@@ -78,7 +78,8 @@ def choose(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Cand
     elif settings.profile != AUTO:
         chosen = Chosen(_complete(profile_of(settings), voices, settings), f"the profile {settings.profile} is named (setting profile)")
     elif found is None:
-        chosen = Chosen(load_profile(EMBEDDED), "no Ollama of yours answers, so the installed models think")
+        lacks = f"the Ollama at {host} does not say what it has" if host else "no Ollama of yours answers"
+        chosen = Chosen(load_profile(EMBEDDED), f"{lacks}, so the installed models think")
     elif (one := candidates.best(found, settings.memory_budget_bytes)) is None:
         why = f"the Ollama at {host} has no chat model that is larger and fits {_gb(settings.memory_budget_bytes)} (memory_budget_bytes)"
         chosen = Chosen(load_profile(EMBEDDED), why)

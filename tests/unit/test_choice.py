@@ -66,10 +66,12 @@ def test_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
 
 
 def test_auto_without_an_ollama_and_without_a_model(tmp_path: Path) -> None:
-    for found, why in ((None, "no Ollama of yours answers"), ([candidate("a:0.1b", 0.1)], "has no chat model that is larger and fits")):
-        chosen = choice.choose(settings(tmp_path), VOICES, found, "here:1")
+    small = [candidate("a:0.1b", 0.1)]
+    for found, host, why in ((None, "", "no Ollama of yours answers"), (small, "here:1", "has no chat model that is larger and fits")):
+        chosen = choice.choose(settings(tmp_path), VOICES, found, host)
         assert chosen.profile == load_profile("embedded")
         assert why in chosen.why
+    assert "the Ollama at here:1 does not say" in choice.choose(settings(tmp_path), VOICES, None, "here:1").why
 
 
 def test_a_model_that_is_named(tmp_path: Path) -> None:
