@@ -334,6 +334,10 @@ class Desk:
 
     async def _tell_of_models(self, request: schemas.Models, client: Recipient) -> None:
         """The list; watched, the list as it is at first, then events, then the list at the end."""
+        if request.use is not None or request.fit:
+            done = await self._models.fit(request.names) if request.use is None else await self._models.use(request.use)
+            client.send({"type": "models", **done})
+            return
         stop = None
         await self._models.refresh()
         if request.watch:

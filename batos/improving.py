@@ -61,7 +61,11 @@ class Improving:
         self._settings, self._image, self._inference, self._embedder, self._codex = settings, image, inference, embedder, codex
         self._host, self._curate, self._substrate = host, curate, substrate
         self._ground = Ground(
-            settings, audit, lambda: substrate.models.there(), curates=curate is not None, trains=lambda: training.why_not(settings)
+            settings,
+            audit,
+            lambda: substrate.models.there(),
+            curates=curate is not None,
+            trains=lambda: training.why_not(settings, substrate.profile),
         )
         self._audits = Audits(self._ground)
         self.propose: Propose = nothing_proposed if settings.autotelic == "off" else self._audits.propose

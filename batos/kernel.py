@@ -21,7 +21,8 @@ import structlog
 import batos
 from batos import logs, unfit
 from batos.autotelic import home, voices, weights
-from batos.bridge.profiles import load_profile
+from batos.bridge.choice import named
+from batos.bridge.profiles import Profile
 from batos.bridge.types import Inference
 from batos.config import RELOADED, Settings
 from batos.desk import Desk
@@ -35,7 +36,7 @@ from batos.improving import Improving
 from batos.loop import Loop, each, measured
 from batos.memory import objects as memory
 from batos.mind import ahead, forge, gists, grants, incarnation, learning, memories, personas, psm, summarising, versions
-from batos.mind.codex import load_codex
+from batos.mind.codex import load_codex, with_roles
 from batos.mind.events import Events
 from batos.mind.fractal import shares
 from batos.mind.likeness import Likeness
@@ -114,7 +115,7 @@ class Kernel:
             if settings.console == "on":
                 await self._take_console_address()
         await asyncio.to_thread(premises.close, settings)
-        self.codex, self.profile = load_codex(settings.codex or None), load_profile(settings.profile)
+        self.codex = with_roles(load_codex(settings.codex or None), named(settings).personas)
         self.events = Events()
         incarnate = incarnation.Incarnation(self.codex)
         self.image = await LivingImage.open(
@@ -128,7 +129,9 @@ class Kernel:
         self._stack.push_async_callback(self.image.close)
         self._tell_of(incarnate)
         self.walk = Walk(self.image.db)
-        self.substrate = Substrate(settings, self.profile, self.image, self.codex.personas, stack=self._stack, background=self._background)
+        self.substrate = Substrate(
+            settings, self.image, self.codex, stack=self._stack, background=self._background, on_choice=self._take_choice
+        )
         self.loop = Loop(settings, self.image, self.events, self._residency, stack=self._stack)
         grouping = None
         if inference is None:
@@ -196,7 +199,7 @@ class Kernel:
         # Stopped before the listener, so that the last results still leave.
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()
-        log.info("started", endpoints=self.endpoints, profile=settings.profile, resumed=resumed)
+        log.info("started", endpoints=self.endpoints, profile=self.profile.name, resumed=resumed)
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
@@ -236,7 +239,7 @@ class Kernel:
 
     def personas(self) -> dict[str, Any]:
         """What there is to say of the personas, as the wire's `personas` gives it."""
-        told = self.image.read(personas.describe, self.codex, self.profile.model_of)
+        told = self.image.read(personas.describe, self.codex, lambda role: self.profile.model_of(role))
         return {"personas": told, "embedder": {"model": self.likeness.model, "state": self.likeness.state}}
 
     async def _personas(self, accept: Accepting | None) -> dict[str, Any]:
@@ -279,8 +282,11 @@ class Kernel:
         return {
             "image": image,
             "settings": self.settings,
-            "models": self.profile.model_of,
+            "models": self.profile.model_of,  # of the profile in force now: an attempt ends with the models it began with
             "options": self.substrate.chat_options,
+            "direct": {} if self.settings.num_predict else self.profile.direct,
+            "plain": self.profile.plain,
+            "parameters": self.substrate.parameters,
             "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
             "router": router,
             "methods": methods,
@@ -326,6 +332,11 @@ class Kernel:
     # --- while it runs
 
     @property
+    def profile(self) -> Profile:
+        """The profile in force."""
+        return self.substrate.profile
+
+    @property
     def uptime_s(self) -> float:
         """Seconds since the start."""
         return time.monotonic() - self.begun
@@ -337,7 +348,9 @@ class Kernel:
             "pid": os.getpid(),
             "uptime_s": round(self.uptime_s, 1),
             **({"reloaded": self.reloaded} if self.reloaded else {}),
-            "profile": self.settings.profile,
+            "profile": self.profile.name,
+            "model": self.profile.base,
+            "why_model": self.substrate.chosen.why,
             "endpoints": self.endpoints,
             "console": self.console.address if self.console is not None else None,
             "data": str(self.settings.data),
@@ -387,6 +400,10 @@ class Kernel:
         self.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": [name for name in changed if name not in RELOADED]}
         log.info("reloaded", applied=applied, restart=self.reloaded["restart"])
         return self.reloaded
+
+    def _take_choice(self, chosen: dict[str, Any]) -> None:
+        """Settings were chosen while the daemon runs: a reload does not find them changed."""
+        self.settings = self.settings.model_copy(update=chosen)
 
     def request_stop(self, failure: BaseException | None = None) -> None:
         """Let `ended` return; with a failure, let it raise that."""

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from batos import config
+from batos.bridge import choice
+from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, Known
+from batos.bridge.client import tagged
 from batos.bridge.models import Models
-from batos.bridge.profiles import Profile, modelfiles_folder
+from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, profile_names
 from batos.bridge.ready import ReadyInference
 from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
-from batos.config import Settings
-from batos.image import experts
+from batos.config import Settings, nearest
+from batos.errors import InferenceFailed, InvalidInput
+from batos.image import capabilities, experts
 from batos.image.living import LivingImage
+from batos.mind.codex import Codex, voices
 from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.queue import Grouping
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
 
+    from batos.bridge.candidates import Candidate
     from batos.bridge.factory import LoraFactory
     from batos.bridge.loads import Load
     from batos.bridge.place import Place
@@ -43,21 +50,26 @@ class Substrate:
     def __init__(
         self,
         settings: Settings,
-        profile: Profile,
         image: LivingImage,
-        personas: Iterable[str],
+        codex: Codex,
         *,
         stack: contextlib.AsyncExitStack,
         background: Callable[[Any, str], None],
+        on_choice: Callable[[Record], None] = lambda chosen: None,
     ) -> None:
         """
-        :param personas: those of the codex.
+        :param on_choice: told of settings that were chosen while the daemon runs.
         :param stack: what was begun here ends with it.
         :param background: runs something until the stack ends.
         """
-        self._settings, self._profile, self._image, self._personas = settings, profile, image, tuple(personas)
-        self._stack, self._background = stack, background
-        self.models = Models(settings.profile)
+        self._settings, self._image, self._personas, self._voices_of = settings, image, tuple(codex.personas), voices(codex)
+        self._stack, self._background, self._on_choice = stack, background, on_choice
+        self._one_choice = asyncio.Lock()
+        self.chosen = choice.choose(settings, self._voices_of, None)
+        """The profile in force, and why. Before `connect`, and where something else infers, what the settings say without an Ollama."""
+        self.known = Known(lambda making, record: image.committer.defer(capabilities.keep, making, record, KNOWN_LIMIT))
+        self.known.recall(image.read(capabilities.recalled))
+        self.models = Models(lambda: self.profile.name)
         self.places: list[Place] = []
         self.factory: LoraFactory | None = None
         self.facts: Callable[[], Record] = dict
@@ -67,6 +79,7 @@ class Substrate:
         self.asked_only: Inference | None = None
         """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
         self._settled = asyncio.Event()
+        self._of_user = ""  # address of the user's own Ollama
 
     # --- putting together
 
@@ -88,6 +101,10 @@ class Substrate:
         self._stack.push_async_callback(service.stop)
         client = connect(host)
         self._stack.push_async_callback(client.close)
+        self._client, self._of_user = client, host if service.state == "external" and service.version else ""
+        found = await self._found() if self._of_user else None
+        self.chosen = choice.choose(settings, self._voices_of, found, self._of_user)
+        log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=self.chosen.why)
         fairness = Fairness(settings.group_missions, settings.group_wait_s)
         places = self.places = [self._place(client, host, fairness, service)]
         for further in dict.fromkeys(settings.ollama_hosts):
@@ -108,7 +125,7 @@ class Substrate:
             "host": service.host, "version": service.version, "state": service.state, "restarts": service.restarts,
             "hosts": [{**at, "residency": place.residency.facts()} for at, place in zip(hosts.facts(), places, strict=True)],
         }  # fmt: skip
-        self.models = Models(settings.profile, places)
+        self.models = Models(lambda: self.profile.name, places, use=self._use, fit=self._fit)
         for place in places:
             settled = self._settled if place is places[0] else asyncio.Event()
             self._background(place.look_after(settings.provision_retry_s, self._voices, settled), f"provisioning of {place.host}")
@@ -129,7 +146,7 @@ class Substrate:
         :param service: that of the first place; what the others have on disk is not known.
         """
         from batos.bridge.breaker import Policy
-        from batos.bridge.built import Built
+        from batos.bridge.built import Built, built_of
         from batos.bridge.client import OllamaInference
         from batos.bridge.place import Place
         from batos.bridge.provision import Provisioner
@@ -139,23 +156,24 @@ class Substrate:
         settings, folder = self._settings, None if service is None else service.models_folder
         if folder is None:
             log.info("free disk is not checked before pulls: the Ollama is not the daemon's own", host=host)
-        own = "built.json" if service is not None else f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
+        kept = settings.data / "ollama"
         provisioner = Provisioner(
             client,
-            self._profile,
+            self.profile,
             modelfiles_folder(settings.modelfiles),
             settings.provision_concurrency,
-            built=Built(settings.data / "ollama" / own),
+            built=Built(kept / "built.json" if service is not None else built_of(kept, host)),
             room=Room(folder, settings.disk_reserve_bytes),
             note_s=settings.pull_note_s,
         )
-        inference = OllamaInference(host, settings.inference_concurrency, self._profile.options, Policy.of(settings))
-        return Place(inference, Residency(client, settings.memory_budget_bytes, self.options, fairness), provisioner)
+        inference = OllamaInference(host, settings.inference_concurrency, self.profile.options, Policy.of(settings))
+        residency = Residency(client, settings.memory_budget_bytes, self.options, fairness)
+        return Place(inference, residency, provisioner, self.known, self.profile.options.get("stop", ()))
 
     async def _found_factory(self, client: AsyncClient, place: Place) -> LoraFactory:
         from batos.bridge.factory import found
 
-        factory = found(self._image, client, self._settings, self._profile, place)
+        factory = found(self._image, client, self._settings, self.profile, place)
         await factory.begin()
         self._background(factory.run(), "lora factory")
         self._stack.callback(factory.stop)  # before its task is cancelled: a thread of it ends soon then
@@ -196,12 +214,106 @@ class Substrate:
 
     # --- what is known of it
 
+    @property
+    def profile(self) -> Profile:
+        """The profile in force."""
+        return self.chosen.profile
+
+    def capabilities(self, model: str) -> Capabilities | None:
+        """What a model can do, from memory; None as long as that is not known. A role of the profile counts as its model."""
+        name = self.profile.model_of(model)
+        digests = (place.models_seen.get(tagged(name)) or place.residency.digest_of(name) for place in self.places)
+        return next((can for digest in digests if digest and (can := self.known.of(digest)) is not None), None)
+
+    def parameters(self, model: str) -> int | None:
+        """How many parameters a model has; None as long as that is not known."""
+        can = self.capabilities(model)
+        return None if can is None else can.parameters
+
+    async def _found(self) -> list[Candidate] | None:
+        """The models of the first Ollama; None where it does not say."""
+        from batos.bridge.candidates import there
+        from batos.bridge.wants import Cannot
+
+        try:
+            found = await there(self._client, self.known.note)
+        except Cannot as e:
+            log.warning("models_unknown", error=e.detail, hint="the installed models think")
+            return None
+        return [dataclasses.replace(one, can=self.known.of(one.digest) or one.can) for one in found]
+
+    # --- another model
+
+    async def _use(self, name: str) -> Record:
+        """See `Models.use`."""
+        from batos.bridge.expert_model import bases_of  # late, as the rest of what looks at models
+
+        async with self._one_choice:
+            before, chosen = self.chosen, self._chosen(name)
+            settings = self._settings.model_copy(update=chosen)
+            for persona in choice.named(settings).personas:
+                if persona not in self._voices_of:
+                    raise InvalidInput(f"{persona!r} is no persona with a role of its own; name one of {', '.join(self._voices_of)}")
+            found = await self._found()
+            after = choice.choose(settings, self._voices_of, found if self._of_user else None, self._of_user)
+            self._check(after.profile, choice.named(settings), {one.name for one in found or ()})
+            await asyncio.to_thread(config.choose, settings.data, chosen)
+            self.chosen, self._settings = after, settings
+            self._on_choice(chosen)
+            for place in self.places:
+                place.provisioner.adopt(self.profile)
+                place.adopt(self.options, self.profile.options.get("stop", ()))
+            log.info("models_chosen", profile=self.profile.name, model=self.profile.base, why=after.why)
+            if self.factory is not None:
+                roles = self._image.read(experts.plain_models)
+                await self.factory.adopt(bases_of(roles, self.profile, modelfiles_folder(settings.modelfiles)), self.profile)
+            told = await self.models.ensure()
+        return {**told, "model": self.profile.base, "why": after.why, "before": _in_a_word(before.profile)}
+
+    def _chosen(self, name: str) -> Record:
+        """The settings that say what was asked for."""
+        persona, _, model = name.rpartition("=")
+        if persona:
+            kept = (one for one in self._settings.model if not one.startswith(f"{persona}="))
+            return {"model": (*kept, name)}
+        own = own_profiles(self._settings.data)
+        return {"model": (), "profile": model} if model in profile_names(own) else {"model": (name,)}
+
+    def _check(self, profile: Profile, named: choice.Named, there: set[str]) -> None:
+        """
+        :raises InvalidInput: where what was chosen cannot think now.
+        """
+        for model in filter(None, (named.all, *named.personas.values())):
+            if tagged(model) not in there:
+                raise InvalidInput(
+                    f"Ollama has no model {model!r}{nearest(model, there)}; `batos models --fit` says what it has, "
+                    f"`batos models --ensure {model}` pulls one"
+                )
+        if profile.embedder != self.profile.embedder:
+            raise InvalidInput(f"the profile {profile.name} embeds with {profile.embedder}, which takes a restart: `batos run --profile`")
+
+    async def _fit(self, names: Sequence[str]) -> Record:
+        """See `Models.fit`."""
+        for name in names:
+            await self.places[0].probe(name)
+        found, budget = await self._found(), self._settings.memory_budget_bytes
+        if found is None:
+            raise InferenceFailed("Ollama does not say what it has", cause="unreachable")
+        thinks = {tagged(self.model_of(persona)) for persona in self._personas} | {tagged(self.profile.base)}
+        return {
+            **self.models.describe(),
+            "model": self.profile.base,
+            "why": self.chosen.why,
+            "budget": budget,
+            "fit": [{**_fact(one, budget), "in_use": one.name in thinks} for one in found],
+        }
+
     def model_of(self, persona: str) -> str:
         """The model that speaks for a persona, as the image has it now."""
 
         def model(root: Any) -> str:
             found = root["lobby"]._slots[persona]
-            return getattr(found, "voice", "") or self._profile.model_of(str(found.model))
+            return getattr(found, "voice", "") or self.profile.model_of(str(found.model))
 
         return self._image.read(model)  # type: ignore[no-any-return]
 
@@ -210,7 +322,7 @@ class Substrate:
         """Ollama's options that a model is loaded with, and the longest answer."""
         settings = self._settings
         own = {"num_ctx": settings.num_ctx, "num_predict": settings.num_predict, "num_thread": settings.num_thread}
-        return {**self._profile.options, **{name: value for name, value in own.items() if value}}
+        return {**self.profile.options, **{name: value for name, value in own.items() if value}}
 
     @property
     def chat_options(self) -> dict[str, Any]:
@@ -241,3 +353,16 @@ class Substrate:
                     await self.settled()
             await self.factory.scan_settled()
         return self.factory.report()
+
+
+def _in_a_word(profile: Profile) -> str:
+    """What `use` is told to have it back."""
+    return profile.base if profile.name == choice.OWN else profile.name
+
+
+def _fact(one: Candidate, budget: int) -> Record:
+    """What `models` with `fit` says of one; sizes in bytes."""
+    context = one.context_within(budget)
+    unfit = one.unfit(budget)
+    told = {"name": one.name, "bytes": one.bytes, "memory": one.memory(context), "fits": one.memory(context) <= budget}
+    return {**told, "num_ctx": context, **one.can.to_wire(), **({"not_by_itself": unfit} if unfit else {})}

@@ -51,8 +51,9 @@ def doubts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What a start would come upon, in its order; what a setting that is empty leaves out is not looked at."""
+    from batos.bridge import choice
     from batos.bridge.client import connect  # late: not every verb asks
-    from batos.bridge.profiles import load_profile, modelfiles_folder
+    from batos.bridge.profiles import AUTO, modelfiles_folder
     from batos.mind.codex import load_codex
     from batos.wire.endpoints import normalised
     from batos.wire.keys import load_pair
@@ -63,7 +64,10 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "console_listen", partial(_console, settings)
     yield "data", partial(_data, settings)
     yield "codex", partial(load_codex, settings.codex or None)
-    yield "profile", partial(load_profile, settings.profile)
+    if settings.profile != AUTO:
+        yield "profile", partial(choice.profile_of, settings)
+    if settings.model:
+        yield "model", lambda: choice.check_personas(settings, load_codex(settings.codex or None).personas)
     if settings.image:
         yield "image", partial(_image, settings)
     yield "modelfiles", partial(modelfiles_folder, settings.modelfiles)

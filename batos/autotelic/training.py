@@ -28,9 +28,10 @@ from batos.autotelic.preparing import Facts, Keep, NotYet
 from batos.autotelic.proposals import Proposal
 from batos.bridge import launcher
 from batos.bridge.adapters import Unfit
+from batos.bridge.choice import profile_of
 from batos.bridge.experts import ABOUT, About, read_about
 from batos.bridge.processes import Note
-from batos.bridge.profiles import load_profile
+from batos.bridge.profiles import Profile
 from batos.config import Settings
 from batos.errors import ExpertRefused
 from batos.image import experts
@@ -81,14 +82,18 @@ def command(settings: Settings, image: str, work: Path, minutes: float) -> list[
     return words + [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
 
 
-def why_not(settings: Settings) -> str:
-    """Why no expert can be trained here, in words; empty where one can."""
+def why_not(settings: Settings, profile: Profile | None = None) -> str:
+    """Why no expert can be trained here, in words; empty where one can.
+
+    :param profile: the one in force; what the settings say of it where it is left out.
+    """
     if not settings.loop_training_minutes:
         return "trainings are off (loop_training_minutes is 0)"
     if settings.synthesis_model != "expert":
         return f"no expert writes methods here (synthesis_model is {settings.synthesis_model!r})"
-    if not load_profile(settings.profile).models[0].package:
-        return f"the base of the profile {settings.profile!r} is no file that could be trained on"
+    profile = profile or profile_of(settings)
+    if not profile.models[0].package:
+        return f"the base of the profile {profile.name!r} is no file that could be trained on"
     if lacking := [name for name in MODULES if importlib.util.find_spec(name) is None]:
         return f"the extra `training` is not installed: {', '.join(lacking)} missing (pip install 'batos[training]')"
     return ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,11 @@ from batos.bridge.blobs import digest_of
 log = structlog.get_logger(__name__)
 
 VERSION = 1
+
+
+def built_of(folder: Path, host: str) -> Path:
+    """The file of a further Ollama, at `host`; that of the first one is `built.json`."""
+    return folder / f"built-{re.sub(r'[^a-zA-Z0-9]+', '-', host)}.json"
 
 
 class Built:

@@ -113,6 +113,10 @@ class OllamaInference:
         self._changed_at = float("-inf")
         self._open_ended: dict[str, bool] = {}
 
+    def adopt(self, defaults: Mapping[str, Any]) -> None:
+        """Send other options with requests that name none."""
+        self._defaults = {**DEFAULT_OPTIONS, **defaults}
+
     async def close(self) -> None:
         """Close the connections."""
         await self.breaker.stop()
@@ -174,10 +178,11 @@ class OllamaInference:
                     yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        messages = [{"role": "system", "content": request.system}] if request.system else []
+        messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
         for said, answered in request.turns:
             messages += [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
-        messages.append({"role": "user", "content": request.user})
+        images = {"images": list(request.images)} if request.images else {}
+        messages.append({"role": "user", "content": request.user, **images})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
             messages.append({"role": "assistant", "content": request.begun})
@@ -189,6 +194,7 @@ class OllamaInference:
             "think": options.pop("think", None),  # an argument of its own to Ollama
             "format": grammars.taken(request.schema),
             "options": options,
+            **({"tools": list(request.tools)} if request.tools else {}),
         }
 
     async def continues(self, model: str) -> bool:

@@ -7,7 +7,6 @@ done, and a model that somebody else put under the name is not overwritten.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -20,7 +19,7 @@ from batos.bridge import adapters, fuse
 from batos.bridge.adapters import Base, Unfit
 from batos.bridge.blobs import upload
 from batos.bridge.client import tagged
-from batos.bridge.experts import Staged, digest_of, names_a_repository, same_base
+from batos.bridge.experts import MARK, Staged, digest_of, names_a_repository, same_base
 from batos.bridge.modelfile import Modelfile, parse
 from batos.bridge.overtaken import asked
 from batos.bridge.profiles import Profile
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 MAKER = 1
 """Version of what is done here: another one makes other models of the same expert, which are then built anew."""
-_MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
 TRIAL = "Say yes."
 NO_MEMORY = "requires more system memory"
 """Ollama's words where other programs have taken what a model needs: that says nothing of the model."""
@@ -102,8 +100,9 @@ def bases_of(roles: Mapping[str, str], profile: Profile, modelfiles: Path) -> di
     found = {}
     for persona, role in roles.items():
         model = profile.model_of(role)
+        made, file = profile.made.get(role.lower()), modelfiles / profile.name / f"{role.lower()}.Modelfile"
         try:
-            base = parse((modelfiles / profile.name / f"{role.lower()}.Modelfile").read_text("utf-8")).from_
+            base = (made or parse(file.read_text("utf-8"))).from_
         except (OSError, UnicodeDecodeError, BatosError):  # provisioning says what is wrong with it
             base = model
         found[persona] = model, tagged(base)
@@ -133,7 +132,7 @@ async def mark_of(client: AsyncClient, model: str) -> Mark:
     :raises NotNow: where Ollama does not answer.
     """
     with failing(f"cannot look at {model}"):
-        found = _MARK.search((await asked(lambda: client.show(model))).license or "")
+        found = MARK.search((await asked(lambda: client.show(model))).license or "")
     return Mark(found[2], found[3]) if found is not None and found[1] == model else Mark()
 
 

@@ -29,6 +29,8 @@ ABOUT = "expert.toml"
 _ABOUT_BYTES = 256 * 1024
 _TAG = 80  # characters of a tag, in Ollama (types/model/name.go)
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
+"""What an expert's model says of itself in its license: its name, and what it was made of."""
 
 Signature = tuple[tuple[Any, ...], ...]
 Figure = Annotated[float, Field(allow_inf_nan=False)] | int

@@ -62,8 +62,7 @@ class LoraFactory:
         learn: Callable[[str], Awaitable[None]],
     ) -> None:
         self._image, self._client, self._staging, self._builder = image, client, staging, builder
-        self._personas, self._known_as = personas, {tagged(m.name): m.known_as for m in profile.models}
-        self._taken = {tagged(m.name) for m in profile.models} | {tagged(m) for m in profile.personas.values()}
+        self._rest_on(personas, profile)
         self._scan_s, self._settle_s, self._retry_s = scan_s, settle_s, retry_s
         self._provisioned, self._provision, self._learn = provisioned, provision, learn
         self._slots = asyncio.Semaphore(concurrency)
@@ -76,7 +75,19 @@ class LoraFactory:
         self._unfit: dict[str, tuple[str, str]] = {}  # model: the recipe that did not do, and why
         self._voices: dict[str, str] = {}
 
+    def _rest_on(self, personas: Mapping[str, tuple[str, str]], profile: Profile) -> None:
+        self._personas, self._known_as = personas, {tagged(m.name): m.known_as for m in profile.models}
+        self._taken = {tagged(m.name) for m in profile.models} | {tagged(m) for m in profile.personas.values()}
+
     # --- life
+
+    async def adopt(self, personas: Mapping[str, tuple[str, str]], profile: Profile) -> None:
+        """Build on the models of another profile from now on; what does not rest on them no longer speaks.
+
+        :param personas: see the class.
+        """
+        self._rest_on(personas, profile)
+        await self.begin()
 
     async def begin(self) -> None:
         """Take up what the image knows. Before missions begin: only experts on this profile's bases may speak."""

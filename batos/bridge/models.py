@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from batos.bridge.client import tagged
-from batos.errors import InferenceFailed
+from batos.errors import InferenceFailed, InvalidInput
 
 if TYPE_CHECKING:
     from batos.bridge.place import Place
     from batos.bridge.wants import ModelStatus
 
 Reply = dict[str, Any]
+Use = Callable[[str], Awaitable[Reply]]
+Fit = Callable[[Sequence[str]], Awaitable[Reply]]
 
 
 class Models:
@@ -22,8 +24,33 @@ class Models:
     Where there are several places, all that is told says of which one it is: its `host`.
     """
 
-    def __init__(self, profile: str, places: Sequence[Place] = ()) -> None:
-        self._profile, self._places = profile, places
+    def __init__(self, profile: Callable[[], str], places: Sequence[Place] = (), *, use: Use | None = None, fit: Fit | None = None) -> None:
+        """
+        :param profile: the name of the one in force.
+        :param use: lets another model think from now on.
+        :param fit: says what there is to think with.
+        """
+        self._profile, self._places, self._use, self._fit = profile, places, use, fit
+
+    async def use(self, name: str) -> Reply:
+        """Let a model think from now on, also after a restart.
+
+        :param name: of a model, of a profile, or `robin=NAME` for one persona.
+        :raises InvalidInput: where it cannot.
+        """
+        if self._use is None:
+            raise InvalidInput("there is no Ollama here that could think with it")
+        return await self._use(name)
+
+    async def fit(self, names: Sequence[str]) -> Reply:
+        """What the first Ollama has, what each can do and takes, and whether it fits the memory budget.
+
+        :param names: models that are tried first, so that it is known what is only claimed of others, and how fast they are.
+        :raises InferenceFailed: where there is no Ollama, or it does not say.
+        """
+        if self._fit is None:
+            raise InferenceFailed("there is no Ollama that could have models", cause="unreachable")
+        return await self._fit(names)
 
     def listed(self) -> list[Reply]:
         """How it stands with each model, and what is known of its place in memory."""
@@ -48,7 +75,7 @@ class Models:
         wanted = {tagged(name) for name in names}
         models = [model for model in self.listed() if not wanted or model["name"] in wanted]
         under_way = any(place.provisioner.under_way for place in self._places)
-        return {"profile": self._profile, "models": models, "under_way": under_way}
+        return {"profile": self._profile(), "models": models, "under_way": under_way}
 
     async def ensure(self, names: Sequence[str] = ()) -> Reply:
         """Make or pull what is missing of these, or of all; when each is there or has failed, how it stands with them, as `describe`

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from batos.bridge import probes
 from batos.bridge.breaker import Breaker
+from batos.bridge.capabilities import Capabilities, Known
 from batos.bridge.client import OllamaInference, tagged
+from batos.bridge.fitting import fitted
 from batos.bridge.provision import Provisioner
 from batos.bridge.residency import Residency, ResidentInference
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 
+PROBE_S = 120.0  # for one tiny inference, the loading of the model included
 LOOK_S = 0.25  # between two looks whether who waits for a model waits for an Ollama
 
 
@@ -23,11 +29,24 @@ class Place(ResidentInference):
     `under_way` counts the chats that were given to it, those that wait for their turn included.
     """
 
-    def __init__(self, inference: OllamaInference, residency: Residency, provisioner: Provisioner) -> None:
+    def __init__(
+        self,
+        inference: OllamaInference,
+        residency: Residency,
+        provisioner: Provisioner,
+        known: Known | None = None,
+        marks: Sequence[str] = (),
+    ) -> None:
+        """
+        :param known: what is known of models.
+        :param marks: stop marks of the profile's own template.
+        """
         super().__init__(inference, residency)
         self._ollama = inference
-        self.residency, self.provisioner = residency, provisioner
+        self.residency, self.provisioner, self.known, self.marks = residency, provisioner, known or Known(), tuple(marks)
         provisioner.changed = inference.models_changed
+        residency.hear = self.known.note
+        self._probing = asyncio.Lock()
         self.under_way = 0
 
     @property
@@ -48,14 +67,64 @@ class Place(ResidentInference):
     async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
         self.under_way += 1
         try:
-            return await super().chat(request, deadline_s=deadline_s, on_text=on_text)
+            digest = await self.digest(request.model)
+            await self._look_closer(request, digest, deadline_s)
+            reply = await super().chat(
+                fitted(request, self.known.of(digest), self.marks, partial(self.known.writes, digest)),
+                deadline_s=deadline_s,
+                on_text=on_text,
+            )
+            self.known.measured(digest, reply.answer_tokens, reply.eval_ms)
+            return reply
         finally:
             self.under_way -= 1
+
+    def adopt(self, options: Mapping[str, Any], marks: Sequence[str]) -> None:
+        """Think with other options from now on: those of another profile."""
+        self._ollama.adopt(options)
+        self.residency.options = dict(options)
+        self.marks = tuple(marks)
+
+    async def probe(self, model: str, wanted: Collection[str] = probes.ALL, deadline_s: float = PROBE_S) -> Capabilities | None:
+        """Find out of a model what is not found out yet, and keep it; what it can do, None where its Ollama does not say.
+
+        :raises InferenceFailed: where it is not there, or not to be reached.
+        """
+        digest = await self.digest(model)
+        async with self._probing:
+            can = self.known.of(digest)
+            if can is None or can.probed.issuperset(wanted):
+                return can
+            ask = partial(super().chat, deadline_s=deadline_s)
+            found = await probes.probe(ask, model, can, wanted, self.residency.options)
+            if "context" in wanted and "context" not in can.probed:
+                found = await self._with_context(ask, model, digest, found)
+            self.known.found(digest, found)
+        return self.known.of(digest)
+
+    async def _with_context(self, ask: probes.Ask, model: str, digest: str, found: Capabilities) -> Capabilities:
+        """What was found out of a model, with the context that it has where Ollama gives it less than it was asked for."""
+        await probes.load(ask, model, self.residency.options)
+        await self.residency.refresh()
+        given, asked = self.residency.context_of(digest), self.residency.options.get("num_ctx")
+        if given is None or asked is None:
+            return found
+        return replace(found, context=given if given < asked else found.context, probed=found.probed | {"context"})
+
+    async def _look_closer(self, request: ChatRequest, digest: str, deadline_s: float) -> None:
+        """Find out what the request needs of a model that may think before it answers: only there claims are not to be relied on."""
+        can = self.known.of(digest)
+        if can is None or not can.thinks:
+            return
+        wanted = {"think"} | ({"format"} if request.schema is not None else set())
+        if not can.probed.issuperset(wanted):
+            with contextlib.suppress(InferenceFailed):  # the request itself will meet what was in the way
+                await self.probe(request.model, wanted, deadline_s)
 
     async def digest(self, model: str) -> str:
         """See `Inference.digest`. What the model takes in memory is learnt with it: see `crowded`."""
         digest = await super().digest(model)
-        if self.residency.load_of(model) is None:
+        if self.residency.load_of(model) is None or not self.known.knows(digest):
             await self.residency.learn(model, digest)
         return digest
 
@@ -86,8 +155,8 @@ class Place(ResidentInference):
         while True:
             if not all(status.ready for status in self.provisioner.status()):
                 await self.provisioner.ensure()
-                once.set()
                 await self.residency.learn_all(speaking())
+                once.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again_s):
                     await self.provisioner.unreached.wait()

@@ -1,7 +1,11 @@
-"""Profiles: which models serve, where their weights come from, and which of them is whose voice."""
+"""Profiles: which models serve, where their weights come from, and which of them is whose voice.
+
+Those that come with BAT OS are in `profiles.toml` beside this module; a user's own are in a file of that name in the data folder.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import tomllib
 from pathlib import Path
@@ -9,15 +13,20 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from batos.bridge.modelfile import Modelfile
 from batos.errors import ConfigError
 
-PROFILES_FILE = Path(__file__).with_name("profiles.toml")
+PROFILES = "profiles.toml"
+PROFILES_FILE = Path(__file__).with_name(PROFILES)
+AUTO, EMBEDDED = "auto", "embedded"
+"""The name in the settings that means the best that is there, and the profile that needs nothing but what is installed."""
 
 
 class BaseModelSource(BaseModel):
     """A base model: taken from the files of an installed package, else pulled from the registry under its own name.
 
-    `known_as`: names that adapters trained on it may give as their base; empty: any. `requantize`: the package's one file is a GGUF, and
+    `known_as`: names that adapters trained on it may give as their base; empty: any. `pulled`: whether it may be, where it is missing and
+    no package has it. `requantize`: the package's one file is a GGUF, and
     its matrices are written anew in such blocks before Ollama gets it (`batos.bridge.requantize`); empty: as it is.
     """
 
@@ -31,6 +40,7 @@ class BaseModelSource(BaseModel):
     template: str | None = None
     parameters: dict[str, Any] = {}
     known_as: tuple[str, ...] = ()
+    pulled: bool = True
 
     def paths(self) -> dict[str, Path]:
         """File of the package by its name in the model, without importing the package.
@@ -48,7 +58,11 @@ class BaseModelSource(BaseModel):
 
 
 class Profile(BaseModel):
-    """One profile. `personas` maps a persona's role to its model; `options` are those of an inference."""
+    """One profile. `personas` maps a persona's role to its model; `options` are those of an inference; `made` has the Modelfiles of roles
+    for which there is none in the folder.
+
+    `stop` among the options holds marks of the base's template: a model whose template has none of them is not sent them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,6 +73,11 @@ class Profile(BaseModel):
     dimensions: int = Field(gt=0)
     personas: dict[str, str]
     options: dict[str, Any]
+    direct: dict[str, Any] = {}
+    """Options of an answer that is thought about in one inference: it may be longer than each of several."""
+    plain: dict[str, Any] = {}
+    """Options of an answer in nobody's voice: there is no Modelfile of a persona that says how warm it is."""
+    made: dict[str, Modelfile] = {}
 
     @model_validator(mode="after")
     def _embedder_is_a_model(self) -> Profile:
@@ -79,21 +98,100 @@ class Profile(BaseModel):
         return next((model.name for model in self.models if model.name != self.embedder), self.embedder)
 
 
-def load_profile(name: str, path: Path = PROFILES_FILE) -> Profile:
+def load_profile(name: str, path: Path = PROFILES_FILE, own: Path | None = None) -> Profile:
     """The profile of that name.
 
+    :param own: a file of the user's own, whose profiles go before those of the same name; it need not be there.
     :raises ConfigError: for an unknown name, with the known ones, and for a profile that is not well formed.
     """
+    table = _read(path)
+    where = dict.fromkeys(table, path)
+    if own is not None and own.is_file():
+        added = _read(own)
+        table, where = {**table, **added}, {**where, **dict.fromkeys(added, own)}
+    if name not in table:
+        raise ConfigError(
+            f"setting 'profile': there is no profile {name!r}; there are {', '.join(sorted({AUTO, *table}))}"
+            + (f"; one of your own goes into {own}" if own is not None else "")
+        )
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        return Profile(name=name, **_completed(table[name], path == where[name]))
+    except (ValidationError, TypeError) as e:
+        raise ConfigError(f"profile {name!r} in {where[name]}: {e}") from None
+
+
+def profile_names(own: Path) -> set[str]:
+    """The names that the setting `profile` may have, `auto` included.
+
+    :raises ConfigError: where the user's own file cannot be read.
+    """
+    return {AUTO, *_read(PROFILES_FILE), *(_read(own) if own.is_file() else ())}
+
+
+def own_profiles(data: Path) -> Path:
+    """The file of a user's own profiles, in the data folder."""
+    return data / PROFILES
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
         raise ConfigError(f"cannot read the profiles in {path}: {e}") from None
-    if name not in table:
-        raise ConfigError(f"setting 'profile': there is no profile {name!r}; there are {', '.join(sorted(table))}")
-    try:
-        return Profile(name=name, **table[name])
-    except (ValidationError, TypeError) as e:
-        raise ConfigError(f"profile {name!r} in {path}: {e}") from None
+
+
+def _completed(said: Any, shipped: bool) -> Any:
+    """What a profile of the user's own says, with the embedder of the shipped ones where it names none: a mind's memory keeps its vectors.
+
+    :raises TypeError: where it is no table.
+    """
+    if shipped or not isinstance(said, dict) or "embedder" in said:
+        return said
+    models = said.get("models", ())
+    return {"personas": {}, "options": {}, **said, **_embedding(), "models": [*models, embedder_source().model_dump()]}
+
+
+def _embedding() -> dict[str, Any]:
+    profile = load_profile(EMBEDDED)
+    return {"embedder": profile.embedder, "dimensions": profile.dimensions}
+
+
+def embedder_source() -> BaseModelSource:
+    """Where the embedder of the shipped profiles comes from."""
+    profile = load_profile(EMBEDDED)
+    return next(model for model in profile.models if model.name == profile.embedder)
+
+
+@functools.cache
+def shipped_profiles() -> frozenset[str]:
+    """The names of the profiles that come with BAT OS."""
+    return frozenset(_read(PROFILES_FILE))
+
+
+@functools.cache
+def shipped_names() -> frozenset[str]:
+    """The models that BAT OS makes for these profiles, each with its tag: those of personas, and bases that a package has."""
+    profiles = [load_profile(name) for name in shipped_profiles()]
+    return frozenset(name for one in profiles for name in (*one.personas.values(), *(model.name for model in one.models if model.package)))
+
+
+def on_model(
+    name: str, model: str, *, context: int, answer: int, pulled: bool = True, thinks: bool = False, description: str = ""
+) -> Profile:
+    """A profile that thinks with a model that somebody else made, and embeds as the shipped ones do.
+
+    :param context: tokens of an inference, `answer` of its answer at most.
+    :param pulled: whether the model may be pulled where it is missing.
+    :param thinks: whether the model thinks before each answer.
+    """
+    return Profile(
+        name=name,
+        description=description,
+        models=(BaseModelSource(name=model, pulled=pulled), embedder_source()),
+        **_embedding(),
+        personas={},
+        options={"num_ctx": context, "num_predict": answer, "think": thinks},
+    )
 
 
 def modelfiles_folder(override: str = "") -> Path:

@@ -73,10 +73,8 @@ class Provisioner:
         self._runs = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
-        folder = modelfiles_dir / profile.name
-        self._wants = {tagged(m.name): Want(tagged(m.name), source=m) for m in profile.models}
-        for role, model in profile.personas.items():
-            self._wants[tagged(model)] = Want(tagged(model), file=folder / f"{role}.Modelfile")
+        self._folder = modelfiles_dir
+        self._wants = self._wanted(profile)
 
     # --- what is asked of it
 
@@ -180,7 +178,20 @@ class Provisioner:
         """End what is under way. Ollama keeps what a pull brought so far, and the next one goes on there."""
         await self._works.stop()
 
+    def adopt(self, profile: Profile) -> None:
+        """See to the models of another profile from now on. What is under way for the last one goes on; nothing is deleted."""
+        fresh = self._wanted(profile)
+        self._wants = {name: self._wants.get(name, want) if want.made is None else want for name, want in fresh.items()}
+
     # --- the work
+
+    def _wanted(self, profile: Profile) -> dict[str, Want]:
+        wants = {tagged(m.name): Want(tagged(m.name), source=m) for m in profile.models}
+        for role, model in profile.personas.items():
+            made = profile.made.get(role)
+            file = None if made is not None else self._folder / profile.name / f"{role}.Modelfile"
+            wants[tagged(model)] = Want(tagged(model), file=file, made=made)
+        return wants
 
     def _want(self, model: str, *, kept: bool = True) -> Want:
         want = self._wants.setdefault(tagged(model), Want(tagged(model), source=BaseModelSource(name=model), kept=kept))
@@ -254,12 +265,20 @@ class Provisioner:
             want.reopen("missing")
         elif not want.status.ready:
             want.reopen("being checked")
-        if want.file is not None:
+        if want.made is not None:
+            await self._build(want, from_modelfile(want.made, self._folder), have, f"on {want.made.from_}")
+        elif want.file is not None:
             await self._build(want, self._read(want.file), have, f"from {want.file.name}")
         elif want.source is not None and want.source.package:
             await self._build(want, from_source(want.source), have, f"from the package {want.source.package}")
         elif want.name in have:
             want.settle("present")
+        elif want.source is not None and not want.source.pulled:
+            raise Cannot(
+                f"{want.name} is gone from Ollama, and was not named: the profile auto pulls nothing",
+                f"pull it (`ollama pull {want.name}`; {AGAIN}), or let another one think: `batos models use NAME`",
+                "model_missing",
+            )
         else:
             name = want.source.name if want.source is not None else want.name
             async with self._pulls:

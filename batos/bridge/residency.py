@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from batos.bridge import modelfile
+from batos.bridge.candidates import show
 from batos.bridge.client import CONNECT_S, tagged
 from batos.bridge.loads import Load
 from batos.bridge.overtaken import asked
@@ -48,9 +49,13 @@ class Residency:
         self._client, self._budget, self.options = client, budget, dict(options)
         self._clock = fairness.clock
         self.gate = Gate(fairness, self.fits, self._rest)
+        self.hear: Callable[[str, Mapping[str, Any]], object] = lambda digest, shown: None
+        """Told what `/api/show` says of the model of a digest, before anything is loaded for it."""
         self._made: dict[str, modelfile.Modelfile | None] = {}  # by digest of the model
         self._bytes: dict[str, int] = {}  # of a model's files, by its digest
         self._known: dict[str, Load] = {}  # by name, with the options of every chat
+        self._digests: dict[str, str] = {}  # by name, as learnt last
+        self._contexts: dict[str, int] = {}  # by digest of what is in memory, as last asked
         self._files: dict[Load, int] = {}
         self._measured: dict[Load, int] = {}
         self._names: dict[Load, str] = {}
@@ -81,6 +86,14 @@ class Residency:
         """What is loaded for a model; None as long as that is not known."""
         return self._known.get(tagged(model))
 
+    def digest_of(self, model: str) -> str:
+        """The digest that a model was last learnt with; empty where it was not."""
+        return self._digests.get(tagged(model), "")
+
+    def context_of(self, digest: str) -> int | None:
+        """The context that the model of a digest is in memory with, as Ollama last said; None where it is not, or that was not said."""
+        return self._contexts.get(digest)
+
     def size(self, load: Load) -> int:
         """Bytes that a load takes: as measured, else the size of its files, else 0."""
         return self._measured.get(load, self._files.get(load, 0))
@@ -104,7 +117,7 @@ class Residency:
         # Without a readable Modelfile a model is its own load: that is safe, and groups too little at worst.
         usual = Load(digest) if made is None else Load.of(made, self.options)
         load = usual if made is None or sent is None else Load.of(made, sent)
-        self._known[tagged(model)] = usual
+        self._known[tagged(model)], self._digests[tagged(model)] = usual, digest
         for one in (usual, load):
             self._names[one], self._files[one] = model, self._bytes.get(digest, 0)
         return load
@@ -122,10 +135,13 @@ class Residency:
     async def _look_at(self, model: str, digest: str) -> None:
         with self._tolerant("look at a model", model=model):
             async with asyncio.timeout(CONNECT_S):
-                text = (await asked(lambda: self._client.show(model))).modelfile or ""
+                shown = await asked(lambda: show(self._client, model))
                 self._bytes = {m.digest: int(m.size or 0) for m in (await asked(self._client.list)).models if m.digest}
+            if shown is None:  # it went away; who needs it asks again
+                return
+            self.hear(digest, shown)
             try:
-                self._made[digest] = modelfile.parse(text)
+                self._made[digest] = modelfile.parse(str(shown.get("modelfile") or ""))
             except ModelfileError as e:
                 log.warning("unreadable Modelfile in Ollama", model=model, error=e.message)
                 self._made[digest] = None
@@ -284,6 +300,7 @@ class Residency:
             listed = await self._client.ps()
         there = {}
         self._foreign = 0
+        self._contexts = {row.digest: row.context_length for row in listed.models if row.digest and row.context_length}
         for row in listed.models:
             load = self._recognised(row.digest or "")
             if load is None:

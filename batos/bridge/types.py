@@ -24,6 +24,8 @@ class ChatRequest:
     `turns` are what was said before, as pairs of what the user said and what was answered, the oldest first.
 
     `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
+
+    `tools` are offered to the model, as Ollama's API has them, and `images` shown to it, in base64; neither is part of the key yet.
     """
 
     model: str
@@ -35,6 +37,8 @@ class ChatRequest:
     begun_tokens: int = 0
     digest: str = ""
     turns: tuple[tuple[str, str], ...] = ()
+    tools: tuple[dict[str, Any], ...] = ()
+    images: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

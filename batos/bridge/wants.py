@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from batos.bridge.failures import cause_of
+from batos.bridge.modelfile import Modelfile
 from batos.bridge.profiles import BaseModelSource
 
 State = Literal["waiting", "present", "created", "pulled", "failed"]
@@ -80,8 +81,8 @@ class Allowance:
 
 @dataclass(slots=True, eq=False)
 class Want:
-    """A model that is needed: one with a source, or one that a Modelfile describes. Work on it `began` and `ended` last at these times
-    of the monotonic clock; `waits_for` is its base.
+    """A model that is needed: one with a source, or one that a Modelfile describes, which lies in a `file` or was `made` here. Work on it
+    `began` and `ended` last at these times of the monotonic clock; `waits_for` is its base.
 
     `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
     `allowance` is how much a pull of it may bring.
@@ -90,6 +91,7 @@ class Want:
     name: str
     source: BaseModelSource | None = None
     file: Path | None = None
+    made: Modelfile | None = None
     kept: bool = True
     allowance: Allowance = field(default_factory=Allowance)
     status: ModelStatus = field(init=False)

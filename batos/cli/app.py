@@ -43,19 +43,33 @@ Connect = Annotated[
 DataFlag = Annotated[str | None, typer.Option("--data", metavar="DIR", help="Folder of the image, Ollama's models, keys and logs.")]
 ImageFlag = Annotated[str | None, typer.Option("--image", metavar="URI", help="URI of the living image: file://, zeo:// or postgres://.")]
 ListenFlag = Annotated[list[str] | None, typer.Option("--listen", metavar="ENDPOINT", help="Endpoint to listen on; may be repeated.")]
-ProfileFlag = Annotated[str | None, typer.Option("--profile", metavar="NAME", help="Which models serve: embedded or workstation.")]
+ProfileFlag = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="Which models serve: auto, embedded, workstation, or one of your own.")
+]
+ModelFlag = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="[PERSONA=]NAME", help="Model that all personas speak with, or one of them; may be repeated."),
+]
 ConfigFlag = Annotated[str | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML) instead of batos.toml.")]
 SetFlag = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated.")]
 
 
 def settings_from(
-    data: str | None, image: str | None, listen: list[str] | None, profile: str | None, file: str | None, more: list[str] | None
+    data: str | None,
+    image: str | None,
+    listen: list[str] | None,
+    profile: str | None,
+    file: str | None,
+    more: list[str] | None,
+    model: list[str] | None = None,
 ) -> tuple[config.Settings, dict[str, str]]:
     """The settings in force with these flags, and the source of each.
 
     :raises ConfigError: for a setting that does not exist (with the nearest name) or a value it cannot have.
     """
-    flags: dict[str, Any] = {"data": data, "image": image, "listen": tuple(listen or ()), "profile": profile}
+    flags: dict[str, Any] = {
+        "data": data, "image": image, "listen": tuple(listen or ()), "profile": profile, "model": tuple(model or ()),
+    }  # fmt: skip
     for assignment in more or ():
         name, equals, value = assignment.partition("=")
         name = name.strip().replace("-", "_")

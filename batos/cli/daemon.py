@@ -10,7 +10,7 @@ import typer
 
 from batos import logs
 from batos.cli import supervisor
-from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ProfileFlag, SetFlag, app, run_async, settings_from
+from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, run_async, settings_from
 from batos.cli.output import Output, size
 from batos.config import SettingRow, Settings, nearest, supervision, table
 from batos.errors import ConfigError
@@ -28,6 +28,7 @@ def run(
     image: ImageFlag = None,
     listen: ListenFlag = None,
     profile: ProfileFlag = None,
+    model: ModelFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
@@ -39,12 +40,20 @@ def run(
     more = [*(assignments or ()), *(["console=on"] if console else ())]
 
     def read() -> Settings:
-        return settings_from(data, image, listen, profile, config_file, more)[0]
+        return settings_from(data, image, listen, profile, config_file, more, model)[0]
 
     if supervise:
         settings = read()
         logs.configure(settings.log_level, settings.log_format, journal=supervision().journal)
-        named = {"--data": [data], "--image": [image], "--listen": listen, "--profile": [profile], "--config": [config_file], "--set": more}
+        named = {
+            "--data": [data],
+            "--image": [image],
+            "--listen": listen,
+            "--profile": [profile],
+            "--model": model,
+            "--config": [config_file],
+            "--set": more,
+        }
         flags = [word for flag, values in named.items() for value in values or () if value is not None for word in (flag, value)]
         command = [sys.executable, "-m", "batos", "run", *flags, *(["--json"] if as_json else [])]
         raise typer.Exit(supervisor.supervise(command))
@@ -75,6 +84,7 @@ def report(info: dict[str, Any], output: Output, link: str = "") -> None:
             ("missions", f"{image.get('accepted', 0)} so far{f', {waiting} go on now' if waiting else ''}"),
             ("personas", ", ".join(info.get("personas", ()))),
             ("profile", info.get("profile", "")),
+            *([("model", f"{info['model']}: {info.get('why_model', '')}")] if info.get("model") else ()),
             ("ollama", f"{served.get('version')} at {served.get('host')} ({served.get('state')})"),
             ("models", ", ".join(models)),
             ("endpoint", ", ".join(info.get("endpoints", ()))),
@@ -95,6 +105,7 @@ def doctor(
     image: ImageFlag = None,
     listen: ListenFlag = None,
     profile: ProfileFlag = None,
+    model: ModelFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
@@ -102,7 +113,7 @@ def doctor(
     """Say of everything BAT OS needs whether it is fit, and what to do where it is not. Changes nothing."""
     from batos.doctor import examine
 
-    settings, _ = settings_from(data, image, listen, profile, config_file, assignments)
+    settings, _ = settings_from(data, image, listen, profile, config_file, assignments, model)
     output = Output(as_json)
     checks = run_async(examine(settings))
     failed = [check for check in checks if check.state == "fail"]
@@ -124,6 +135,7 @@ def show_config(
     image: ImageFlag = None,
     listen: ListenFlag = None,
     profile: ProfileFlag = None,
+    model: ModelFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
     as_json: Json = False,
@@ -132,7 +144,7 @@ def show_config(
     `batos run` would refuse one."""
     from batos.unfit import doubts, refusals  # late: it asks many others
 
-    settings, sources = settings_from(data, image, listen, profile, config_file, assignments)
+    settings, sources = settings_from(data, image, listen, profile, config_file, assignments, model)
     rows = [_row(row, settings, sources) for row in _named(name)]
     output = Output(as_json)
     if as_json:
@@ -148,6 +160,16 @@ def show_config(
             output.note(f"{name} (from {sources[name]}): {why}", "yellow")
     if refused:
         raise typer.Exit(ConfigError.exit_code)
+    if not as_json and {"profile", "model"} & shown:
+        output.say(run_async(_thinks(settings)), "dim")
+
+
+async def _thinks(settings: Settings) -> str:
+    """Which model a start would think with now, and why: `auto` asks what there is."""
+    from batos.doctor import ollama
+
+    checks = await ollama(settings, None)
+    return next((f"model: {check.finding}" for check in checks if check.name == "model"), "model: not known; see `batos doctor`")
 
 
 _COLUMNS = ("name", "value", "source", "limits", "help")

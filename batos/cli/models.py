@@ -1,4 +1,5 @@
-"""The verb `models`: how it stands with each, and, while they are pulled or made, how far every layer is."""
+"""The verb `models`: how it stands with each, what there is to think with, who thinks from now on; while models are pulled or made, how
+far every layer is."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batos.cli.app import Connect, Json, app, endpoint
+from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, app, check_reachable, endpoint, run_async, settings_from
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, clean, one_line, size
-from batos.config import nearest
-from batos.errors import InvalidInput
+from batos.config import Settings, nearest
+from batos.errors import DaemonUnavailable, InvalidInput
 from batos.wire.client import Client
 
 if TYPE_CHECKING:
@@ -24,15 +25,41 @@ LAYER_CHARS = 28  # of a layer's name, in a bar
 
 @app.command()
 def models(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[MODEL]...", help="Only these; with --ensure, any model.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[use] [MODEL]...",
+            help="Only these; with --ensure, any model. `use NAME`: let that model (or profile, or PERSONA=NAME) think from now on.",
+        ),
+    ] = None,
     ensure: Annotated[bool, typer.Option("--ensure", help="Pull or make what is missing, now; exit code 1 if one cannot be had.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Show what is under way until it is over.")] = False,
+    fit: Annotated[
+        bool,
+        typer.Option("--fit", help="List what Ollama has: what each can do, its speed, whether it fits; try the named ones first."),
+    ] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Delete from Ollama what BAT OS made there, and nothing else; the daemon must not run.")
+    ] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="With --remove: only say what would be deleted.")] = False,
+    data: DataFlag = None,
+    config_file: ConfigFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
     """List the models that the daemon needs, and whether it has them; on a terminal, watch them come."""
     output = Output(as_json)
     chosen = names or []
+    if sum((ensure or watch, fit, remove, chosen[:1] == [_USE])) > 1:
+        raise typer.BadParameter("`use`, --fit and --remove each go alone")
+    if chosen[:1] == [_USE]:
+        if len(chosen) != 2:
+            raise typer.BadParameter("`use` takes one name: of a model, a profile, or PERSONA=NAME")
+        return _use(chosen[1], endpoint(connect), output)
+    if fit:
+        return _fit(chosen, endpoint(connect), output)
+    if remove:
+        return _remove(settings_from(data, None, None, None, config_file, None)[0], dry, endpoint(connect), output)
 
     async def follow(client: Client) -> dict[str, Any]:
         if not ensure:
@@ -50,6 +77,62 @@ def models(
         output.document(reply)
     if ensure and any(model["state"] == "failed" or model.get("cause") for model in listed):
         raise typer.Exit(1)
+
+
+_USE = "use"
+
+
+def _use(name: str, at: str, output: Output) -> None:
+    reply = ask(at, lambda client: client.use_model(name), shows=True)
+    if output.as_json:
+        output.document(reply)
+        return
+    output.say(f"{reply['model']} thinks from now on: {reply['why']}", "bold")
+    if reply["before"] != name:
+        output.say(f"`batos models use {reply['before']}` brings back what did before")
+    _print(reply.get("models", []), output)
+
+
+def _fit(names: list[str], at: str, output: Output) -> None:
+    reply = ask(at, lambda client: client.fit_models(names), shows=True)
+    if output.as_json:
+        output.document(reply)
+        return
+    columns = ("model", "thinks", "memory", "fits", "parameters", "context", "can", "tokens/s", "about")
+    output.rows(columns, (_fitting(facts) for facts in reply.get("fit", ())), {"yes": "green", "no": "yellow"})
+    output.say(f"\n{reply['model']} thinks: {reply['why']}. Models may take {size(reply['budget'])} (memory_budget_bytes).")
+
+
+def _fitting(facts: dict[str, Any]) -> tuple[Any, ...]:
+    abilities = (("chats", "chat"), ("thinks", "think"), ("tools", "tools"), ("vision", "images"))
+    can = ", ".join(word for name, word in abilities if facts.get(name))
+    return (
+        facts["name"],
+        "now" if facts.get("in_use") else "",
+        f"~{size(facts['memory'])}",
+        "yes" if facts["fits"] else "no",
+        f"{facts['parameters'] / 1e9:.1f}B" if facts.get("parameters") else "",
+        f"{facts['num_ctx']} of {facts['context']}" if facts.get("context") else facts["num_ctx"],
+        can + ("" if facts.get("probed") else " (says Ollama)"),
+        facts.get("speed", ""),
+        one_line(facts.get("not_by_itself", ""), 120),
+    )
+
+
+def _remove(settings: Settings, dry: bool, at: str, output: Output) -> None:
+    from batos.bridge.removal import remove  # late: the other verbs ask a daemon
+
+    if not dry:
+        with contextlib.suppress(DaemonUnavailable):
+            check_reachable(at)
+            raise InvalidInput(f"a daemon runs at {at}, and would make its models again; stop it first, or look with --dry")
+    removed = run_async(remove(settings, dry=dry))
+    if output.as_json:
+        output.document({"type": "removed", "dry": dry, "models": [one._asdict() for one in removed]})
+        return
+    output.rows(("model", "at"), removed)
+    done = "would be deleted" if dry else "deleted"
+    output.say(f"{len(removed)} {done}; nothing else in Ollama was touched" if removed else "there is nothing that BAT OS made")
 
 
 async def _check(client: Client, chosen: list[str], reply: dict[str, Any]) -> None:

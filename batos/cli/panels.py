@@ -53,9 +53,8 @@ class Panels:
         if not info:
             return Text(f"asking {self.address}", style="dim")
         up = ago(time.time() - info.get("uptime_s", 0.0))
-        return Text(
-            one_line(f"BAT OS {info.get('version')} at {self.address}, up {up}, profile {info.get('profile')}", width), style="bold"
-        )
+        thinks = f"profile {info.get('profile')}" + (f", {info['model']} thinks" if info.get("model") else "")
+        return Text(one_line(f"BAT OS {info.get('version')} at {self.address}, up {up}, {thinks}", width), style="bold")
 
     def _missions(self, width: int, height: int) -> Panel:
         table = Table(box=None, expand=True, pad_edge=False, header_style="bold")

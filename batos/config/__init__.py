@@ -1,16 +1,18 @@
 """Settings and limits: one table, read once, passed on as a frozen object.
 
-A value comes from, first found first: a flag of the command line, `BATOS_<NAME>` in the environment, the key in
-`batos.toml`, the default of the table. No other module reads the environment. `batos config` prints the table.
+A value comes from, first found first: a flag of the command line, `BATOS_<NAME>` in the environment, what was chosen while
+the daemon ran (`chosen.toml` in the data folder), the key in `batos.toml`, the default of the table. No other module reads the
+environment. `batos config` prints the table.
 """
 
 from batos.config.names import nearest, shown
 from batos.config.settings import MIB, RELOADED, Settings
-from batos.config.sources import CONFIG_NAME, ENV_PREFIX, load, load_with_sources, unknown_variables
+from batos.config.sources import CHOSEN_NAME, CONFIG_NAME, ENV_PREFIX, choose, load, load_with_sources, unknown_variables
 from batos.config.surroundings import Supervision, local_endpoint, supervision, user_folder
 from batos.config.table import SettingRow, table
 
 __all__ = [
+    "CHOSEN_NAME",
     "CONFIG_NAME",
     "ENV_PREFIX",
     "MIB",
@@ -18,6 +20,7 @@ __all__ = [
     "SettingRow",
     "Settings",
     "Supervision",
+    "choose",
     "load",
     "load_with_sources",
     "local_endpoint",

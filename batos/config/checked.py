@@ -32,6 +32,9 @@ _FILE = "file://"
 MODEL_NAME = r"^[A-Za-z0-9._:@/\[\]-]+$"
 """What the name of a model looks like, with its registry, tag and digest if it has them."""
 
+SPEAKER = r"^([a-z][a-z0-9_]{0,31}=)?[A-Za-z0-9._:@/\[\]-]+$"
+"""What names who speaks: a model for all personas, or `robin=MODEL` for one."""
+
 ORDERED = (("chunk_smallest", "chunk_largest"),)
 """Settings of which the first cannot be more than the second."""
 
@@ -78,7 +81,7 @@ class Checked(BaseModel):
     def _expand(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
-    @field_validator("listen", "ollama_hosts", "autotelic_models", "folders", mode="before", check_fields=False)
+    @field_validator("listen", "ollama_hosts", "autotelic_models", "folders", "model", mode="before", check_fields=False)
     @classmethod
     def _one_or_many(cls, value: Any) -> Any:
         if not isinstance(value, str):
@@ -94,6 +97,21 @@ class Checked(BaseModel):
         for name in value:
             if not re.fullmatch(MODEL_NAME, name):
                 raise ValueError(f"{name!r} is no name of a model; write llama3.2:3b, or several with commas between them")
+        return value
+
+    @field_validator("model", mode="after", check_fields=False)
+    @classmethod
+    def _speakers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Each persona once, and one model for all of them at most."""
+        heard = set()
+        for entry in value:
+            persona = entry.rpartition("=")[0]
+            if not re.fullmatch(SPEAKER, entry):
+                raise ValueError(f"{entry!r} names no model; write qwen3:8b for all personas, or robin=qwen3:8b for one of them")
+            if persona in heard:
+                whose = f"for {persona!r}" if persona else "for all personas"
+                raise ValueError(f"there are two models {whose}; name one, and others as robin=qwen3:8b")
+            heard.add(persona)
         return value
 
     @field_validator("folders", mode="after", check_fields=False)

@@ -32,7 +32,16 @@ class Settings(Checked):
     listen: tuple[str, ...] = Field(
         (), max_length=8, description="endpoints of the ROUTER socket; empty: a local socket (ipc://) that only the daemon's user can reach"
     )
-    profile: str = Field("embedded", min_length=1, max_length=64, description="which models serve: embedded or workstation")
+    profile: str = Field(
+        "auto",
+        min_length=1,
+        max_length=64,
+        description="which models serve: auto (the best chat model of the user's own Ollama that fits memory_budget_bytes, else "
+        "embedded), embedded, workstation, or one of profiles.toml in the data folder",
+    )
+    model: tuple[str, ...] = Field(
+        (), max_length=65, description="model that all personas speak with, PERSONA=MODEL for one of them; empty: the profile's"
+    )
     modelfiles: str = Field("", description="folder of Modelfiles, one folder a profile; empty: the one shipped with BAT OS")
     codex: str = Field("", description="persona codex (TOML); empty: the one shipped with BAT OS")
 

@@ -1,10 +1,12 @@
-"""Where the values of settings come from: flags, the environment, a file, the defaults."""
+"""Where the values of settings come from: flags, the environment, what was chosen while the daemon ran, a file, the defaults."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from batos.errors import ConfigError
 
 ENV_PREFIX = "BATOS_"
 CONFIG_NAME = "batos.toml"
+CHOSEN_NAME = "chosen.toml"
+"""The file in the data folder of what a user chose while the daemon ran (`batos models use`): it goes before the settings file."""
+_CHOSEN_HEAD = "# What was chosen while the daemon ran: `batos models use NAME`; `batos models use auto` takes it back."
 
 
 def load(
@@ -47,10 +52,13 @@ def load_with_sources(
     env_values, env_sources = _from_environ(environ)
     data = given_flags.get("data") or env_values.get("data") or Settings.model_fields["data"].default
     path = _find_file(environ.get(ENV_PREFIX + "CONFIG") or None if config_file is None else config_file, _path(data))
-    file_values = _read_file(path) if path else {}
+    chosen_path = _path(data) / CHOSEN_NAME
+    chosen = _read_file(chosen_path) if chosen_path.is_file() else {}
+    file_values = {**(_read_file(path) if path else {}), **chosen}
     values = {**file_values, **env_values, **given_flags}
+    file_sources = {**dict.fromkeys(file_values, str(path)), **dict.fromkeys(chosen, str(chosen_path))}
     sources = {
-        name: "flag" if name in given_flags else env_sources.get(name) or (str(path) if name in file_values else "default")
+        name: "flag" if name in given_flags else env_sources.get(name) or file_sources.get(name, "default")
         for name in Settings.model_fields
     }
     if not values.get("ollama_host") and environ.get("OLLAMA_HOST"):
@@ -58,7 +66,9 @@ def load_with_sources(
     unknown = sorted(set(values) - set(Settings.model_fields))
     if unknown:
         hint = nearest(unknown[0], Settings.model_fields)
-        raise ConfigError(f"unknown setting {unknown[0]!r} in {path}{hint}; `batos config` lists the settings")
+        raise ConfigError(
+            f"unknown setting {unknown[0]!r} in {file_sources.get(unknown[0], path)}{hint}; `batos config` lists the settings"
+        )
     try:
         return Settings(**values), sources
     except ValidationError as e:
@@ -69,6 +79,23 @@ def load_with_sources(
         name = str(first["loc"][0])
         why = first["msg"].removeprefix("Value error, ")
         raise ConfigError(f"setting {name!r} (from {sources.get(name, 'default')}): {why}; got {shown(first['input'])}") from None
+
+
+def choose(data: Path, chosen: Mapping[str, str | tuple[str, ...]]) -> None:
+    """Keep what a user chose for settings while the daemon runs; durable when this returns.
+
+    :raises ConfigError: where the file cannot be read.
+    :raises OSError: where it cannot be written.
+    """
+    path = data / CHOSEN_NAME
+    kept = {**(_read_file(path) if path.is_file() else {}), **chosen}
+    lines = [_CHOSEN_HEAD, *(f"{key} = {json.dumps(of)}" for key, of in kept.items())]
+    part = path.with_suffix(".part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
 
 
 def unknown_variables(environ: dict[str, str] | None = None) -> list[str]:

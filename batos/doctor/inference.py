@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import subprocess
 from pathlib import Path
@@ -13,20 +14,21 @@ from batos.doctor.findings import Check, State, version_of
 from batos.errors import ConfigError
 
 if TYPE_CHECKING:
+    from batos.bridge.choice import Chosen
     from batos.bridge.profiles import Profile
 
 
 async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]:
-    """Whether an Ollama answers or can be started, and whether the profile's models are there or can be had.
+    """Whether an Ollama answers or can be started, whether the profile's models are there or can be had, and which one thinks.
 
     :param info: what a running daemon says of itself; then it is asked instead of looked for.
     """
     from batos.bridge.kept import kept
-    from batos.bridge.profiles import load_profile
     from batos.bridge.service import DEFAULT_HOST, OllamaService, find_binary
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
-    version, served = await _asked(address or settings.ollama_host or DEFAULT_HOST)
+    host = address or settings.ollama_host or DEFAULT_HOST
+    version, served = await _asked(host)
     servers = [await asyncio.to_thread(_server, settings, address, version)]
     servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
     if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
@@ -34,10 +36,35 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
     where = "served"
     if version is None and not address and find_binary(settings) and (folder := OllamaService(settings).models_folder):
         served, where = await asyncio.to_thread(kept, folder), "in the folder of the Ollama that the daemon starts"
+    of_user = version is not None and (not info or (info.get("ollama") or {}).get("state") == "external")
     try:
-        return [*servers, models(load_profile(settings.profile), served, where)]
+        chosen = await _chosen(settings, host if of_user else "")
     except ConfigError as e:
-        return [*servers, Check("models", "fail", e.message, "name one of these with --profile")]
+        return [*servers, Check("models", "fail", e.message, "name another with --profile or --model")]
+    says = (info["model"], info.get("why_model", "")) if info and info.get("model") else (chosen.profile.base, chosen.why)
+    thinks = Check("model", "ok", f"{says[0]} {'thinks' if info else 'will think'}: {says[1]}")
+    return [*servers, models(chosen.profile, served, where), thinks]
+
+
+async def _chosen(settings: Settings, host: str) -> Chosen:
+    """What a start would think with now.
+
+    :param host: address of the user's own Ollama, which answers; empty where there is none.
+    :raises ConfigError: for a profile, a codex or a model with which none starts.
+    """
+    from batos.bridge.candidates import there
+    from batos.bridge.choice import choose, named
+    from batos.bridge.client import connect
+    from batos.bridge.wants import Cannot
+    from batos.mind.codex import load_codex, voices, with_roles
+
+    found = None
+    if host:
+        async with connect(host) as client:
+            with contextlib.suppress(Cannot):
+                found = await there(client)
+    codex = load_codex(settings.codex or None)
+    return choose(settings, voices(with_roles(codex, named(settings).personas)), found, host)
 
 
 async def _further(host: str) -> Check:

@@ -3,6 +3,7 @@
 Its persistent classes are written into every record under the name `batos.image.<Class>`; that name never changes.
 """
 
+from batos.image.capabilities import KnownModels
 from batos.image.examples import Taught
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
@@ -13,6 +14,7 @@ __all__ = [
     "Decision",
     "Journal",
     "JournalEntry",
+    "KnownModels",
     "Ledger",
     "LivingImage",
     "MissionTree",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from batos.bridge.persona_models import Voice
 from batos.errors import ConfigError
 from batos.mind.toml_lines import line_of
 
@@ -68,6 +69,8 @@ class PersonaCodex(BaseModel):
     core_method: Text
     pillars: tuple[Text, ...] = Field(min_length=1, max_length=16)
     model: Text = BASE_MODEL
+    temperature: float | None = Field(None, ge=0, le=2)
+    """How warmly it speaks with a model that somebody else made; those of a profile have theirs in their Modelfiles."""
     grounded: bool = False
     """Whether its answers keep to what memory says, where memory says anything."""
     depth: Literal["auto", "direct", "facets", "council"] = "auto"
@@ -108,6 +111,26 @@ class Codex(BaseModel):
         min_length=1, max_length=64
     )
     routing: Routing = Routing()
+
+
+def voices(codex: Codex) -> dict[str, Voice]:
+    """Of each persona that has a role of its own, which is its name, what a model of its own says of it."""
+    return {
+        name: Voice(name, _system(name, persona), persona.temperature)
+        for name, persona in codex.personas.items()
+        if persona.model.lower() == name
+    }
+
+
+def _system(name: str, persona: PersonaCodex) -> str:
+    pillars = "; ".join(persona.pillars)
+    return f"You are {name.upper()}. {persona.core_mission} Your method: {persona.core_method} You work in the spirit of: {pillars}."
+
+
+def with_roles(codex: Codex, personas: Collection[str]) -> Codex:
+    """The codex in which these personas have a role of their own, as if it said so: a model is named for each of them."""
+    changed = {name: one.model_copy(update={"model": name}) for name, one in codex.personas.items() if name in personas}
+    return codex.model_copy(update={"personas": {**codex.personas, **changed}}) if changed else codex
 
 
 def load_codex(path: str | Path | None = None) -> Codex:

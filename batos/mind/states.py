@@ -286,8 +286,11 @@ async def _ask(
     cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plain: bool = False, **more: Any
 ) -> ChatReply:
     role, system, turns = _voice(cycle, persona, plain=plain)
-    options = {**(current().plain if role == BASE_MODEL else {}), **({} if warmth is None else {"temperature": warmth})}
-    return await current().chat(role, system, prompt, by=by(cycle), turns=turns, **options, **more)
+    attempt = current()
+    options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if role == BASE_MODEL else {})}
+    if warmth is not None:
+        options["temperature"] = warmth
+    return await attempt.chat(role, system, prompt, by=by(cycle), turns=turns, **options, **more)
 
 
 STATES: dict[str, dict[str, Any]] = {

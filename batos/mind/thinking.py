@@ -106,6 +106,7 @@ class Thinking:
         outage: Callable[[], str] = lambda: "",
         propose: Propose = nothing_proposed,
         parameters: Callable[[str], int | None] = lambda model: None,
+        direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
     ) -> None:
         """
@@ -118,6 +119,7 @@ class Thinking:
         :param on_paid: hears of each inference that a model was asked for.
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
         :param parameters: of a model, by its name; None where that is not known.
+        :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
@@ -128,7 +130,7 @@ class Thinking:
         self._shares: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
         self._shared: dict[bytes, Shares] = {}
         self._approaches: dict[bytes, Approach] = {}
-        self._parameters, self.plain = parameters, dict(plain or {})
+        self._parameters, self.direct, self.plain = parameters, dict(direct or {}), dict(plain or {})
         self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn

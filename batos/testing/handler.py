@@ -190,8 +190,9 @@ class Handler(BaseHTTPRequestHandler):
         self._json(200, {"models": [self._listed(n, m.digest) for n, m in self.owner.models.items()]})
 
     def _ps(self, _: dict[str, Any]) -> None:
-        extra = {"size_vram": 0, "expires_at": "2036-01-01T00:00:00Z", "context_length": 2048}
-        self._json(200, {"models": [{**self._listed(n, m.digest), **extra} for n, m in self.owner.runners.listed().items()]})
+        extra, contexts = {"size_vram": 0, "expires_at": "2036-01-01T00:00:00Z"}, self.owner.runners.contexts()
+        there = self.owner.runners.listed().items()
+        self._json(200, {"models": [{**self._listed(n, m.digest), **extra, "context_length": contexts.get(n, 0)} for n, m in there]})
 
     def _show(self, request: dict[str, Any]) -> None:
         model = self.owner.models.get(tagged(str(request.get("model", ""))))

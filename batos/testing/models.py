@@ -13,7 +13,8 @@ TEMPLATE = "{{ .System }} {{ .Prompt }} {{ .Response }}"
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: `weights` is the digest of the blob it rests on."""
+    """One model: `weights` is the digest of the blob it rests on; `info` goes before the shape that all have (`INFO`), and `can` says what
+    it is capable of besides thinking, which its template tells."""
 
     weights: str
     system: str = ""
@@ -26,6 +27,8 @@ class Model:
     renderer: str = ""
     parser: str = ""
     requires: str = ""
+    info: tuple[tuple[str, Any], ...] = ()
+    can: tuple[str, ...] = ("completion", "embedding")
 
     @property
     def digest(self) -> str:
@@ -59,18 +62,19 @@ class Model:
             "license": "\n".join(self.licenses),
             "messages": [{"role": r, "content": c} for r, c in self.messages],
             "details": {**DETAILS, "parent_model": self.parent},
-            "model_info": INFO,
-            "capabilities": ["completion", "embedding", *(["thinking"] if ".Thinking" in self.template else [])],
+            "model_info": {**INFO, **dict(self.info)},
+            "capabilities": [*self.can, *(["thinking"] if ".Thinking" in self.template else [])],
             "modified_at": MADE_AT,
             "requires": self.requires,
         }
 
 
 INFO = {
-    "general.architecture": "llama", "general.parameter_count": 134_515_008, "llama.block_count": 30, "llama.embedding_length": 576,
+    "general.architecture": "llama", "general.parameter_count": 8_030_261_248, "llama.block_count": 30, "llama.embedding_length": 576,
     "llama.feed_forward_length": 1536, "llama.attention.head_count": 9, "llama.attention.head_count_kv": 3,
 }  # fmt: skip
-"""The shape of SmolLM2-135M: adapters are checked against it."""
+"""The shape of SmolLM2-135M: adapters are checked against it. But as many parameters as an 8B model: what it is told to say, no small one
+would, and a mind takes it for one that may think in several ways (`batos.mind.depth`)."""
 
 DETAILS = {
     "parent_model": "", "format": "gguf", "family": "scripted", "families": ["scripted"],
@@ -120,6 +124,8 @@ def build(arguments: dict[str, Any], models: dict[str, Model], blobs: dict[str, 
         licenses=(licenses,) if isinstance(licenses, str) else tuple(licenses) or old.licenses,
         adapters=tuple(sorted(d.removeprefix("sha256:") for d in (arguments.get("adapters") or {}).values())) or old.adapters,
         parent=parent,
+        info=old.info,
+        can=old.can,
         **{name: str(arguments.get(name) or getattr(old, name)) for name in ("renderer", "parser", "requires")},
     )
 

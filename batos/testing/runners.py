@@ -9,6 +9,8 @@ from batos.testing.models import Model
 
 RUNNER_OPTIONS = ("num_ctx", "num_batch", "num_gpu", "main_gpu", "use_mmap", "num_thread")
 
+DEFAULT_CONTEXT = 2048
+
 
 class Runners:
     """The runners. `loads` names the models for which weights were loaded, in order; `sizes` is bytes by name, 1 for the others."""
@@ -39,3 +41,8 @@ class Runners:
         """The models that runners were loaded for."""
         with self._lock:
             return {name: model for name, model, _ in self._there.values()}
+
+    def contexts(self) -> dict[str, int]:
+        """By name of these, the context that they were loaded with."""
+        with self._lock:
+            return {name: int(options.get("num_ctx", DEFAULT_CONTEXT)) for name, _, options in self._there.values()}

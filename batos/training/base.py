@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from batos.bridge.choice import profile_of
 from batos.bridge.processes import claim
-from batos.bridge.profiles import BaseModelSource, load_profile
+from batos.bridge.profiles import BaseModelSource
 from batos.config import Settings
 from batos.errors import ConfigError, ImageError, InvalidInput
 from batos.training.lora import Point
@@ -20,7 +21,7 @@ def base_of(settings: Settings) -> tuple[BaseModelSource, Path]:
 
     :raises ConfigError: where they are not to be had as a file, or the extra is missing.
     """
-    source = load_profile(settings.profile).models[0]
+    source = profile_of(settings).models[0]
     try:
         paths = [path for path in source.paths().values() if path.suffix == ".gguf"] if source.package else []
     except FileNotFoundError as e:

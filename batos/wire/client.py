@@ -305,6 +305,22 @@ class Client(Operating):
         """The models, or these of them, and how each is; `ensure`: after making or pulling those that are missing, of any name."""
         return await self._ask("models", hold_s=timeout_s if ensure else 0.0, names=list(names) or None, ensure=ensure or None)
 
+    async def use_model(self, name: str, *, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """Let a model think from now on, also after a restart: that of a name, of a profile (`auto` the best that there is), or
+        `robin=NAME` for one persona. `model` says who does now, `before` who did, `models` how it stands with what it takes.
+
+        :raises InvalidInput: where there is no such model, or it cannot.
+        """
+        return await self._ask("models", hold_s=timeout_s, use=name)
+
+    async def fit_models(self, names: Sequence[str] = (), *, timeout_s: float = LONG_S) -> dict[str, Any]:
+        """What there is to think with: `fit` lists the models of Ollama, what each can do and what it takes; `budget` are the bytes
+        that it may take.
+
+        :param names: models that are tried first.
+        """
+        return await self._ask("models", hold_s=timeout_s, fit=True, names=list(names) or None)
+
     async def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> AsyncGenerator[dict[str, Any], None]:
         """As `models`, with what happens meanwhile: the list at first, `progress` and `model` events, the list at the end."""
         fields = {"names": list(names) or None, "ensure": ensure or None}

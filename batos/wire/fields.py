@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
-from batos.config.checked import MODEL_NAME
+from batos.config.checked import MODEL_NAME, SPEAKER
 
 REF_CHARS = 256
 NAME_CHARS = 128
@@ -34,6 +34,7 @@ WORDS = {
     _ID: (r"[A-Za-z0-9._:@/-]", "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"),
     _NAME: (r"\w", f"a name is 1 to {NAME_CHARS} of the letters A-Z a-z, the digits 0-9 and _, with no digit first"),
     MODEL_NAME: (r"[A-Za-z0-9._:@/\[\]-]", "a model's name is 1 to 512 of the letters A-Z a-z, the digits 0-9 and . _ : @ / [ ] -"),
+    SPEAKER: (r"[A-Za-z0-9._:@/\[\]=-]", "write the name of a model or profile, such as qwen3:8b, or robin=qwen3:8b for one persona"),
     _PATH: (r"[^\x00]", "a path has no such character"),
     _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
 }
@@ -70,6 +71,7 @@ Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, F
 Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
+Speaker = Annotated[str, StringConstraints(pattern=SPEAKER, min_length=1, max_length=512)]
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=_PATH, min_length=1, max_length=4096)]
 Day = Annotated[str, AfterValidator(_day)]

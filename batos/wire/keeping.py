@@ -22,6 +22,7 @@ from batos.wire.fields import (
     Moment,
     Number,
     Persona,
+    Speaker,
 )
 from batos.wire.request import Request, Role
 
@@ -223,18 +224,21 @@ class Metrics(Request):
 
 
 class Models(Request):
-    """The models; with `ensure`, those that are missing are brought about first."""
+    """The models; with `ensure`, those that are missing are brought about first; with `use`, another one thinks from now on; with `fit`,
+    what there is to think with, those of `names` after a trial."""
 
     least_role: ClassVar[Role] = "read"
-    operating: ClassVar[tuple[str, ...]] = ("ensure",)
+    operating: ClassVar[tuple[str, ...]] = ("ensure", "use", "fit")
     op: Literal["models"]
     ensure: bool = False
+    use: Speaker | None = None
+    fit: bool = False
     names: Annotated[list[ModelName], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
     watch: bool = False
 
     @property
     def waits(self) -> bool:
-        return self.ensure or self.watch
+        return self.ensure or self.watch or self.fit or self.use is not None
 
 
 class Accepting(BaseModel):

@@ -205,6 +205,12 @@ class SyncClient:
     def models(self, names: Sequence[str] = (), *, ensure: bool = False, timeout_s: float = LONG_S) -> dict[str, Any]:
         return self._run(self._client.models(names, ensure=ensure, timeout_s=timeout_s))
 
+    def use_model(self, name: str, *, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.use_model(name, timeout_s=timeout_s))
+
+    def fit_models(self, names: Sequence[str] = (), *, timeout_s: float = LONG_S) -> dict[str, Any]:
+        return self._run(self._client.fit_models(names, timeout_s=timeout_s))
+
     def watch_models(self, names: Sequence[str] = (), *, ensure: bool = False) -> Iterator[dict[str, Any]]:
         return self._events(self._client.watch_models(names, ensure=ensure))
 

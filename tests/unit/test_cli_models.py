@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import cli_support
@@ -13,6 +14,7 @@ from rich.console import Console
 from batos.cli import main
 from batos.cli.models import _Follower
 from batos.cli.output import Output
+from batos.testing import ScriptedOllama
 
 LAYER = "sha256:667b0c1932bc0000"
 THERE = {"name": "big:8b", "state": "pulled", "detail": "", "remedy": ""}
@@ -97,3 +99,59 @@ async def test_bars_on_a_terminal() -> None:
     assert "big:8b" in shown
     assert "667b0c1932bc" in shown
     assert "\x1b[2J" not in shown  # what a registry says cannot clear the screen
+
+
+FITTING = {
+    "name": "qwen3:8b", "bytes": 5_000_000_000, "memory": 6_400_000_000, "fits": True, "num_ctx": 8192, "context": 40_960,
+    "parameters": 8_200_000_000, "chats": True, "thinks": True, "tools": True, "vision": False, "probed": ["think"], "speed": 11.5,
+    "in_use": True,
+}  # fmt: skip
+LARGE = {**FITTING, "name": "big:70b", "fits": False, "probed": [], "speed": None, "in_use": False, "not_by_itself": "it takes 42 GB"}
+
+
+def test_another_model_from_now_on(capsys: pytest.CaptureFixture[str]) -> None:
+    reply = listed(THERE, model="big:8b", why="big:8b is named (setting model)", before="embedded")
+    code, [asked] = batos(reply, "use", "big:8b")
+    assert (code, asked.use, asked.names) == (0, "big:8b", [])
+    out = capsys.readouterr().out
+    assert "big:8b thinks from now on: big:8b is named (setting model)" in out
+    assert "`batos models use embedded` brings back what did before" in out
+
+
+def test_what_there_is_to_think_with(capsys: pytest.CaptureFixture[str]) -> None:
+    reply = listed(model="qwen3:8b", why="it is the best", budget=6_900_000_000, fit=[FITTING, LARGE])
+    code, [asked] = batos(reply, "--fit", "qwen3:8b")
+    assert (code, asked.fit, asked.names) == (0, True, ["qwen3:8b"])
+    out = capsys.readouterr().out
+    rows = {line.split()[0]: line for line in out.splitlines()[1:3]}
+    for cell in ("now", "~6.0 GiB", "yes", "8.2B", "8192 of 40960", "chat, think, tools", "11.5"):
+        assert cell in rows["qwen3:8b"]
+    assert "no" in rows["big:70b"]
+    assert "(says Ollama)" in rows["big:70b"]
+    assert "it takes 42 GB" in rows["big:70b"]
+    assert "qwen3:8b thinks: it is the best. Models may take 6.4 GiB (memory_budget_bytes)." in out
+    assert batos(reply, "--fit", "--json")[0] == 0
+    assert json.loads(capsys.readouterr().out)["fit"] == [FITTING, LARGE]
+
+
+@pytest.mark.parametrize("words", [("use",), ("use", "a", "b"), ("--fit", "--remove"), ("--fit", "--ensure"), ("use", "a", "--watch")])
+def test_words_that_do_not_go_together(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", *words]) == 2
+    assert "use" in capsys.readouterr().err
+
+
+def test_nothing_is_removed_while_a_daemon_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with cli_support.daemon({}) as daemon, ScriptedOllama() as server:
+        server.models["batos/robin:a"] = server.models["robin:embedded"]
+        settings = tmp_path / "batos.toml"
+        settings.write_text(f'ollama_host = "{server.host}"\n')
+        words = ["models", "--remove", "--data", str(tmp_path), "--config", str(settings), "--connect"]
+        assert main([*words, daemon.endpoint]) == 4
+        assert "stop it first, or look with --dry" in capsys.readouterr().err
+        assert main([*words, daemon.endpoint, "--dry"]) == 0
+        assert "batos/robin:a" in capsys.readouterr().out
+        assert main([*words, "tcp://127.0.0.1:9"]) == 0
+        assert "1 deleted; nothing else in Ollama was touched" in capsys.readouterr().out
+        assert main([*words, "tcp://127.0.0.1:9"]) == 0
+        assert "there is nothing that BAT OS made" in capsys.readouterr().out
+        assert len(server.models) == 6

@@ -274,7 +274,7 @@ def test_a_working_folder_that_was_deleted_holds_no_settings(tmp_path: Path, mon
 # --- what only a start would come upon
 
 REFUSED = {
-    "profile": ("nope", "there are embedded, workstation"),
+    "profile": ("nope", "there are auto, embedded, workstation"),
     "listen": ("foo", "write tcp://127.0.0.1:PORT"),
     "metrics": ("127.0.0.1:-5", "name 127.0.0.1:PORT"),
     "codex": ("/no/codex.toml", "cannot read the codex"),

@@ -143,7 +143,7 @@ async def test_no_ollama_and_none_to_start(tmp_path: Path, monkeypatch: pytest.M
     import batos.bridge.service as service
 
     monkeypatch.setattr(service, "find_binary", lambda _: None)
-    server, _ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
+    server, *_ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
     assert server.state == "fail"
     assert "make ollama" in server.remedy
 
@@ -155,15 +155,15 @@ async def test_an_ollama_that_was_named_and_is_not_there(tmp_path: Path, monkeyp
     binary.write_text("#!/bin/sh\necho 'Warning: client version is 9.8.7'\n")
     binary.chmod(0o755)
     monkeypatch.setattr(service, "find_binary", lambda _: binary)
-    server, _ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
+    server, *_ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
     assert (server.state, "9.8.7" in server.finding) == ("warn", True)
     binary.write_text("#!/bin/sh\nexit 1\n")
-    server, _ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
+    server, *_ = await doctor.ollama(settings(tmp_path, ollama_host="127.0.0.1:9"), None)
     assert (server.state, "does not run" in server.finding) == ("fail", True)
 
 
 async def test_a_profile_that_is_none(tmp_path: Path) -> None:
-    _, models = await doctor.ollama(settings(tmp_path, profile="embeded", ollama_host="127.0.0.1:9"), None)
+    _, models, *_ = await doctor.ollama(settings(tmp_path, profile="embeded", ollama_host="127.0.0.1:9"), None)
     assert models.state == "fail"
     assert "embedded" in models.finding
 
@@ -173,7 +173,7 @@ async def test_further_ollamas(tmp_path: Path) -> None:
         listed = f"{here.host},127.0.0.1:9,:::"
         found = await doctor.ollama(settings(tmp_path, ollama_host=here.host, ollama_hosts=listed), None)
     told = [(check.name, check.state) for check in found]
-    assert told == [("ollama", "ok"), ("ollama", "ok"), ("ollama", "warn"), ("ollama", "fail"), ("models", "ok")]
+    assert told == [("ollama", "ok"), ("ollama", "ok"), ("ollama", "warn"), ("ollama", "fail"), ("models", "ok"), ("model", "ok")]
     assert f"answers at {here.host} (ollama_hosts), 6 models" in found[1].finding
     assert "127.0.0.1:9" in found[2].finding
     assert "ollama_hosts" in found[2].remedy
@@ -201,7 +201,7 @@ async def test_models_of_an_ollama_that_the_daemon_will_start(tmp_path: Path, mo
     there, folder = settings(tmp_path), tmp_path / "data" / "ollama" / "models"
     profile = load_profile("embedded")
     names = [*(model.name for model in profile.models), *profile.personas.values()]
-    _, check = await doctor.ollama(there, None)
+    _, check, _ = await doctor.ollama(there, None)
     assert f"{len(names)} of profile embedded to be made at the next start" in check.finding
     (folder / "blobs").mkdir(parents=True)
     (folder / "blobs" / "sha256-abc").write_bytes(b"weights")
@@ -211,10 +211,10 @@ async def test_models_of_an_ollama_that_the_daemon_will_start(tmp_path: Path, mo
         manifest = folder / "manifests" / "registry.ollama.ai" / "library" / model / tag
         manifest.parent.mkdir(parents=True, exist_ok=True)
         manifest.write_text(json.dumps({"config": part, "layers": [part]}))
-    _, check = await doctor.ollama(there, None)
+    _, check, _ = await doctor.ollama(there, None)
     assert check.finding == f"all {len(names)} of profile embedded are in the folder of the Ollama that the daemon starts"
     (folder / "blobs" / "sha256-abc").write_bytes(b"wei")
-    _, check = await doctor.ollama(there, None)
+    _, check, _ = await doctor.ollama(there, None)
     assert "to be made at the next start" in check.finding, "a blob that is cut short is none"
 
 
@@ -299,8 +299,8 @@ def test_the_verb_on_a_machine_where_a_daemon_runs(tmp_path: Path, capsys: pytes
         checks = {check["name"]: check for check in found["checks"]}
         assert found["fit"] is False
         assert set(checks) == {
-            "python", "dependencies", "environment", "data", "files", "endpoint", "image", "ollama", "models", "settings", "embedder",
-            "training", "sandbox", "second wall",
+            "python", "dependencies", "environment", "data", "files", "endpoint", "image", "ollama", "models", "model", "settings",
+            "embedder", "training", "sandbox", "second wall",
         }  # fmt: skip
         assert "BAT OS 9.9 answers" in checks["endpoint"]["finding"]
         assert checks["ollama"]["state"] == "fail"

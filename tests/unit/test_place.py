@@ -107,7 +107,7 @@ async def test_a_model_that_was_made_anew_is_known_by_its_new_digest_at_once(one
 
 async def test_each_has_the_models_of_the_profile(one: ScriptedOllama, two: ScriptedOllama, folder: Path) -> None:
     async with made(folder, one, two) as places:
-        models = Models("test", places)
+        models = Models(lambda: "test", places)
         events: list[dict[str, Any]] = []
         models.watch(events.append)
         told = await models.ensure()

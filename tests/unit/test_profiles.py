@@ -25,7 +25,7 @@ def test_models_of_roles() -> None:
 
 
 def test_an_unknown_profile_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"no profile 'laptop'; there are embedded, workstation"):
+    with pytest.raises(ConfigError, match=r"no profile 'laptop'; there are auto, embedded, workstation"):
         load_profile("laptop")
 
 
