@@ -24,7 +24,7 @@ MARKS = ("<|im_end|>", "<|im_start|>")
 def test_claims() -> None:
     can = Capabilities.claimed({**SHOWN, "details": {"quantization_level": "Q4_K_M"}, "remote_host": ""})
     assert (can.parameters, can.quantization, can.chats, can.thinks, can.tools, can.vision, can.remote) == (
-        134_515_008, "Q4_K_M", True, True, True, False, False,
+        8_030_261_248, "Q4_K_M", True, True, True, False, False,
     )  # fmt: skip
     assert can.context is None
     assert Capabilities.claimed({"model_info": {"general.architecture": "x", "x.context_length": 4096}}).context == 4096
