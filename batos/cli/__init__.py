@@ -3,6 +3,7 @@
     app.py        the typer application, its options, the exit codes
     asking.py     asking a daemon; hints for names that are not there
     daemon.py     run, doctor, config: what needs no daemon
+    chat/         chat
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
     undo.py       undo

@@ -7,7 +7,7 @@ A value comes from, first found first: a flag of the command line, `BATOS_<NAME>
 from batos.config.names import nearest, shown
 from batos.config.settings import MIB, RELOADED, Settings
 from batos.config.sources import CONFIG_NAME, ENV_PREFIX, load, load_with_sources, unknown_variables
-from batos.config.surroundings import Supervision, local_endpoint, supervision, user_folder
+from batos.config.surroundings import Supervision, client_folder, local_endpoint, supervision, user_folder
 from batos.config.table import SettingRow, table
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "SettingRow",
     "Settings",
     "Supervision",
+    "client_folder",
     "load",
     "load_with_sources",
     "local_endpoint",
