@@ -36,6 +36,7 @@ def chat(
         bool, typer.Option("--last", help="Go on with the last conversation; a turn that has not ended is seen to its end.")
     ] = False,
     context: Annotated[str | None, typer.Option("--context", metavar="ID", help="Go on after this mission.")] = None,
+    may_ask: Annotated[bool, typer.Option("--may-ask", help="Missions may ask you a question; the next line answers it.")] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -44,12 +45,12 @@ def chat(
         raise typer.BadParameter("--last and --context both say where to go on; give one of them")
     address = endpoint(connect)
     check_reachable(address)
-    code = run_async(_chatted(address, persona, context, last, Output(as_json)))
+    code = run_async(_chatted(address, persona, context, last, may_ask, Output(as_json)))
     if code:
         raise typer.Exit(code)
 
 
-async def _chatted(address: str, persona: str | None, context: str | None, last: bool, output: Output) -> int:
+async def _chatted(address: str, persona: str | None, context: str | None, last: bool, may_ask: bool, output: Output) -> int:
     from batos.cli.chat.bookmark import Bookmark
     from batos.cli.chat.commands import Commands, known, names
     from batos.cli.chat.dialogue import Dialogue
@@ -63,7 +64,7 @@ async def _chatted(address: str, persona: str | None, context: str | None, last:
         personas = [str(name) for name in (await client.info())["personas"]]
         seat: Seat = Keyboard(folder and folder / _HISTORY, names(personas)) if lively else Pipe()
         screen = Screen(output, lively=lively)
-        dialogue = Dialogue(client, seat, screen, Bookmark(folder, address), may_ask=lively)
+        dialogue = Dialogue(client, seat, screen, Bookmark(folder, address), may_ask=may_ask)
         if persona is not None:
             dialogue.wishes.persona = known(persona, personas)
         session = Session(dialogue, Commands(client, dialogue, seat, screen, personas), seat, screen, lively=lively)

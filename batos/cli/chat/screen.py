@@ -60,7 +60,7 @@ class Screen:
     def _token(self, event: dict[str, Any]) -> None:
         text = clean(event.get("text", ""))
         if not of_answer(event):
-            who = str(event.get("facet") or event.get("persona") or "")
+            who = str(event.get("facet") or event.get("persona") or "").removesuffix("_facet_")
             self._counts[who] = self._counts.get(who, 0) + len(text)
             self._say_passing(", ".join(f"{name}: {count} characters" for name, count in self._counts.items()))
         elif self._lively:
