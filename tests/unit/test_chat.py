@@ -226,13 +226,14 @@ async def test_ctrl_c_at_a_question_takes_the_mission_back(tmp_path: Path) -> No
 
 async def test_the_last_conversation_is_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with seated(script(), tmp_path) as chat:
-        await chat.typed("One")
+        await chat.typed("/persona brick", "One")
         (one,) = chat.asked("submit")
     plain(capsys)
     known = {"type": "status", "state": "COMPLETE", "brief": "One"}
     async with seated(script(status=known, watch=result("Hush.")), tmp_path) as chat:
         await chat.typed("Two", last=True)
-        assert chat.asked("submit")[0].context == one.id  # type: ignore[attr-defined]
+        (two,) = chat.asked("submit")
+        assert (two.context, two.persona) == (one.id, "brick")  # type: ignore[attr-defined]
     out = plain(capsys)
     assert out.index("> One") < out.index("Hush.")
 
@@ -423,7 +424,11 @@ async def test_an_undo_that_something_depends_on_says_what_to_do(tmp_path: Path,
 
 async def test_which_model_speaks_is_shown_and_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told = {"type": "personas", "personas": [{"name": name, "model": f"{name}:embedded"} for name in PERSONAS]}
-    experts = {"type": "experts", "experts": [{"model": "robin:sage-v1", "persona": "robin"}], "voices": {"robin": {"model": "robin:sage-v1"}}}
+    experts = {
+        "type": "experts",
+        "experts": [{"model": "robin:sage-v1", "persona": "robin"}],
+        "voices": {"robin": {"model": "robin:sage-v1"}},
+    }
     async with seated(script(personas=told, experts=experts), tmp_path) as chat:
         await chat.typed("/model", "/model plain", "/persona robin", "/model plain")
         chosen = [(request.persona, request.voice) for request in chat.asked("experts") if request.voice]  # type: ignore[attr-defined]
@@ -466,7 +471,28 @@ def test_an_answer_that_begins_again_is_not_mixed_with_the_first(capsys: pytest.
 
 
 def test_no_text_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "\x1b" not in shown(["\x1b[2JOne"], result("\x1b[2JTwo", citations=[{"n": 1, "source": "\x1b]0;x", "title": "t", "chunk": "c"}]), capsys)
+    assert "\x1b" not in shown(
+        ["\x1b[2JOne"], result("\x1b[2JTwo", citations=[{"n": 1, "source": "\x1b]0;x", "title": "t", "chunk": "c"}]), capsys
+    )
+
+
+def test_an_answer_is_broken_between_words(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Output()
+    monkeypatch.setattr(output.console, "_width", 12)
+    screen = Screen(output, lively=True)
+    for text in ("One two th", "ree fo", "ur\n\nfive si", "x twelve-wide and ", "漢" * 30, "."):
+        screen.hear(token(text))
+    whole = "One two three four\n\nfive six twelve-wide and " + "漢" * 30 + "."
+    screen.ended(result(whole))
+    out = plain(capsys)
+    assert out.startswith("One two \nthree four\n\nfive six \ntwelve-wide \nand \n漢")
+    assert out.replace("\n", "").startswith(whole.replace("\n", ""))
+
+
+def test_a_word_that_has_no_end_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen(Output(), lively=True)
+    screen.hear(token("漢" * 30))
+    assert plain(capsys) == "漢" * 30
 
 
 async def test_an_answer_of_another_daemon_begins_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,13 +71,15 @@ class Dialogue:
         return await self._take(turn)
 
     async def find(self) -> bool:
-        """Go on with the last conversation there was, and see its last turn to the end; whether there is one.
+        """Go on with the last conversation there was, as it was wished, and see its last turn to the end; whether there is one.
 
         :raises UnknownMission: if the daemon does not know it any more.
         """
         noted = self._bookmark.read()
         if noted is None:
             return False
+        for wish in ("persona", "depth", "flavour"):
+            setattr(self.wishes, wish, getattr(self.wishes, wish) or noted.get(wish))
         try:
             await self.join(noted["id"])
         except UnknownMission:

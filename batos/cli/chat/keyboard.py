@@ -85,7 +85,7 @@ class Keyboard:
             yield
             return
         silent = [*before]
-        silent[3] &= ~termios.ECHO
+        silent[3] &= ~(termios.ECHO | termios.ICANON)  # by lines, the system would swallow a Ctrl-D; Ctrl-C stays a signal
         termios.tcsetattr(descriptor, termios.TCSADRAIN, silent)
         try:
             yield

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+from rich.cells import cell_len
 
 from batos.cli.output import Output, PassingLine, clean, one_line
 from batos.cli.watching import cost, doubts, inside, of_answer, sources
@@ -25,6 +28,44 @@ _ADVICE = {
 _WHATEVER = "/show has its record; said again, it is tried again"
 
 
+_WORDS = re.compile(r"(\s+)")
+_LONG = 24  # characters of a word that is written before its end is there
+
+
+class _Running:
+    """Running text on a terminal, broken between words."""
+
+    def __init__(self, output: Output) -> None:
+        self._console = output.console
+        self._word = ""  # one that may go on
+        self._column = 0
+
+    def write(self, text: str) -> None:
+        """Add text; its last word is written once it has ended, or has become long: not every script parts its words."""
+        *whole, self._word = _WORDS.split(self._word + text)
+        if len(self._word) > _LONG:
+            whole, self._word = [*whole, self._word], ""
+        self._put(whole)
+
+    def end(self) -> None:
+        """Write what is left; the next text begins a line."""
+        self._put([self._word])
+        self._word, self._column = "", 0
+
+    def _put(self, parts: list[str]) -> None:
+        width = self._console.width
+        for part in parts:
+            wide = cell_len(part.rpartition("\n")[2])
+            if "\n" in part:
+                self._column = 0
+            elif self._column and self._column + wide > width:
+                part = "\n" if part.isspace() else f"\n{part}"
+                self._column, wide = 0, 0 if part == "\n" else wide
+            self._console.file.write(part)
+            self._column += wide
+        self._console.file.flush()
+
+
 class Screen:
     """Shows one turn after the other."""
 
@@ -34,6 +75,7 @@ class Screen:
         """
         self.output, self._lively = output, lively
         self._passing = PassingLine(output)
+        self._running = _Running(output)
         self._heard = ""  # of the answer, so far
         self._counts: dict[str, int] = {}  # characters heard of what is no answer yet, by who says it
         self._told = ""  # what was waited for last
@@ -55,6 +97,7 @@ class Screen:
         """Leave what is there of the answer: it is written anew."""
         if self._heard:
             self._heard = ""
+            self._running.end()
             self.told("\n(it was cut off here, and begins again)")
 
     def _token(self, event: dict[str, Any]) -> None:
@@ -67,8 +110,7 @@ class Screen:
             self._passing.clear()
             text = text if self._heard else text.lstrip()
             self._heard += text
-            self.output.console.file.write(text)
-            self.output.console.file.flush()
+            self._running.write(text)
 
     def _state(self, event: dict[str, Any]) -> None:
         state, error = str(event.get("state")), event.get("error")
@@ -113,6 +155,7 @@ class Screen:
         """Show the end of a mission; whether it is COMPLETE."""
         streamed, self._heard = self._heard, ""
         self._passing.clear()
+        self._running.end()
         self._counts.clear()
         good = event.get("state") == "COMPLETE"
         if self.output.as_json:
@@ -167,4 +210,5 @@ class Screen:
         self._passing.clear()
         if self._heard:
             self._heard = ""
+            self._running.end()
             self.output.say()
