@@ -168,7 +168,7 @@ def test_an_answer_is_streamed_into_its_conversation_and_stopped_there(house: Ho
     window.open("/conversation?id=mood-1")
     window.find("#brief").send_keys("Talk without end")
     window.find("form.brief button.main").click()
-    window.until(lambda: window.all("#stream [data-who] p") and window.text("#stream [data-who]:last-child p") or None, "it is said")
+    window.until(lambda: (window.all("#stream [data-who] p") and window.text("#stream [data-who]:last-child p")) or None, "it is said")
     window.find("form[action='/cancel'] button").click()
     window.until_text("The mission was cancelled.")
     window.until_text("failed", "#live-turn .state")

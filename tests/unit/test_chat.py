@@ -132,6 +132,35 @@ async def test_a_mission_that_failed_says_why_and_what_to_do(tmp_path: Path, cap
         assert advice in out
 
 
+async def test_a_turn_that_is_refused_leaves_the_note_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bookmark = Bookmark(tmp_path, "tcp://the-daemon")
+    for noted in (None, {"id": "m6"}):
+        bookmark.keep(noted or {})
+        async with seated(script(submit=RoleRefused("you may only read")), tmp_path) as chat:
+            await chat.typed("One")
+        assert bookmark.read() == noted
+        assert "--last" not in plain(capsys), "nothing waits"
+
+
+async def test_what_the_daemon_never_had_is_not_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    held = asyncio.Event()
+
+    async def forever(self: Client, brief: str, **more: Any) -> Any:
+        held.set()
+        await asyncio.Event().wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "submit", forever)
+        async with seated(script(cancel=UnknownMission("no mission")), tmp_path) as chat:
+            running = asyncio.ensure_future(chat.typed("One"))
+            await held.wait()
+            chat.session.press()
+            await running
+            assert chat.dialogue.last is None
+    assert Bookmark(tmp_path, "tcp://the-daemon").read() is None
+    assert "before the daemon had it" in plain(capsys)
+
+
 async def test_a_daemon_that_has_no_time_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("batos.cli.chat.dialogue._BUSY_S", 0.01)
     replies = iter([Busy("the queue is full"), Busy("the queue is full"), ACCEPTED])
@@ -256,6 +285,15 @@ async def test_without_a_conversation_a_new_one_begins(tmp_path: Path, capsys: p
             await chat.typed("One", last=True)
             assert chat.asked("submit")[0].context is None  # type: ignore[attr-defined]
         assert "a new one begins" in plain(capsys)
+
+
+async def test_a_conversation_that_is_in_another_image_is_told(tmp_path: Path) -> None:
+    async with seated(script(), tmp_path) as chat:
+        await chat.typed("One")
+    async with seated(script(status=UnknownMission("no mission 'm9'")), tmp_path) as chat:
+        with pytest.raises(UnknownMission, match="does not have the last conversation"):
+            await chat.typed(last=True)
+        assert chat.asked("submit") == []
 
 
 async def test_a_mission_to_go_on_after_must_be_there(tmp_path: Path) -> None:
@@ -416,6 +454,14 @@ async def test_undo_shows_what_it_takes_back_and_asks(tmp_path: Path, capsys: py
         assert words in out
 
 
+async def test_after_the_undo_of_the_only_turn_there_is_no_last_conversation(tmp_path: Path) -> None:
+    status = {"type": "status", "state": "COMPLETE", "brief": "One"}
+    async with seated(script(status=status, undo={**UNDONE, "already": True, "id": "m"}), tmp_path) as chat:
+        await chat.typed("One", "/undo")
+        assert chat.dialogue.last is None
+    assert Bookmark(tmp_path, "tcp://the-daemon").read() is None
+
+
 async def test_an_undo_that_something_depends_on_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with seated(script(undo=UndoConflict("later work depends on it")), tmp_path) as chat:
         await chat.typed("One", "/undo")
@@ -426,7 +472,7 @@ async def test_which_model_speaks_is_shown_and_chosen(tmp_path: Path, capsys: py
     told = {"type": "personas", "personas": [{"name": name, "model": f"{name}:embedded"} for name in PERSONAS]}
     experts = {
         "type": "experts",
-        "experts": [{"model": "robin:sage-v1", "persona": "robin"}],
+        "experts": [{"model": "robin:sage-v1", "persona": "robin"}, {"model": "robin:writer-v1", "persona": "robin", "role": "methods"}],
         "voices": {"robin": {"model": "robin:sage-v1"}},
     }
     async with seated(script(personas=told, experts=experts), tmp_path) as chat:
@@ -436,6 +482,7 @@ async def test_which_model_speaks_is_shown_and_chosen(tmp_path: Path, capsys: py
     captured = capsys.readouterr()
     assert "robin: robin:sage-v1" in captured.out
     assert "brick: brick:embedded" in captured.out
+    assert "writer-v1" not in captured.out, "it is no voice"
     assert "choose one first" in captured.err
 
 

@@ -10,7 +10,6 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from batos.console import conversation
-from batos.kernel import Kernel
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import FakeInference
 from tests.unit.test_console_pages import HOSTILE, seen
@@ -22,14 +21,8 @@ def inference() -> FakeInference:
 
 
 @pytest.fixture
-async def kernel(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Kernel]:
-    async with served(tmp_path, inference) as kernel:
-        yield kernel
-
-
-@pytest.fixture
-async def seat(kernel: Kernel) -> AsyncIterator[Seat]:
-    async with seated(kernel) as seat:
+async def seat(tmp_path: Path, inference: FakeInference) -> AsyncIterator[Seat]:
+    async with served(tmp_path, inference) as kernel, seated(kernel) as seat:
         yield seat
 
 

@@ -39,7 +39,10 @@ class Bookmark:
         return noted if fit else None
 
     def keep(self, turn: Mapping[str, Any]) -> None:
-        """Note a turn in the place of the one before. Where that cannot be, the chat goes on, and `--last` will find the one before."""
+        """Note a turn in the place of the one before; without fields, none.
+
+        Where that cannot be, on a full disk say, the chat goes on, and `--last` will find the one before.
+        """
         if self._path is None:
             return
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")

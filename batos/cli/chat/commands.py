@@ -94,7 +94,11 @@ class Commands:
         return self._dialogue.last
 
     async def _help(self, _: str) -> None:
-        self._screen.output.rows(("", ""), ((f"{command} {word}", about) for command, (word, about) in HELP.items()))
+        rows = [(f"{command} {word}".rstrip(), about) for command, (word, about) in HELP.items()]
+        if self._screen.output.as_json:
+            self._screen.output.event({"type": "help", "commands": dict(rows)})
+        else:
+            self._screen.output.rows(("", ""), rows)
 
     async def _new(self, _: str) -> None:
         self._dialogue.leave()
@@ -126,7 +130,8 @@ class Commands:
             voice = voices.get(each) or {}
             self._told(each, voice.get("model") or told.get(each), "no model")
         if not name:
-            others = [one["model"] for one in (await self._client.experts())["experts"] if persona in (None, one["persona"])]
+            experts = [one for one in (await self._client.experts())["experts"] if one.get("role", "voice") == "voice"]
+            others = [one["model"] for one in experts if persona in (None, one["persona"])]
             self._screen.told(f"after /persona, /model takes: {', '.join(('newest', 'plain', *others))}")
 
     async def _show(self, _: str) -> None:
@@ -142,7 +147,10 @@ class Commands:
             seen = await self._client.undo(id, dry=True)
         except UndoConflict as e:
             raise UndoConflict(f"{e.message}; `batos undo {id} --cascade` takes these back, too", **e.context) from None
-        print_undo(seen, self._screen.output)
+        if self._screen.output.as_json:
+            self._screen.output.event(seen)
+        else:
+            print_undo(seen, self._screen.output)
         if not seen.get("already"):
             answer = await self._seat.line("Take that back? [y/N] ", kept=False)
             if answer.strip().lower() not in ("y", "yes"):

@@ -39,6 +39,10 @@ class Wishes:
     depth: str | None = None
     flavour: str | None = None
 
+    def given(self) -> dict[str, str]:
+        """Those that are wished."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
 
 def takes(wish: str) -> bool:
     """Whether a client can pass this wish on."""
@@ -57,6 +61,7 @@ class Dialogue:
         self.wishes = Wishes()
         self.last: str | None = None  # the mission that the next turn follows
         self.under_way: str | None = None  # a mission that is seen to its end
+        self._before: dict[str, str] = {}  # what was noted before this turn
         self._daemon: tuple[int, float] = (0, 0.0)  # its process, and when that began by this machine's clock
 
     # --- turns
@@ -66,9 +71,8 @@ class Dialogue:
 
         :raises BatosError: as the daemon refused it; then the conversation stands where it stood.
         """
-        wished = {"persona": self.wishes.persona, "depth": self.wishes.depth, "flavour": self.wishes.flavour, "context": self.last}
-        turn = {"id": str(uuid.uuid4()), "brief": brief, **{name: value for name, value in wished.items() if value is not None}}
-        return await self._take(turn)
+        follows = {} if self.last is None else {"context": self.last}
+        return await self._take({"id": str(uuid.uuid4()), "brief": brief, **follows, **self.wishes.given()})
 
     async def find(self) -> bool:
         """Go on with the last conversation there was, as it was wished, and see its last turn to the end; whether there is one.
@@ -78,13 +82,13 @@ class Dialogue:
         noted = self._bookmark.read()
         if noted is None:
             return False
-        for wish in ("persona", "depth", "flavour"):
-            setattr(self.wishes, wish, getattr(self.wishes, wish) or noted.get(wish))
+        self.wishes = Wishes(**{name: value or noted.get(name) for name, value in vars(self.wishes).items()})
         try:
             await self.join(noted["id"])
-        except UnknownMission:
+        except UnknownMission as e:
             if "brief" not in noted:
-                raise
+                told = f"{e.message}: this image does not have the last conversation; without --last a new one begins"
+                raise UnknownMission(told) from None
             await self._take(noted)  # the chat was killed before the daemon had it
         return True
 
@@ -99,15 +103,16 @@ class Dialogue:
         await self._follow(id)
 
     async def _take(self, turn: dict[str, str]) -> bool:
+        self._before = self._bookmark.read() or {}
         self._bookmark.keep(turn)
         self.under_way = turn["id"]
         more: dict[str, Any] = {name: turn[name] for name in _FIELDS if name in turn}
         try:
             await self._again(lambda: self._client.submit(turn["brief"], id=turn["id"], may_ask=self._may_ask, **more))
         except BatosError:
-            self._mark(self.last)
+            self._unsaid()
             raise
-        self._mark(turn["id"], turn)
+        self._mark(turn["id"])
         return await self._follow(turn["id"])
 
     async def _follow(self, id: str) -> bool:
@@ -116,7 +121,11 @@ class Dialogue:
         await self._known()
         answered: set[int] = set()
         while True:
-            end = await self._again(lambda: self._heard(id, answered))
+            try:
+                end = await self._again(lambda: self._heard(id, answered))
+            except BatosError:
+                self.under_way = None
+                raise
             if end is not None:
                 self.under_way = None
                 return self._screen.ended(end)
@@ -159,7 +168,7 @@ class Dialogue:
         try:
             reply = await self._client.cancel(id)
         except UnknownMission:
-            self._mark(self.last)
+            self._unsaid()
             self._screen.told("(stopped before the daemon had it)")
         except DaemonUnavailable:
             self._screen.told(f"(no daemon answers; once one does, `batos cancel {id}` takes it back, and `batos watch {id}` shows it)")
@@ -178,14 +187,18 @@ class Dialogue:
         self.last = None
 
     def back(self, to: str | None) -> None:
-        """Let the next turn follow an earlier mission."""
+        """Let the next turn follow an earlier mission, or none."""
         self._mark(to)
 
-    def _mark(self, id: str | None, turn: dict[str, str] | None = None) -> None:
-        """Let the next turn follow this mission."""
+    def _mark(self, id: str | None) -> None:
+        """Let the next turn follow this mission, and note it with what is wished."""
         self.last = id
-        if id is not None:
-            self._bookmark.keep(turn or {"id": id})
+        self._bookmark.keep({} if id is None else {"id": id, **self.wishes.given()})
+
+    def _unsaid(self) -> None:
+        """The daemon has not taken the turn: the conversation stands where it stood."""
+        self.under_way = None
+        self._bookmark.keep(self._before)
 
     # --- the daemon
 
