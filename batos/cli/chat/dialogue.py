@@ -24,7 +24,7 @@ from batos.wire import Client
 
 T = TypeVar("T")
 DEPTHS = ("auto", "direct", "facets", "council")
-FLAVOURS = ("full", "light", "off")
+FLAVOURS = ("auto", "full", "light", "off")
 _LOOK_S = 0.3  # between two looks whether the daemon is back
 _BUSY_S = 1.0
 _CLOCK_S = 1.0  # by which two tellings of the same start may differ
