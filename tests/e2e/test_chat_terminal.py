@@ -193,11 +193,11 @@ def test_a_question_is_asked_at_the_terminal(tmp_path: Path, server: ScriptedOll
 def test_out_of_a_pipe_each_line_is_a_turn(tmp_path: Path, server: ScriptedOllama) -> None:
     with daemon(tmp_path, ollama_host=server.host) as running, Peer(running.endpoint) as peer:
         command = [sys.executable, "-m", "batos", "chat", "--connect", running.endpoint]
-        given = "I feel stuck\nWhat shall I do \\\nabout it?\n"
+        given = "I feel stuck\nI feel tired \\\nof it\n"
         done = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=END_S, cwd=ROOT, env=environment(tmp_path), check=False
         )
         assert (done.returncode, done.stdout) == (0, f"{ANSWER}\n{ANSWER}\n"), done.stderr
         first, second = accepted(peer)
         status = peer.ask("status", id=second)
-        assert (status["brief"], status["context"]) == ("What shall I do \nabout it?", first)
+        assert (status["brief"], status["context"]) == ("I feel tired \nof it", first)

@@ -500,6 +500,7 @@ def shown(streamed: list[str], end: dict[str, Any], capsys: pytest.CaptureFixtur
 def test_an_answer_that_became_another_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(["One ", "two"], result("One two three."), capsys).startswith("One two three.\n")
     assert "(kept up to: …One two.)" in shown(["One two. And th"], result("One two."), capsys)
+    assert "(kept up to: …One two.)" in shown(["One two. And th"], result("One two. …", cut=True), capsys)
     assert shown(["One two."], result("Three."), capsys).startswith("One two.\n(what is kept of it:)\nThree.\n")
     assert shown([], result("Three."), capsys).startswith("Three.\n")
 

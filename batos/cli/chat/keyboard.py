@@ -49,7 +49,7 @@ class Seat(Protocol):
         """
 
     def quiet(self) -> contextlib.AbstractContextManager[None]:
-        """While the block lasts, what is typed is not seen; it is there for the next line."""
+        """While the block lasts, what is typed beside a line is not seen; it is there for the next one."""
 
 
 class Keyboard:
@@ -84,8 +84,9 @@ class Keyboard:
         except (OSError, ValueError, termios.error):  # no terminal, as in a test
             yield
             return
+        # By lines, the system would swallow a Ctrl-D that comes between two prompts. Ctrl-C stays a signal.
         silent = [*before]
-        silent[3] &= ~(termios.ECHO | termios.ICANON)  # by lines, the system would swallow a Ctrl-D; Ctrl-C stays a signal
+        silent[3] &= ~(termios.ECHO | termios.ICANON)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, silent)
         try:
             yield

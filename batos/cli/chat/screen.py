@@ -170,12 +170,13 @@ class Screen:
 
     def _answer(self, streamed: str, result: dict[str, Any]) -> None:
         text = clean(result.get("text", ""))
+        kept = text.rstrip("…`\n ")  # what was cut off may be marked so
         if not streamed:
             self.output.say(text)
         elif text.startswith(streamed.rstrip()):  # it has gone on, unheard
             self.output.write(text[len(streamed.rstrip()) :].rstrip() + "\n")
-        elif streamed.startswith(text.rstrip()):
-            self.told(f"\n(kept up to: …{one_line(text.rstrip()[-40:])})")
+        elif kept and streamed.startswith(kept):
+            self.told(f"\n(kept up to: …{one_line(kept[-40:])})")
         else:  # joined late, events were dropped, or the answer was revised
             self.told("\n(what is kept of it:)")
             self.output.say(text)

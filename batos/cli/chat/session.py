@@ -42,21 +42,32 @@ class Session:
         """
         self._screen.told(_HOW if self._lively else "")
         try:
-            await self._begin(context, last)
-            while True:
-                try:
-                    line = await self._stoppable(self._seat.line("> "))
-                except Interrupted:
-                    if not self._lively:  # nobody sits there who could go on
-                        return INTERRUPTED
-                except BatosError as e:  # a line that cannot be read
-                    self._failed += 1
-                    self._screen.error(e)
-                else:
-                    await self._take(line)
+            with self._seat.quiet():
+                await self._begin(context, last)
+                while True:
+                    await self._next()
         except EOFError:
             self._left()
+        except Interrupted:
+            return INTERRUPTED
         return 1 if self._failed and not self._lively else 0
+
+    async def _next(self) -> None:
+        """Take the next line.
+
+        :raises EOFError: if there are no more.
+        :raises Interrupted: if there was Ctrl-C, and nobody sits there who could go on.
+        """
+        try:
+            line = await self._stoppable(self._seat.line("> "))
+        except Interrupted:
+            if not self._lively:
+                raise
+        except BatosError as e:  # a line that cannot be read
+            self._failed += 1
+            self._screen.error(e)
+        else:
+            await self._take(line)
 
     async def _begin(self, context: str | None, last: bool) -> None:
         if context is not None:
@@ -78,8 +89,7 @@ class Session:
         :param raises: whether an error ends the chat.
         """
         try:
-            with self._seat.quiet():
-                return await self._stoppable(work)
+            return await self._stoppable(work)
         except Interrupted:
             with contextlib.suppress(Interrupted):  # pressed again: it is given up
                 await self._stoppable(self._stop())
