@@ -89,6 +89,7 @@ class Looks:
                     "brief": history.in_list(row["mission"].brief),
                     **{name: getattr(row["mission"], name) for name in ("origin", "accepted", "finished")},
                     **({"undone": True} if row["mission"].undone else {}),
+                    **({"context": row["mission"].context} if row["mission"].context else {}),
                 }
                 for row in itertools.islice(chosen, limit)
             ]

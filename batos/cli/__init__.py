@@ -4,6 +4,7 @@
     asking.py     asking a daemon; hints for names that are not there
     daemon.py     run, doctor, config: what needs no daemon
     supervisor.py run --supervise: the daemon as a child that is started again
+    chat/         chat
     missions.py   send, send-to, missions, result, status, watch, cancel, failures, replay
     steering.py   pause, resume, answer
     undo.py       undo

@@ -11,13 +11,16 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from batos.errors import BatosError
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 PIPE_WIDTH = 10_000  # columns where there is no terminal: nothing is cut or wrapped there
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -122,6 +125,29 @@ class Output:
         code = str(error.context.get("code", error.code))  # of a mission that FAILED: what it failed of
         line = Text(f"{clean(code)}: ", style="bold red")
         self.errors.print(line.append(clean(error.message), style="not bold default"))
+
+
+class PassingLine:
+    """A line on a terminal that says what goes on now, and vanishes. Elsewhere nothing is said."""
+
+    def __init__(self, output: Output) -> None:
+        self._console = output.console
+        self._live: Status | None = None
+
+    def tell(self, text: str) -> None:
+        """Say this in the place of what it says."""
+        if not self._console.is_terminal:
+            return
+        if self._live is None:
+            self._live = self._console.status("", spinner="dots")
+            self._live.start()
+        self._live.update(one_line(text, max(20, self._console.width - 4)))
+
+    def clear(self) -> None:
+        """Take the line away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
 
 def _console(stream: Any) -> Console:

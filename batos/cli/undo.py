@@ -38,7 +38,7 @@ def undo(
     if as_json:
         output.document(reply)
     else:
-        _print(reply, output)
+        print_undo(reply, output)
 
 
 def _agreed(shown: dict[str, Any], output: Output) -> None:
@@ -54,7 +54,8 @@ def _agreed(shown: dict[str, Any], output: Output) -> None:
     typer.confirm(f"Undo these {len(shown['missions'])} missions?", abort=True)
 
 
-def _print(reply: dict[str, Any], output: Output) -> None:
+def print_undo(reply: dict[str, Any], output: Output) -> None:
+    """What was undone or done again, or would be."""
     done = "done again" if reply["redo"] else "undone"
     if reply.get("already"):
         output.say(f"{reply['id']} is {'not undone' if reply['redo'] else 'undone'} already")

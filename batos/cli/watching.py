@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from batos.cli.output import Output, one_line
+from batos.cli.output import Output, PassingLine
 
 STATE_STYLES = {"COMPLETE": "green", "FAILED": "bold red"}
 _COLUMN = 14  # wide enough for the longest name of a state
@@ -19,7 +19,7 @@ class Watcher:
         self._heard = ""  # what is being streamed of the answer
         self._streamed = ""  # the last answer that was streamed
         self._facets: dict[str, int] = {}  # characters heard of each facet
-        self._live: Any = None  # rich's moving line, on a terminal only
+        self._passing = PassingLine(output)
         self._shown: tuple[Any, Any] = (None, None)  # last state line, as (state, persona)
         self._chosen: tuple[Any, Any] = (None, None)  # last persona shown, and why
 
@@ -34,7 +34,7 @@ class Watcher:
                 else:
                     self._show(event)
         finally:
-            self._still()
+            self._passing.clear()
             if self._heard:
                 self._output.say()
         return 0 if last.get("state") == "COMPLETE" else 1
@@ -55,12 +55,12 @@ class Watcher:
     def _state(self, event: dict[str, Any]) -> None:
         state, persona = event.get("state"), event.get("persona")
         error = event.get("error")
-        if _inside(event):
-            self._move(f"part {event['cycle']}, {persona}: {state}")
+        if inside(event):
+            self._passing.tell(f"part {event['cycle']}, {persona}: {state}")
             return
         if (state, persona) == self._shown and not error:
             return
-        self._still()
+        self._passing.clear()
         self._close_answer()
         self._shown = (state, persona)
         said = _reason(error) if error else self._choice(event)
@@ -69,16 +69,16 @@ class Watcher:
         self._line(event, str(state), said)
         if state in ("DECOMPOSING", "DELEGATING"):
             self._facets.clear()
-            self._move("thinking")
+            self._passing.tell("thinking")
 
     def _token(self, event: dict[str, Any]) -> None:
         text, facet = str(event.get("text", "")), event.get("facet")
-        if facet or _inside(event):
+        if facet or inside(event):
             facet = facet or event.get("persona")
             self._facets[str(facet)] = self._facets.get(str(facet), 0) + len(text)
-            self._move(", ".join(f"{name}: {count} characters" for name, count in self._facets.items()))
-        elif event.get("state", "SYNTHESIZING") == "SYNTHESIZING":
-            self._still()
+            self._passing.tell(", ".join(f"{name}: {count} characters" for name, count in self._facets.items()))
+        elif of_answer(event):
+            self._passing.clear()
             if not self._heard:
                 self._output.say()
                 text = text.lstrip()
@@ -86,12 +86,12 @@ class Watcher:
             self._output.write(text)
 
     def _question(self, event: dict[str, Any]) -> None:
-        self._still()
+        self._passing.clear()
         self._output.say(f"\n{event.get('question')}", "bold")
         self._output.note(f"answer it with: batos answer {event.get('id')} TEXT", "dim")
 
     def _result(self, event: dict[str, Any]) -> None:
-        self._still()
+        self._passing.clear()
         self._close_answer()
         result, error = event.get("result"), event.get("error")
         if event.get("state") != "COMPLETE":
@@ -129,24 +129,15 @@ class Watcher:
             self._output.say("\n")
             self._streamed, self._heard = self._heard, ""
 
-    def _move(self, text: str) -> None:
-        """Show that something is going on, on a line of its own that will vanish."""
-        if not self._output.console.is_terminal:
-            return
-        if self._live is None:
-            self._live = self._output.console.status("", spinner="dots")
-            self._live.start()
-        self._live.update(one_line(text, max(20, self._output.console.width - 4)))
 
-    def _still(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-
-def _inside(event: dict[str, Any]) -> bool:
+def inside(event: dict[str, Any]) -> bool:
     """Whether an event is of a cycle inside the mission's own."""
     return "." in str(event.get("cycle", ""))
+
+
+def of_answer(event: dict[str, Any]) -> bool:
+    """Whether the text of a `token` is a piece of the mission's own answer."""
+    return not event.get("facet") and not inside(event) and event.get("state", "SYNTHESIZING") == "SYNTHESIZING"
 
 
 def _reason(error: dict[str, Any]) -> str:

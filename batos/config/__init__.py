@@ -8,7 +8,7 @@ environment. `batos config` prints the table.
 from batos.config.names import nearest, shown
 from batos.config.settings import MIB, RELOADED, Settings
 from batos.config.sources import CHOSEN_NAME, CONFIG_NAME, ENV_PREFIX, choose, load, load_with_sources, unknown_variables
-from batos.config.surroundings import Supervision, local_endpoint, supervision, user_folder
+from batos.config.surroundings import Supervision, client_folder, local_endpoint, supervision, user_folder
 from batos.config.table import SettingRow, table
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Settings",
     "Supervision",
     "choose",
+    "client_folder",
     "load",
     "load_with_sources",
     "local_endpoint",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+_FOLDER = ".local/share/batos"
 _SOCKET = "wire.sock"
 _SOCKET_BYTES = 107  # unix(7): 108 with the byte that ends it
 
@@ -57,11 +59,23 @@ def local_endpoint(environ: dict[str, str] | None = None) -> str:
     given, user = dict(os.environ) if environ is None else environ, os.getuid()
     if (made := given.get("RUNTIME_DIRECTORY", "").partition(":")[0]).startswith("/"):
         return f"ipc://{made}/{_SOCKET}"
-    for home in (given.get("HOME", ""), _home_on_record(user)):
-        path = Path(home, ".local/share/batos", _SOCKET)
-        if home.startswith("/") and len(os.fsencode(path)) <= _SOCKET_BYTES and _belongs(home, user):
-            return f"ipc://{path}"
+    for folder in _own_folders(given):
+        if len(os.fsencode(folder / _SOCKET)) <= _SOCKET_BYTES:
+            return f"ipc://{folder / _SOCKET}"
     return f"ipc:///tmp/batos-{user}/{_SOCKET}"
+
+
+def client_folder(environ: dict[str, str] | None = None) -> Path | None:
+    """Name the folder where a user's clients keep what is theirs; None where the home folder is another user's, or not there."""
+    return next(_own_folders(dict(os.environ) if environ is None else environ), None)
+
+
+def _own_folders(given: dict[str, str]) -> Iterator[Path]:
+    """The folder of BAT OS in each home of this user."""
+    user = os.getuid()
+    for home in (given.get("HOME", ""), _home_on_record(user)):
+        if home.startswith("/") and _belongs(home, user):
+            yield Path(home, _FOLDER)
 
 
 def _home_on_record(user: int) -> str:

@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from batos.config import Settings
-from batos.console import changes, entrance, memory, missions, models, objects, reverting, steering
+from batos.console import changes, conversation, entrance, memory, missions, models, objects, reverting, steering
 from batos.console.access import Access
 from batos.console.asking import Asker
 from batos.console.feed import Feed
@@ -45,6 +45,7 @@ GET: dict[str, Page] = {
     "/events": missions.live,
     "/mission": missions.mission,
     "/mission/events": missions.mission_live,
+    "/conversation": conversation.conversation,
     "/undo": changes.preview,
     "/object": objects.browse,
     "/method": objects.method,

@@ -75,7 +75,7 @@ async def mission(seat: Seat, request: Request) -> Response:
         raise InvalidInput(f"the mission {id!r} has the name of an object, which is shown in its place; look for it with `batos status`")
     record = shown["record"]
     ended = status["state"] in FINAL
-    text, value = _answer(record.get("result") or {})
+    text, value = answer_of(record.get("result") or {})
     return await seat.show(
         "mission.html",
         "missions",
@@ -92,7 +92,7 @@ async def mission(seat: Seat, request: Request) -> Response:
     )
 
 
-def _answer(result: Reply) -> tuple[str, Any]:
+def answer_of(result: Reply) -> tuple[str, Any]:
     """What to show of a result: its text, and its value where that says more than the text."""
     text, value = str(result.get("text") or ""), result.get("value")
     if not isinstance(value, dict | list):

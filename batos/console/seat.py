@@ -33,9 +33,12 @@ class Seat:
         return await self.views.page(template, status, page=page, title=title, **context)
 
 
-def see_mission(id: str, said: str = "") -> Response:
+def see_mission(id: str, said: str = "", page: str = "") -> Response:
     """To the page of a mission, after something was done to it.
 
     :param said: which of the page's notices tells of it.
+    :param page: `conversation`, if it was done on the page of its conversation.
     """
+    if page == "conversation":
+        return RedirectResponse(url("/conversation", id=id, said=said) + "#now", 303)
     return RedirectResponse(url("/mission", id=id, said=said), 303)

@@ -24,7 +24,7 @@ async def submit(seat: Seat, request: Request) -> Response:
         priority=whole(form.get("priority", ""), "priority"),
         may_ask=form.get("may_ask") == "yes" or None,
     )
-    return see_mission(accepted["id"], "accepted")
+    return see_mission(accepted["id"], "accepted", form.get("page", ""))
 
 
 async def cancel(seat: Seat, request: Request) -> Response:
@@ -44,7 +44,7 @@ async def answer(seat: Seat, request: Request) -> Response:
     form = await form_of(request, seat.settings.console_form_bytes)
     id, text = needed(form, "id"), form.get("text", "").strip()
     await seat.asker.ask("answer", id=id, text=text, number=whole(form.get("number", ""), "number"))
-    return see_mission(id, "answered")
+    return see_mission(id, "answered", form.get("page", ""))
 
 
 async def rate(seat: Seat, request: Request) -> Response:
@@ -61,4 +61,4 @@ async def _do(seat: Seat, request: Request, op: str, said: str) -> Response:
     form = await form_of(request, seat.settings.console_form_bytes)
     id = needed(form, "id")
     await seat.asker.ask(op, id=id)
-    return see_mission(id, said)
+    return see_mission(id, said, form.get("page", ""))

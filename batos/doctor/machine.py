@@ -18,7 +18,7 @@ PYTHON_NEEDED = (3, 11)
 DEPENDENCIES = (
     "ZODB", "zodbpickle", "zodburi", "persistent", "BTrees", "transaction", "pyzmq", "ollama", "pydantic", "pydantic-monty", "numpy",
     "gguf", "zope.index", "snowballstemmer", "jsonschema", "prometheus-client", "structlog", "typer", "rich",
-    "backports.zstd",
+    "prompt-toolkit", "backports.zstd",
 )  # fmt: skip
 """Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""
 

@@ -134,6 +134,48 @@ def test_a_waiting_mission_is_answered(house: House, window: Browser) -> None:
     assert "At eight, by the window" in window.text()
 
 
+def test_a_conversation_is_a_page(house: House, window: Browser) -> None:
+    window.open("/")
+    window.find("#brief").send_keys("What does the wind say?")
+    window.find("form.brief button.main").click()
+    window.find(".answer .prose")
+    next(one for one in window.all("main a") if one.text == "Follow up").click()
+    window.until(lambda: window.focused().get_attribute("id") == "brief" or None, "the box has the focus")
+    house.server.hold()
+    window.press("And the rain?")
+    window.find("form.brief button.main").click()
+    window.until_text("decomposing", "#live-turn .state")
+    window.does("document.body.dataset.mark = 'the same page'")
+    window.picture("conversation-thinking")
+    house.server.release()
+    window.find("#live-turn .answer .prose")
+    assert window.does("return document.body.dataset.mark") == "the same page", "it moved by itself"
+    assert [one.text for one in window.all("h2.ask")] == ["What does the wind say?", "And the rain?"]
+    assert not window.all("#live-actions form")
+    window.find("#brief").send_keys("Thank you.")
+    window.picture("conversation")
+    window.resize(*PHONE, touch=True)
+    assert window.overflow() <= 0
+    window.picture("phone-conversation")
+    window.resize(*DESK)
+    window.open("/")
+    window.find("#rows li:first-child .facts a").click()
+    window.until_text("And the rain?", "#live-turn")
+
+
+def test_an_answer_is_streamed_into_its_conversation_and_stopped_there(house: House, window: Browser) -> None:
+    house.server.fail("stall", when="Write the answer to the request")
+    window.open("/conversation?id=mood-1")
+    window.find("#brief").send_keys("Talk without end")
+    window.find("form.brief button.main").click()
+    window.until(lambda: (window.all("#stream [data-who] p") and window.text("#stream [data-who]:last-child p")) or None, "it is said")
+    window.find("form[action='/cancel'] button").click()
+    window.until_text("The mission was cancelled.")
+    window.until_text("failed", "#live-turn .state")
+    assert not window.all("#stream")
+    assert [one.text for one in window.all("h2.ask")][-1] == "Talk without end"
+
+
 def test_an_object_is_browsed_and_its_history_slid_through(house: House, window: Browser) -> None:
     window.open("/")
     window.find("nav a[data-key='2']").click()
@@ -216,7 +258,7 @@ def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Brow
     assert house.peer.ask("show", target="robin")["slots"]["mood"] == "stormy"
 
 
-PAGES = ("/", "/mission?id=mood-1", "/object", "/object?target=robin", "/method?target=robin&selector=set_mood_",
+PAGES = ("/", "/mission?id=mood-1", "/conversation?id=mood-1", "/object", "/object?target=robin", "/method?target=robin&selector=set_mood_",
          "/revert?target=robin&selector=set_mood_&version=0",
          "/search?q=key", "/search", "/models", "/changes", "/undo?id=note", "/mission?id=nobody")  # fmt: skip
 
@@ -225,7 +267,7 @@ def test_nothing_is_wider_than_a_phone(house: House, window: Browser) -> None:
     sent(house.peer, "wide", "memory", "remember_", f"{'w' * 900}\n\n{'| a ' * 80}", "t" * 300)
     window.resize(*PHONE, touch=True)
     wide = {}
-    for page in (*PAGES, "/mission?id=wide", "/search?q=" + "w" * 900, "/undo?id=wide"):
+    for page in (*PAGES, "/mission?id=wide", "/conversation?id=wide", "/search?q=" + "w" * 900, "/undo?id=wide"):
         window.open(page)
         window.find("main")
         if page in ("/", "/mission?id=mood-1", "/object?target=robin"):
@@ -366,6 +408,13 @@ def test_it_works_without_scripts(house: House, window: Browser) -> None:
         window.find("#brief").send_keys("Plain and simple")
         window.find("form.brief button.main").click()
         window.until_text("The mission is accepted")
+        id = parse_qs(urlsplit(window.driver.current_url).query)["id"][0]
+        house.peer.result(id)
+        window.open(f"/conversation?id={id}")
+        window.find("#brief").send_keys("And simpler still")
+        window.find("form.brief button.main").click()
+        window.until_text("The mission is accepted")
+        assert [one.text for one in window.all("h2.ask")] == ["Plain and simple", "And simpler still"]
         window.open("/object?target=robin")
         window.all("#revisions a")[0].click()
         window.until_text("revision 1 of")

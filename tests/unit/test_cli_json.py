@@ -68,7 +68,7 @@ def answer(request: Request) -> Any:
         case "pause" | "resume" | "cancel" | "answer" | "rate":
             return {"type": "status", "state": "PAUSED"}
         case "info":
-            return {"type": "info", "console": "http://127.0.0.1:1", "data": "data"}
+            return {"type": "info", "console": "http://127.0.0.1:1", "data": "data", "personas": []}
         case op:
             return {"type": op, **more}
 

@@ -12,7 +12,7 @@ import pytest
 
 from batos import config
 from batos.cli import main
-from batos.config import checked, local_endpoint
+from batos.config import checked, client_folder, local_endpoint
 from batos.errors import BatosError, ConfigError
 from batos.guardian import policy_named
 from batos.guardian.policy import POLICIES
@@ -215,6 +215,13 @@ def test_a_user_without_a_fit_home_has_a_socket_all_the_same(tmp_path: Path, hom
 def test_another_users_home_is_not_ones_own(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, 65534)
     assert str(tmp_path) not in local_endpoint({"HOME": str(tmp_path)})
+    assert not client_folder({"HOME": str(tmp_path)}).is_relative_to(tmp_path)  # type: ignore[union-attr]
+
+
+def test_clients_keep_what_is_theirs_in_their_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client_folder({"HOME": str(tmp_path)}) == tmp_path / ".local/share/batos"
+    monkeypatch.setattr(pwd, "getpwuid", lambda user: {}[user])
+    assert client_folder({"HOME": "/none/such"}) is None
 
 
 def test_the_data_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from batos.autotelic import changes
-from batos.console.missions import _answer
+from batos.console.missions import answer_of
 from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
 from batos.image.examples import digest
@@ -192,7 +192,7 @@ async def test_an_answer_that_is_an_object_leads_to_it(seat: Seat, kernel: Kerne
     ],
 )
 def test_what_is_shown_of_a_result(result: dict[str, Any], shown: tuple[str, Any]) -> None:
-    assert _answer(result) == shown
+    assert answer_of(result) == shown
 
 
 async def test_an_id_that_is_an_objects_name_is_said_to_be_hidden(seat: Seat) -> None:

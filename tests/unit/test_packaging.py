@@ -30,6 +30,7 @@ COMES_WITH = {
     "zope": "ZODB",
     "pydantic_monty": "pydantic-monty",
     "prometheus_client": "prometheus-client",
+    "prompt_toolkit": "prompt-toolkit",
 }
 """Modules whose distribution is not declared itself but comes with one that is."""
 

@@ -1,0 +1,83 @@
+"""The verb chat: a conversation at a terminal, or line by line out of a pipe.
+
+    session.py    a chat from its first line to its last, and Ctrl-C in it
+    dialogue.py   the turns: durable missions, each of which follows the last one
+    commands.py   lines that begin with /
+    screen.py     what is shown
+    keyboard.py   where the lines come from
+    bookmark.py   where the last conversation is
+
+The modules are imported when somebody chats: no other verb needs prompt-toolkit.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from batos import config
+from batos.cli.app import Connect, Json, app, check_reachable, endpoint, run_async
+from batos.cli.output import Output
+from batos.wire import Client, ClientKeys
+
+TIMEOUT_S = 3.0  # until it is looked whether the daemon is still there
+_HISTORY = "chat_history"
+
+
+@app.command()
+def chat(
+    persona: Annotated[
+        str | None, typer.Option("--persona", metavar="NAME", help="Who thinks; without it, the router says, turn by turn.")
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="Go on with the last conversation; a turn that has not ended is seen to its end.")
+    ] = False,
+    context: Annotated[str | None, typer.Option("--context", metavar="ID", help="Go on after this mission.")] = None,
+    may_ask: Annotated[bool, typer.Option("--may-ask", help="Missions may ask you a question; the next line answers it.")] = False,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
+    """Talk with the daemon: each turn is a mission that follows the last one. Out of a pipe each line is one; exit code 1 if any FAILED."""
+    if last and context is not None:
+        raise typer.BadParameter("--last and --context both say where to go on; give one of them")
+    address = endpoint(connect)
+    check_reachable(address)
+    code = run_async(_chatted(address, persona, context, last, may_ask, Output(as_json)))
+    if code:
+        raise typer.Exit(code)
+
+
+async def _chatted(address: str, persona: str | None, context: str | None, last: bool, may_ask: bool, output: Output) -> int:
+    from batos.cli.chat.bookmark import Bookmark
+    from batos.cli.chat.commands import Commands, known, names
+    from batos.cli.chat.dialogue import Dialogue
+    from batos.cli.chat.keyboard import Keyboard, Pipe, Seat
+    from batos.cli.chat.screen import Screen
+    from batos.cli.chat.session import Session
+
+    lively = sys.stdin.isatty() and sys.stdout.isatty() and not output.as_json
+    folder = _folder()
+    async with Client(address, TIMEOUT_S, keys=ClientKeys.of(config.load())) as client:
+        personas = [str(name) for name in (await client.info())["personas"]]
+        seat: Seat = Keyboard(folder and folder / _HISTORY, names(personas)) if lively else Pipe()
+        screen = Screen(output, lively=lively)
+        dialogue = Dialogue(client, seat, screen, Bookmark(folder, address), may_ask=may_ask)
+        if persona is not None:
+            dialogue.wishes.persona = known(persona, personas)
+        session = Session(dialogue, Commands(client, dialogue, seat, screen, personas), seat, screen, lively=lively)
+        with session.listening():
+            return await session.run(context, last=last)
+
+
+def _folder() -> Path | None:
+    """Where history and bookmarks are kept; None where that cannot be."""
+    folder = config.client_folder()
+    try:
+        if folder is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder

@@ -1,0 +1,237 @@
+"""A conversation with a daemon: each turn is a durable mission that follows the last one.
+
+A turn has its id from here, before the daemon is asked. So whatever is lost on the way, a message, the daemon or the chat itself, the
+same turn is given again and is the same mission; and what was thought meanwhile is not thought again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from batos.cli.app import check_reachable
+from batos.cli.chat.bookmark import Bookmark
+from batos.cli.chat.keyboard import Seat
+from batos.cli.chat.screen import Screen
+from batos.errors import BatosError, Busy, DaemonUnavailable, InvalidInput, UnknownMission
+from batos.wire import Client
+
+T = TypeVar("T")
+DEPTHS = ("auto", "direct", "facets", "council")
+FLAVOURS = ("auto", "full", "light", "off")
+_LOOK_S = 0.3  # between two looks whether the daemon is back
+_BUSY_S = 1.0
+_CLOCK_S = 1.0  # by which two tellings of the same start may differ
+_FIELDS = ("persona", "context", "depth", "flavour")
+
+
+@dataclass
+class Wishes:
+    """What a user wants of the turns to come; None leaves it to the daemon."""
+
+    persona: str | None = None
+    depth: str | None = None
+    flavour: str | None = None
+
+    def given(self) -> dict[str, str]:
+        """Those that are wished."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+def takes(wish: str) -> bool:
+    """Whether a client can pass this wish on."""
+    return wish in inspect.signature(Client.submit).parameters
+
+
+class Dialogue:
+    """One conversation after the other, with one daemon."""
+
+    def __init__(self, client: Client, seat: Seat, screen: Screen, bookmark: Bookmark, *, may_ask: bool) -> None:
+        """
+        :param seat: where answers to a mission's questions come from.
+        :param may_ask: whether missions may ask their user something.
+        """
+        self._client, self._seat, self._screen, self._bookmark, self._may_ask = client, seat, screen, bookmark, may_ask
+        self.wishes = Wishes()
+        self.last: str | None = None  # the mission that the next turn follows
+        self.under_way: str | None = None  # a mission that is seen to its end
+        self._before: dict[str, str] = {}  # what was noted before this turn
+        self._daemon: tuple[int, float] = (0, 0.0)  # its process, and when that began by this machine's clock
+
+    # --- turns
+
+    async def say(self, brief: str) -> bool:
+        """Take a turn, to its end; whether it is COMPLETE.
+
+        :raises BatosError: as the daemon refused it; then the conversation stands where it stood.
+        """
+        follows = {} if self.last is None else {"context": self.last}
+        return await self._take({"id": str(uuid.uuid4()), "brief": brief, **follows, **self.wishes.given()})
+
+    async def find(self) -> bool:
+        """Go on with the last conversation there was, as it was wished, and see its last turn to the end; whether there is one.
+
+        :raises UnknownMission: if the daemon does not know it any more.
+        """
+        noted = self._bookmark.read()
+        if noted is None:
+            return False
+        self.wishes = Wishes(**{name: value or noted.get(name) for name, value in vars(self.wishes).items()})
+        try:
+            await self.join(noted["id"])
+        except UnknownMission as e:
+            if "brief" not in noted:
+                told = f"{e.message}: this image does not have the last conversation; without --last a new one begins"
+                raise UnknownMission(told) from None
+            await self._take(noted)  # the chat was killed before the daemon had it
+        return True
+
+    async def join(self, id: str) -> None:
+        """Go on after a mission; one that has not ended is seen to its end.
+
+        :raises UnknownMission: if there is none of that id.
+        """
+        status = await self._again(lambda: self._client.status(id))
+        self._mark(id)
+        self._screen.told(f"> {status.get('brief', '')}")
+        await self._follow(id)
+
+    async def _take(self, turn: dict[str, str]) -> bool:
+        self._before = self._bookmark.read() or {}
+        self._bookmark.keep(turn)
+        self.under_way = turn["id"]
+        more: dict[str, Any] = {name: turn[name] for name in _FIELDS if name in turn}
+        try:
+            await self._again(lambda: self._client.submit(turn["brief"], id=turn["id"], may_ask=self._may_ask, **more))
+        except BatosError:
+            self._unsaid()
+            raise
+        self._mark(turn["id"])
+        return await self._follow(turn["id"])
+
+    async def _follow(self, id: str) -> bool:
+        """Show a mission until it has ended, however often the daemon goes and comes back meanwhile; whether it is COMPLETE."""
+        self.under_way = id
+        await self._known()
+        answered: set[int] = set()
+        while True:
+            try:
+                end = await self._again(lambda: self._heard(id, answered))
+            except BatosError:
+                self.under_way = None
+                raise
+            if end is not None:
+                self.under_way = None
+                return self._screen.ended(end)
+
+    async def _heard(self, id: str, answered: set[int]) -> dict[str, Any] | None:
+        """Hear a mission's events; the last one.
+
+        :param answered: the numbers of its questions that were answered from here.
+        """
+        async with contextlib.aclosing(self._client.watch(id)) as events:
+            async for event in events:
+                if event.get("type") == "result":
+                    return event
+                if event.get("type") == "status" and self._screen.streaming and not await self._known():
+                    self._screen.restart()
+                if (question := _question(event)) and question["number"] not in answered:
+                    await self._answer(id, question)
+                    answered.add(question["number"])
+                elif not question:
+                    self._screen.hear(event)
+        return None
+
+    async def _answer(self, id: str, question: dict[str, Any]) -> None:
+        """Have the user answer what a mission asks."""
+        self._screen.question({"type": "needs_input", "id": id, **question})
+        text = ""
+        while not text.strip():
+            text = await self._seat.line("? ", kept=False)
+        try:
+            await self._again(lambda: self._client.answer(id, text, question["number"]))
+        except InvalidInput as e:  # it was answered elsewhere, or the mission has ended meanwhile
+            self._screen.error(e)
+
+    async def stop(self) -> None:
+        """Take the mission that is under way back."""
+        id, self.under_way = self.under_way, None
+        self._screen.clear()
+        if id is None:
+            return
+        try:
+            reply = await self._client.cancel(id)
+        except UnknownMission:
+            self._unsaid()
+            self._screen.told("(stopped before the daemon had it)")
+        except DaemonUnavailable:
+            self._screen.told(f"(no daemon answers; once one does, `batos cancel {id}` takes it back, and `batos watch {id}` shows it)")
+        else:
+            if self.last != id:
+                self._mark(id)
+            if reply.get("state") == "COMPLETE":  # it was faster
+                self._screen.ended({**reply, "type": "result"})
+            else:
+                self._screen.told("(stopped)")
+
+    # --- the conversation
+
+    def leave(self) -> None:
+        """Begin a new conversation with the next turn."""
+        self.last = None
+
+    def back(self, to: str | None) -> None:
+        """Let the next turn follow an earlier mission, or none."""
+        self._mark(to)
+
+    def _mark(self, id: str | None) -> None:
+        """Let the next turn follow this mission, and note it with what is wished."""
+        self.last = id
+        self._bookmark.keep({} if id is None else {"id": id, **self.wishes.given()})
+
+    def _unsaid(self) -> None:
+        """The daemon has not taken the turn: the conversation stands where it stood."""
+        self.under_way = None
+        self._bookmark.keep(self._before)
+
+    # --- the daemon
+
+    async def _known(self) -> bool:
+        """Whether the daemon is still the one that it was when this was asked before: another one thinks an answer through anew."""
+        info = await self._again(self._client.info)
+        before, self._daemon = self._daemon, (int(info.get("pid", 0)), time.monotonic() - float(info.get("uptime_s", 0)))
+        return before[0] == self._daemon[0] and self._daemon[1] - before[1] < _CLOCK_S
+
+    async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer to what may be asked twice. As long as no daemon answers, or it has no time, it is waited for."""
+        while True:
+            try:
+                return await ask()
+            except DaemonUnavailable:
+                await self._there()
+            except Busy as e:
+                self._screen.waiting(e.message)
+                await asyncio.sleep(_BUSY_S)
+
+    async def _there(self) -> None:
+        """Return when somebody listens at the endpoint. Until then nothing is sent: all of it would arrive at once."""
+        while True:
+            self._screen.waiting(f"no daemon answers at {self._client.endpoint}; it is waited for, Ctrl-C gives up")
+            try:
+                return await asyncio.to_thread(check_reachable, self._client.endpoint)
+            except DaemonUnavailable:
+                await asyncio.sleep(_LOOK_S)
+
+
+def _question(event: dict[str, Any]) -> dict[str, Any] | None:
+    """What a mission asks by this event: `question` and `number`."""
+    if event.get("type") == "needs_input":
+        return {"question": event.get("question"), "number": event.get("number")}
+    asked = event.get("question") if event.get("state") == "NEEDS_INPUT" else None
+    return asked if isinstance(asked, dict) else None
