@@ -23,7 +23,7 @@ from batos.cli import main
 from batos.cli.chat import commands, keyboard
 from batos.cli.chat.bookmark import Bookmark
 from batos.cli.chat.commands import Commands, names
-from batos.cli.chat.dialogue import Dialogue, takes
+from batos.cli.chat.dialogue import Dialogue
 from batos.cli.chat.keyboard import Keyboard, Pipe, Seat
 from batos.cli.chat.screen import Screen
 from batos.cli.chat.session import Session
@@ -406,25 +406,12 @@ async def test_help_names_every_command_and_image_says_what_is(tmp_path: Path, c
     assert "no images yet" in out
 
 
-@pytest.mark.parametrize("wish", ["depth", "flavour"])
-async def test_a_wish_is_passed_on_where_a_client_takes_it(tmp_path: Path, wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    word = {"depth": "direct", "flavour": "off"}[wish]
-    given: list[Any] = []
-    real = Client.submit
-
-    async def submit(self: Client, brief: str, *, depth: str | None = None, flavour: str | None = None, **more: Any) -> Any:
-        given.append({"depth": depth, "flavour": flavour}[wish])
-        return await real(self, brief, **more)
-
-    async with seated(script(), tmp_path) as chat:
-        if not takes(wish):
-            await chat.typed(f"/{wish} {word}", "One")
-            assert len(chat.briefs()) == 1
-            assert getattr(chat.dialogue.wishes, wish) is None
-    monkeypatch.setattr(Client, "submit", submit)
+@pytest.mark.parametrize(("wish", "word"), [("depth", "direct"), ("flavour", "off")])
+async def test_a_wish_is_passed_on(tmp_path: Path, wish: str, word: str) -> None:
     async with seated(script(), tmp_path) as chat:
         await chat.typed(f"/{wish} {word.upper()}", "One")
-    assert given == [word]
+        assert len(chat.briefs()) == 1
+        assert getattr(chat.dialogue.wishes, wish) == word
 
 
 UNDONE = {

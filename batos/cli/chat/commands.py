@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-from batos.cli.chat.dialogue import DEPTHS, FLAVOURS, Dialogue, takes
+from batos.cli.chat.dialogue import DEPTHS, FLAVOURS, Dialogue
 from batos.cli.chat.keyboard import Names, Seat
 from batos.cli.chat.screen import Screen
 from batos.cli.output import one_line
@@ -169,12 +169,10 @@ class Commands:
 def _chosen(what: str, word: str, words: tuple[str, ...], now: str | None) -> str | None:
     """The word, or what is chosen now where there is none.
 
-    :raises InvalidInput: for a word that there is not, or where nothing takes it.
+    :raises InvalidInput: for a word that there is not.
     """
     if not word:
         return now
     if word.lower() not in words:
         raise InvalidInput(f"no {what} {word!r}{nearest(word, words)}; there are: {', '.join(words)}")
-    if not takes(what):
-        raise InvalidInput(f"this version of BAT OS does not let you choose the {what} of a thought yet")
     return word.lower()

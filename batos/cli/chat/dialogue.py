@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -42,11 +41,6 @@ class Wishes:
     def given(self) -> dict[str, str]:
         """Those that are wished."""
         return {name: value for name, value in vars(self).items() if value is not None}
-
-
-def takes(wish: str) -> bool:
-    """Whether a client can pass this wish on."""
-    return wish in inspect.signature(Client.submit).parameters
 
 
 class Dialogue:
