@@ -287,6 +287,7 @@ class Kernel:
             "direct": {} if self.settings.num_predict else self.profile.direct,
             "plain": self.profile.plain,
             "parameters": self.substrate.parameters,
+            "base_of": self.substrate.base_of,
             "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
             "router": router,
             "methods": methods,

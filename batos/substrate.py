@@ -79,6 +79,7 @@ class Substrate:
         self.asked_only: Inference | None = None
         """The same inference, which neither waits for a model nor fetches it; None where there is no Ollama."""
         self._settled = asyncio.Event()
+        self._bases: dict[str, str] = {}  # by role, under the profile in force
         self._of_user = ""  # address of the user's own Ollama
 
     # --- putting together
@@ -225,6 +226,14 @@ class Substrate:
         digests = (place.models_seen.get(tagged(name)) or place.residency.digest_of(name) for place in self.places)
         return next((can for digest in digests if digest and (can := self.known.of(digest)) is not None), None)
 
+    def base_of(self, role: str) -> str:
+        """The model that the one of a persona's role is made of; one that is made of none is its own."""
+        if role not in self._bases:
+            from batos.bridge.expert_model import bases_of  # late, as the rest of what looks at models
+
+            self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.modelfiles))[role][1]
+        return self._bases[role]
+
     def parameters(self, model: str) -> int | None:
         """How many parameters a model has; None as long as that is not known."""
         can = self.capabilities(model)
@@ -258,7 +267,7 @@ class Substrate:
             after = choice.choose(settings, self._voices_of, found if self._of_user else None, self._of_user)
             self._check(after.profile, choice.named(settings), {one.name for one in found or ()})
             await asyncio.to_thread(config.choose, settings.data, chosen)
-            self.chosen, self._settings = after, settings
+            self.chosen, self._settings, self._bases = after, settings, {}
             self._on_choice(chosen)
             for place in self.places:
                 place.provisioner.adopt(self.profile)

@@ -82,6 +82,8 @@ class Facts(NamedTuple):
     """That the mission may ask for."""
     speaks: bool = True
     """Whether the brief speaks for a persona."""
+    expert: bool = False
+    """Whether an expert speaks for the persona: it was trained to be it."""
 
 
 def decide(brief: str, depths: Sequence[Asked], flavours: Sequence[Asked], facts: Facts) -> Approach:
@@ -136,7 +138,7 @@ def _flavour(flavours: Sequence[Asked], facts: Facts) -> Flavour:
     if asked is not None:
         return cast(Flavour, asked.value)
     small = facts.parameters is not None and facts.parameters < FIT
-    return "full" if facts.speaks and not small else "off"
+    return "full" if facts.expert or (facts.speaks and not small) else "off"
 
 
 def _size(parameters: int) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
 from batos.mind import evidence, forms, gate, prompts, weaving
-from batos.mind.codex import BASE_MODEL
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.thinking import By, current
@@ -171,9 +170,6 @@ async def synthesize(cycle: UvmObject) -> str:
     if grounded:  # who is to keep to memory says what memory says, where the model does not
         cycle.quoted = True
         return _woven(cycle, evidence.quoted(cycle.brief, found), voices, found, whole=False)
-    for _, said in voices if not schema and current().settings.critic == "off" else ():  # else the critic has the last word
-        if await _fault_of(cycle, said, None) is None:  # a facet's own answer stands the checks that the weaving did not
-            return _woven(cycle, said, voices, found, whole=False)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
 
 
@@ -278,7 +274,7 @@ def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plain: bool = 
     speaker, attempt = persona or cycle.persona, current()
     turns = attempt.turns if cycle.depth == "direct" and depth_of(cycle) == 1 else ()
     if (plain or cycle.flavour == "off") and not attempt.earlier:
-        return BASE_MODEL, system_message(speaker, "off"), turns
+        return attempt.plain_voice_of(speaker), system_message(speaker, "off"), turns
     return attempt.voice_of(speaker), system_message(speaker, cycle.flavour), turns
 
 
@@ -287,7 +283,7 @@ async def _ask(
 ) -> ChatReply:
     role, system, turns = _voice(cycle, persona, plain=plain)
     attempt = current()
-    options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if role == BASE_MODEL else {})}
+    options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if not system else {})}
     if warmth is not None:
         options["temperature"] = warmth
     return await attempt.chat(role, system, prompt, by=by(cycle), turns=turns, **options, **more)

@@ -25,6 +25,7 @@ from batos.image import experts, journal
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
 from batos.mind.begun import Begun
+from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
 from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
@@ -106,6 +107,7 @@ class Thinking:
         outage: Callable[[], str] = lambda: "",
         propose: Propose = nothing_proposed,
         parameters: Callable[[str], int | None] = lambda model: None,
+        base_of: Callable[[str], str] = lambda role: BASE_MODEL,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
     ) -> None:
@@ -119,6 +121,7 @@ class Thinking:
         :param on_paid: hears of each inference that a model was asked for.
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
         :param parameters: of a model, by its name; None where that is not known.
+        :param base_of: from a persona's role to the model that its own is made of: nobody's voice.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
@@ -130,6 +133,7 @@ class Thinking:
         self._shares: Callable[[str], Shares] = (lambda brief: ()) if alone else share_out
         self._shared: dict[bytes, Shares] = {}
         self._approaches: dict[bytes, Approach] = {}
+        self._base_of = base_of
         self._parameters, self.direct, self.plain = parameters, dict(direct or {}), dict(plain or {})
         self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
         self.conversation = ""  # what was said before, where the mission follows another
@@ -205,6 +209,7 @@ class Thinking:
             follows_deep=self.follows_deep and not inner,
             deadline_s=mission["deadline_s"],
             inferences=settings.mission_inferences,
+            expert=bool(getattr(persona, "voice", "")),
             speaks=inner or self.routed is None or self.routed.speaks,
         )
         asked = {}
@@ -264,6 +269,10 @@ class Thinking:
             began = (m for m in heard if m == self.model_of(plain) or experts.speaks_for(root, m) == name.lower())
             self._voices[name] = next(began, None) or getattr(persona, "voice", "") or plain
         return self._voices[name]
+
+    def plain_voice_of(self, persona: UvmObject) -> str:
+        """The model that speaks where nobody's voice is wanted: what the persona's own is made of."""
+        return self._base_of(str(persona.model))
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""

@@ -175,7 +175,7 @@ def test_ctrl_c_stops_the_answer_and_a_chat_that_was_killed_is_gone_on_with(tmp_
 
 def test_a_question_is_asked_at_the_terminal(tmp_path: Path, server: ScriptedOllama) -> None:
     with (
-        daemon(tmp_path, ollama_host=server.host) as running,
+        daemon(tmp_path, ollama_host=server.host, depth="facets") as running,
         Peer(running.endpoint) as peer,
         chat(tmp_path, running, "--may-ask") as terminal,
     ):

@@ -43,7 +43,13 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder = tmp_path_factory.mktemp("console")
     with ScriptedOllama() as server:
         provisioned(server)
-        settings = {"ollama_host": server.host, "console": "on", "console_listen": "127.0.0.1:0", "console_refresh_s": 0.05}
+        settings = {
+            "ollama_host": server.host,
+            "console": "on",
+            "console_listen": "127.0.0.1:0",
+            "console_refresh_s": 0.05,
+            "depth": "facets",
+        }
         with daemon(folder, **settings) as running, Peer(running.endpoint) as peer:
             server.say(SET_MOOD, when=lambda request: "You write one method" in request["messages"][0]["content"])
             sent(peer, "note", "memory", "remember_", NOTE, "Keys")

@@ -191,7 +191,7 @@ async def test_no_room_for_a_model(full_disk: Path, tmp_path: Path, ollama_binar
 
 def test_the_daemons_own_ollama_dies_in_the_middle(models: Path) -> None:
     """It is started again, and the mission goes on with what had come: nothing of it is generated again."""
-    more = {"ollama_host": NOBODY, "num_predict": 100, "facets_limit": 1, "breaker_probe_s": 0.1}
+    more = {"ollama_host": NOBODY, "num_predict": 100, "facets_limit": 1, "breaker_probe_s": 0.1, "depth": "facets"}
     with daemon(models, **more) as running, Peer(running.endpoint) as peer:
         peer.send("submit", id="long", brief="Tell me the long story of a lighthouse keeper and her cat", watch=True)
         heard, pieces = "", 0

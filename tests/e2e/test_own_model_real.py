@@ -18,7 +18,7 @@ def test_a_mission_on_a_model_of_ones_own(kind: str, tmp_path: Path, ollama_host
     with created(ollama_host, tmp_path, [kind]) as names:
         given = {"ollama_host": ollama_host, "model": names[kind], "num_thread": 1, **QUICK}
         with daemon(tmp_path / "data", **given) as running, Peer(running.endpoint) as peer:
-            peer.send("submit", id="own", brief="Say hello to my cat", persona="robin", watch=True)
+            peer.send("submit", id="own", brief="Say hello to my cat", persona="robin", flavour="full", watch=True)
             end = peer.until_result()[-1]
             assert end["state"] == "COMPLETE", end
             assert "Hello there" in end["result"]["text"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from batos.bridge.profiles import load_profile
 from batos.image import journal, partials
 from batos.image.storage import open_database
 from batos.image.unit import snapshot
 from tests.daemon import Peer, daemon
 
-QUICK = {"num_predict": 48, "facets_limit": 2, "mission_attempts": 1}
+QUICK = {"num_predict": 48, "facets_limit": 2, "mission_attempts": 1, "depth": "facets", "flavour": "full"}
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
 
 
@@ -47,13 +49,29 @@ def test_a_real_mission_and_one_that_was_taken_back(tmp_path: Path, ollama_host:
     assert running.noise == []
 
 
-def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) -> None:
+def test_a_first_mission_on_a_small_model_is_one_inference_in_nobodys_voice(tmp_path: Path, ollama_host: str) -> None:
+    """All states are passed, and the first token comes with the one inference that there is."""
+    with daemon(tmp_path, ollama_host=ollama_host) as running, Peer(running.endpoint) as peer:
+        peer.send("submit", id="first", brief="What is the capital of Australia?", watch=True)
+        replies = peer.until_result()
+        result = replies[-1]["result"]
+        assert [reply["state"] for reply in replies if reply["type"] == "state"] == STATES
+        assert (result["depth"], result["usage"]["inferences"], result["usage"]["models"]) == ("direct", 1, ["smollm2:embedded"])
+        heard = "".join(reply["text"] for reply in replies if reply["type"] == "token")
+        assert heard.strip() == result["text"]
+        assert peer.ask("show", target="first")["record"]["thought"]["flavour"] == "off"
+        assert running.terminate() == 0
+
+
+@pytest.mark.parametrize("depth", ["direct", "facets"])
+def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str, depth: str) -> None:
     """At 80 % of the longest answer of the profile; with all settings as they are not more than a quarter is generated again."""
-    limit = load_profile("embedded").options["num_predict"]
+    profile, given = load_profile("embedded"), {"ollama_host": ollama_host, "facets_limit": 1, "depth": depth}
+    limit = {**profile.options, **(profile.direct if depth == "direct" else {})}["num_predict"]
     ids = (f"long-{n}" for n in range(40))  # each has a seed of its own, and not every answer is long enough
     kept_texts: list[tuple[str, int]] = []
     while not kept_texts:  # an answer that had just ended when the kill came has nothing half done
-        with daemon(tmp_path, ollama_host=ollama_host, facets_limit=1) as running, Peer(running.endpoint) as peer:
+        with daemon(tmp_path, **given) as running, Peer(running.endpoint) as peer:
             heard, reply = 0, {"type": "result"}
             while reply["type"] == "result":
                 id = next(ids)
@@ -68,12 +86,14 @@ def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) ->
             kept_texts = list(partials.load(root, id).values())
         db.close()
     ((text, kept),) = kept_texts
-    with daemon(tmp_path, ollama_host=ollama_host, facets_limit=1) as running, Peer(running.endpoint) as peer:
+    with daemon(tmp_path, **given) as running, Peer(running.endpoint) as peer:
         peer.send("result", id=id, wait_s=60)
         end = peer.reply()
         assert end["state"] == "COMPLETE", end
         assert end["result"]["text"].startswith(text.strip())
-        assert end["result"]["usage"]["replayed"] >= 2  # the plan, however often it was asked for, and the facet
+        assert (
+            end["result"]["usage"]["replayed"] >= {"direct": 0, "facets": 2}[depth]
+        )  # the plan, however often it was asked for, and the facet
         assert running.terminate() == 0
     db = open_database(f"file://{tmp_path / 'live_image.fs'}", cache_size=400, pool_size=7, read_only=True)
     with snapshot(db) as root:
@@ -89,7 +109,10 @@ def test_a_long_answer_goes_on_after_a_kill(tmp_path: Path, ollama_host: str) ->
 def test_the_worked_example_of_the_codex(tmp_path: Path, ollama_host: str) -> None:
     """Feeling and "why" choose ROBIN; his facets speak, each for its part; the record says who said what."""
     brief = "I'm feeling really stuck on this project, and I don't know why I'm so unmotivated."
-    with daemon(tmp_path, ollama_host=ollama_host, num_predict=48) as running, Peer(running.endpoint) as peer:
+    with (
+        daemon(tmp_path, ollama_host=ollama_host, num_predict=48, depth="facets", flavour="full") as running,
+        Peer(running.endpoint) as peer,
+    ):
         peer.send("submit", id="stuck", brief=brief, watch=True)
         end = peer.until_result()[-1]
         assert end["state"] == "COMPLETE", end

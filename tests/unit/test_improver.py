@@ -89,7 +89,7 @@ async def test_a_harmful_prompt_is_refused_and_nothing_of_it_stays(tmp_path: Pat
         await fire(kernel, "state_slow", "SYNTHESIZING")
         (change,) = await stepped(kernel)
         assert change["state"] == changes.REFUSED
-        assert "answers that the gate has something against: 0 before, 4 with it" in change["reason"]
+        assert "missions that fail: 0 before, 4 with it" in change["reason"]
         assert kernel.image.read(lambda root: root["lobby"].psm.SYNTHESIZING.meta_prompt) == before
 
 
