@@ -231,8 +231,9 @@ class Kernel:
             deadline_s=settings.inference_deadline_s,
         )
         self._stack.push_async_callback(self.likeness.stop)
-        self.router = Router(codex, lambda: self.image.read(examples), self.likeness, chars=settings.routing_chars)
-        self._background(self.likeness.warm({name: own.texts for name, own in self.image.read(examples).items()}), "exemplars")
+        now = self.image.kept(examples)
+        self.router = Router(codex, now, self.likeness, chars=settings.routing_chars)
+        self._background(self.likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
 
     def personas(self) -> dict[str, Any]:
         """What there is to say of the personas, as the wire's `personas` gives it."""

@@ -149,9 +149,9 @@ class Evidence:
         except BatosError as e:
             log.warning("nothing_recalled", mission=self._id, error=e.message)
             numbers = ()  # the mission is thought through without, also when it is taken up again: what was paid for fits no other prompt
-        found = self._image.read(passages, numbers, self._chars) if numbers else ()
+        found: tuple[Passage, ...] = self._image.read(passages, numbers, self._chars) if numbers else ()
         self._image.committer.defer(journal.add_recalled, self._id, question, numbers, tuple(map(tuple, found)))
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ...]]:
