@@ -200,7 +200,12 @@ class Kernel:
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
-        self._background(ahead.read(settings, self.scheduler.quiet), "handbook")
+        self._background(ahead.read(settings, self.scheduler.quiet, self._methods_written), "handbook")
+
+    async def _methods_written(self) -> bool:
+        """Whether an expert for methods is there, once that is known."""
+        await self.substrate.experts_known()
+        return bool(self.image.read(ahead.wanted, self.settings.synthesis_model))
 
     async def _take_console_address(self) -> None:
         from batos.console.server import Console  # late: only who asks for it pays for a web server

@@ -11,6 +11,7 @@ import contextvars
 import dataclasses
 import hashlib
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
+_REPLY_OF = operator.attrgetter(*(field.name for field in dataclasses.fields(ChatReply)))  # of an `Inference`
 
 
 class Place(NamedTuple):
@@ -312,9 +314,9 @@ class Thinking:
             )
         by = by or By(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
-        request = ChatRequest(self.model_of(role), system, user, schema, tuple(sorted(chosen.items())), turns=turns)
-        digest = await self._inference.digest(request.model)
-        request = dataclasses.replace(request, digest=digest)
+        model = self.model_of(role)
+        digest = await self._inference.digest(model)
+        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns)
         content = journal.content_of(digest, system, user, schema, chosen, turns)
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
@@ -329,7 +331,7 @@ class Thinking:
         else:
             known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
         self.tally.used.append(known)
-        return ChatReply(**{f.name: getattr(known, f.name) for f in dataclasses.fields(ChatReply)})
+        return ChatReply(*_REPLY_OF(known))
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
         """Inferences of this mission, silent ones, until one is an answer of a form.
