@@ -110,6 +110,11 @@ class Evidence:
         """Whether there is a memory that keeps and finds chunks."""
         return self._memory is not None
 
+    @property
+    def recalled(self) -> bool:
+        """Whether memory had anything to say to this mission."""
+        return any(self._found.values())
+
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
         """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone."""
         self._changes.append((segment, dropped))

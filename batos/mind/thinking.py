@@ -34,7 +34,7 @@ from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.router import Route, Router
 from batos.mind.tally import Tally, apart, counting
-from batos.objects import UvmObject
+from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
 _REPLY_OF = operator.attrgetter(*(field.name for field in dataclasses.fields(ChatReply)))  # of an `Inference`
@@ -202,7 +202,7 @@ class Thinking:
         )
         asked = {}
         for name, known in (("depth", DEPTHS), ("flavour", FLAVOURS)):
-            by = (("mission", mission[name]), ("persona", getattr(persona, name, AUTO)), ("setting", getattr(settings, name)))
+            by = (("mission", mission[name]), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
             asked[name] = [Asked(value, whose) for whose, value in by if value in known]
         depths = asked["depth"]
         if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
@@ -255,7 +255,7 @@ class Thinking:
             root = persona._p_jar.root()
             heard = dict.fromkeys(entry.model for entry in self._recorded.values())
             began = (m for m in heard if m == self.model_of(plain) or experts.speaks_for(root, m) == name.lower())
-            self._voices[name] = next(began, None) or getattr(persona, "voice", "") or plain
+            self._voices[name] = next(began, None) or _said(persona, "voice", "") or plain
         return self._voices[name]
 
     def number(self, outer: str) -> str:
@@ -435,6 +435,12 @@ class Thinking:
             "prompt_ms": round(sum(e.prompt_eval_ms for e in used), 1),
             "models": sorted({e.model for e in used}),
         }
+
+
+def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
+    """What a persona's slot says, own or inherited; a message that is not understood costs far more."""
+    held = find(persona, name)
+    return otherwise if held is None else held[1]
 
 
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")
