@@ -91,6 +91,7 @@ class Evidence:
         """
         self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
         self._found: dict[str, tuple[Passage, ...]] = {}
+        self._loaded = False
         self._nothing_on: frozenset[bytes] = frozenset()
         self._asking = asyncio.Lock()
         self._changes: list[tuple[Segment | None, list[int]]] = []
@@ -112,8 +113,9 @@ class Evidence:
 
     @property
     def recalled(self) -> bool:
-        """Whether memory had anything to say to this mission."""
-        return any(self._found.values())
+        """Whether memory may have had anything to say to this mission: of earlier attempts that is not asked, since what they were shown
+        may be forgotten by now, and stands in the journal all the same."""
+        return self._loaded or any(self._found.values())
 
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
         """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone."""
@@ -130,6 +132,7 @@ class Evidence:
 
     def load(self) -> None:
         """Take over what earlier attempts recalled."""
+        self._loaded = True
         self._found = self._image.read(recorded, self._id, self._chars)
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
