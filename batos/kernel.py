@@ -203,7 +203,12 @@ class Kernel:
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
-        self._background(ahead.read(settings, self.scheduler.quiet), "handbook")
+        self._background(ahead.read(settings, self.scheduler.quiet, self._methods_written), "handbook")
+
+    async def _methods_written(self) -> bool:
+        """Whether an expert for methods is there, once that is known."""
+        await self.substrate.experts_known()
+        return bool(self.image.read(ahead.wanted, self.settings.synthesis_model))
 
     async def _take_console_address(self) -> None:
         from batos.console.server import Console  # late: only who asks for it pays for a web server
@@ -234,8 +239,9 @@ class Kernel:
             deadline_s=settings.inference_deadline_s,
         )
         self._stack.push_async_callback(self.likeness.stop)
-        self.router = Router(codex, lambda: self.image.read(examples), self.likeness, chars=settings.routing_chars)
-        self._background(self.likeness.warm({name: own.texts for name, own in self.image.read(examples).items()}), "exemplars")
+        now = self.image.kept(examples)
+        self.router = Router(codex, now, self.likeness, chars=settings.routing_chars)
+        self._background(self.likeness.warm({name: own.texts for name, own in now().items()}), "exemplars")
 
     def personas(self) -> dict[str, Any]:
         """What there is to say of the personas, as the wire's `personas` gives it."""

@@ -31,7 +31,6 @@ from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.unit import Unit
 from batos.mind import lessons
-from batos.mind.remembering import remember_again
 from batos.objects import UvmObject
 from batos.wire.schemas import Undo
 
@@ -249,6 +248,8 @@ class Undoing:
         if self._learning is not None and not ledger.failed_lesson(mission):
             self._learning.undone(root, mission.number, asked.redo)
         if asked.redo and f"mission:{id}" not in root["lobby"].memory.library.by_source:
+            from batos.mind.remembering import remember_again  # late: it brings numpy; a running daemon has it already
+
             remember_again(root, mission)
 
     def _told(self, root: Any, plan: reversal.Plan, lot: list[str], moved: Sequence[Moved], trees: list[Reply]) -> Reply:

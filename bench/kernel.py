@@ -120,11 +120,13 @@ async def missions(folder: pathlib.Path, count: int, concurrency: int, *, wire: 
     from batos import logs
     from batos.config import load
     from batos.kernel import Kernel
+    from batos.process import calm_collector
 
     logs.configure("error", "json")
     endpoint = f"ipc://{folder / 'bench.sock'}"
     flags = {"data": folder, "concurrent_missions": concurrency, "autotelic": "off", "listen": [endpoint]}
     kernel = await Kernel.start(load(flags, environ={}), inference=Instant(), listen=wire)
+    calm_collector()  # as the daemon does
     image = folder / "live_image.fs"
     before, commits = image.stat().st_size, _commits(kernel)
     todo = iter(range(count))

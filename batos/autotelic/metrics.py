@@ -8,6 +8,7 @@ size, the models in memory) is asked for when somebody reads. Names and units fo
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from batos.errors import InferenceFailed
 from batos.mind.events import Event, Events
 
 if TYPE_CHECKING:
+    from prometheus_client import Counter, Histogram
     from prometheus_client.metrics_core import Metric
 
 FACTS_S = 2.0  # a reader waits no longer for the loop
@@ -54,7 +56,9 @@ class Metrics:
         self._retrievals = Counter(
             "batos_retrievals", "Questions to memory, by whether it had something to say.", ["found"], registry=registry
         )
-        self.durations = Durations(events, lambda state, seconds: self._states.labels(state).observe(seconds))
+        self._of = functools.cache(self._counters)  # as many as the registry keeps: to find them anew takes longer than to count
+        in_state = functools.cache(self._states.labels)
+        self.durations = Durations(events, lambda state, seconds: in_state(state).observe(seconds))
         registry.register(_Facts(facts, asyncio.get_running_loop()))
         events.listen("result", self._ended)
 
@@ -76,11 +80,21 @@ class Metrics:
 
     def paid(self, reply: ChatReply) -> None:
         """Count an inference that came to its end."""
-        self._inferences.labels(reply.model, "ok").inc()
-        self._seconds.labels(reply.model).observe(reply.total_ms / 1000)
-        self._reading.labels(reply.model).inc(reply.prompt_eval_ms / 1000)
-        self._tokens.labels(reply.model, "prompt").inc(reply.prompt_tokens)
-        self._tokens.labels(reply.model, "answer").inc(reply.answer_tokens)
+        ok, seconds, reading, prompt, answer = self._of(reply.model)
+        ok.inc()
+        seconds.observe(reply.total_ms / 1000)
+        reading.inc(reply.prompt_eval_ms / 1000)
+        prompt.inc(reply.prompt_tokens)
+        answer.inc(reply.answer_tokens)
+
+    def _counters(self, model: str) -> tuple[Counter, Histogram, Counter, Counter, Counter]:
+        return (
+            self._inferences.labels(model, "ok"),
+            self._seconds.labels(model),
+            self._reading.labels(model),
+            self._tokens.labels(model, "prompt"),
+            self._tokens.labels(model, "answer"),
+        )
 
     def failed(self, model: str, cause: str) -> None:
         """Count an inference that failed."""

@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.request import getproxies
 
 from batos.bridge import grammars
 from batos.bridge.breaker import Breaker, Policy
@@ -53,6 +52,8 @@ def connect(host: str) -> AsyncClient:
 
     :raises ConfigError: where that is no address.
     """
+    from urllib.request import getproxies
+
     import httpx
     from ollama import AsyncClient
 

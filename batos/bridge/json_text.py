@@ -18,20 +18,23 @@ def values(text: str) -> Iterator[tuple[Any, str]]:
     The whole text; without thought and fence; its first object or array, whatever stands around it; the same closed at the end.
     """
     seen: list[Any] = []
-    bare = without_thought(text)[0].strip()
-    fenced = strip_fences(bare)
-    for repair, found in (
-        ("", _whole(text)),
-        ("thought", _whole(bare)),
-        ("fence", _whole(fenced)),
-        ("surroundings", _first(fenced)),
-        ("surroundings", _first(bare)),
-        ("end", _closed(fenced)),
-    ):
+    for repair, found in _read(text):
         for value in found:
             if value not in seen:
                 seen.append(value)
                 yield value, repair
+
+
+def _read(text: str) -> Iterator[tuple[str, list[Any]]]:
+    # One after the other: of nearly all texts the first is taken.
+    yield "", _whole(text)
+    bare = without_thought(text)[0].strip()
+    yield "thought", _whole(bare)
+    fenced = strip_fences(bare)
+    yield "fence", _whole(fenced)
+    yield "surroundings", _first(fenced)
+    yield "surroundings", _first(bare)
+    yield "end", _closed(fenced)
 
 
 def _refuse(name: str) -> Any:

@@ -246,7 +246,10 @@ class Settings(Checked):
         description="values computed of what is given, of which a method may be put together, three seconds' worth; 0: none",
     )
     synthesis_ahead_s: float = Field(
-        10, ge=0, le=86400, description="time from start after which what lessons are made of is read in a pause; 0: at the first lesson"
+        10,
+        ge=0,
+        le=86400,
+        description="time from start after which what lessons of an expert are made of is read in a pause; 0: at the first lesson",
     )
     synthesis_depth: int = Field(4, ge=1, le=16, description="methods written while methods are written: their trials may send messages")
     synthesis_chars: int = Field(4000, ge=500, le=100_000, description="longest request for a method, in characters")

@@ -95,7 +95,8 @@ class Meter:
             await asyncio.wait([self._reading])  # its thread must be off the image before that is closed
 
     def _add(self, row: Spent) -> None:
-        (self._spent[row.model],) = merged([row, *filter(None, [self._spent.get(row.model)])])
+        before = self._spent.get(row.model)
+        self._spent[row.model] = row if before is None else before.and_also(row)
 
 
 def total(root: Any) -> list[Spent]:

@@ -92,6 +92,16 @@ class Spent(NamedTuple):
     answer_tokens: int
     model_ms: float
 
+    def and_also(self, other: Spent) -> Spent:
+        """Both together; of the same model."""
+        return Spent(
+            self.model,
+            self.inferences + other.inferences,
+            self.prompt_tokens + other.prompt_tokens,
+            self.answer_tokens + other.answer_tokens,
+            round(self.model_ms + other.model_ms, 1),
+        )
+
 
 class Decision(Persistent):
     """Who thinks a mission through, and why, as JSON. A record of its own: the journal's is rewritten with each entry."""
@@ -309,14 +319,7 @@ def merged(rows: Iterable[Spent]) -> list[Spent]:
     """One row a model, in the order of their names."""
     found: dict[str, Spent] = {}
     for row in rows:
-        before = found.get(row.model, Spent(row.model, 0, 0, 0, 0.0))
-        found[row.model] = Spent(
-            row.model,
-            before.inferences + row.inferences,
-            before.prompt_tokens + row.prompt_tokens,
-            before.answer_tokens + row.answer_tokens,
-            round(before.model_ms + row.model_ms, 1),
-        )
+        found[row.model] = found.get(row.model, Spent(row.model, 0, 0, 0, 0.0)).and_also(row)
     return [found[model] for model in sorted(found)]
 
 

@@ -270,12 +270,16 @@ def rate(root: Any, id: str, rating: int, why: str) -> bool:
     return int(before.get("rating", 0)) != rating
 
 
-def settle(root: Any, id: str) -> None:
-    """Take a final mission off the list of pending ones."""
+def settle(root: Any, id: str, recalled: bool = True) -> None:
+    """Take a final mission off the list of pending ones.
+
+    :param recalled: whether it may have been shown anything from memory; else its journal is not looked into.
+    """
     ledger = ledger_of(root)
     if id in ledger.pending:
         ledger.pending.remove(id)
-        journal.forget_shown(journal.of(ledger.missions[id]))
+        if recalled:
+            journal.forget_shown(journal.of(ledger.missions[id]))
 
 
 def recover(root: Any) -> list[dict[str, Any]]:

@@ -6,17 +6,19 @@ import asyncio
 import collections
 import contextlib
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from batos.errors import BatosSignal
 from batos.image import genesis, ledger
 from batos.image.committer import Committer, SystemFunction, outlast
+from batos.image.kept import Kept
 from batos.image.storage import check_format, file_path, not_writable, open_database, require_checksums, sync_to_disk
 from batos.image.unit import Idle, Unit, Views, snapshot, unit_of_work
 
 log = structlog.get_logger("batos.image")
+T = TypeVar("T")
 
 
 class LivingImage:
@@ -29,6 +31,7 @@ class LivingImage:
         self.uri, self.db, self.committer = uri, db, committer
         self._idle: Idle = collections.deque()
         self._views: Views = set()
+        self._kept: list[Kept[Any]] = []
         self.reach = asyncio.Lock()
         """Held by a pack, and by who brings back what may be out of reach: a pack takes that, and does not see what comes meanwhile."""
 
@@ -94,6 +97,12 @@ class LivingImage:
         with self.snapshot() as root:
             return function(root, *args)
 
+    def kept(self, function: Callable[[Any], T]) -> Callable[[], T]:
+        """What answers `function(root)` of the image as it is now, and reads only where something has changed; for the loop's thread."""
+        kept = Kept(self.db, self._views, function)
+        self._kept.append(kept)
+        return kept.get
+
     async def barrier(self) -> None:
         """Return when all that can be read now is durable: before it is told to the world outside."""
         await self.committer.barrier()
@@ -124,6 +133,8 @@ class LivingImage:
         await self.committer.close()
         for _, connection in self._idle:
             connection.close()
+        for kept in self._kept:
+            kept.close()
         self.db.close()
 
 

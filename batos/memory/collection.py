@@ -17,6 +17,7 @@ from batos.memory.embedders import Maker
 from batos.memory.packed import widen
 from batos.memory.ranking import ROOM, Part, Ranking
 from batos.memory.segments import FACTS, SPOKEN, Array, Segment, build, merge
+from batos.memory.traits import LIVED
 from batos.memory.view import View
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Collection:
     def __init__(self, *, room: int = ROOM) -> None:
         """:param room: bytes for what terms gave in earlier searches."""
         self.size = 0
+        self.read = 0
+        """Rows of documents that were read, those that are masked included: the others are of missions."""
         self.dropped = 0
         """Rows that are masked: every search passes over them. When they are many, load anew."""
         self.maker = Maker()
@@ -200,6 +203,7 @@ class Collection:
             self._runs[begin:end] = self._runs[begin - 1] + np.cumsum(new)
         elif end:
             self._runs[1:end] = np.cumsum(new)
+        self.read += int(np.count_nonzero((facts["flags"] & LIVED) == 0))
         self.size = end
 
     def _append_one(self, segment: Segment) -> None:
@@ -218,6 +222,7 @@ class Collection:
             self._speakers |= {speaker}
         self._rows.add_one(id, at)
         self._list(Part.of(segment, np.array([at], np.int32)))
+        self.read += not flags & LIVED
         self.size = at + 1
         self._ranking = self._view = None
         self._tidy()

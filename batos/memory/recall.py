@@ -46,8 +46,8 @@ async def recalled(text: str, image: LivingImage, retrieval: Retrieval, *, most:
     :param alike: cosine with the brief from which a chunk speaks to it.
     """
     view = retrieval.view()
-    if not most or not view.n or not any(char.isalnum() for char in text):
-        return []
+    if not most or not (view.read or (view.n and _OF_US.search(text))) or not any(char.isalnum() for char in text):
+        return []  # nobody is asked where nothing can come of it: with none but missions in memory, and a brief that is not about them
     question = await in_helper(image.read, _understood, view, text)
     vectors, _ = await retrieval.vectors(view, question)
     return await in_helper(_best, view, question, vectors, most, alike)

@@ -39,6 +39,8 @@ class View:
     def __init__(self, collection: Collection) -> None:
         n = collection.size
         self.n = n
+        self.read = collection.read
+        """How many rows are of documents that were read, at most; the others are of missions."""
         self.facts: Array = collection._facts[:n]
         """FACTS (`batos.memory.segments`) of each row."""
         self.ids: Array = self.facts["id"]

@@ -96,7 +96,7 @@ class Attempts:
             ledger.complete(mission, result, cycle)
             unit.note(attempt.id, f"COMPLETE by {result['persona']}")
         attempt.evidence.committed()
-        self._image.committer.defer(ledger.settle, attempt.id)
+        self._image.committer.defer(ledger.settle, attempt.id, attempt.evidence.recalled)
         return result
 
     def _learn(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> None:

@@ -92,6 +92,7 @@ class Evidence:
         """
         self._id, self._image, self._memory, self._chars, self._ask = id, image, memory, chars, ask
         self._found: dict[str, tuple[Passage, ...]] = {}
+        self._loaded = False
         self._nothing_on: frozenset[bytes] = frozenset()
         self._asking = asyncio.Lock()
         self._changes: list[tuple[Segment | None, list[int]]] = []
@@ -111,6 +112,12 @@ class Evidence:
         """Whether there is a memory that keeps and finds chunks."""
         return self._memory is not None
 
+    @property
+    def recalled(self) -> bool:
+        """Whether memory may have had anything to say to this mission: of earlier attempts that is not asked, since what they were shown
+        may be forgotten by now, and stands in the journal all the same."""
+        return self._loaded or any(self._found.values())
+
     def changed(self, segment: Segment | None, dropped: list[int]) -> None:
         """Note what the mission's transaction does to the memory: index entries of new chunks, numbers of those that are gone. What a trial
         does is not kept."""
@@ -128,6 +135,7 @@ class Evidence:
 
     def load(self) -> None:
         """Take over what earlier attempts recalled."""
+        self._loaded = True
         self._found = self._image.read(recorded, self._id, self._chars)
         self._nothing_on = self._image.read(journal.nothing_on, self._id)
 
@@ -152,9 +160,9 @@ class Evidence:
         except BatosError as e:
             log.warning("nothing_recalled", mission=self._id, error=e.message)
             numbers = ()  # the mission is thought through without, also when it is taken up again: what was paid for fits no other prompt
-        found = self._image.read(passages, numbers, self._chars)
+        found: tuple[Passage, ...] = self._image.read(passages, numbers, self._chars) if numbers else ()
         self._image.committer.defer(journal.add_recalled, self._id, question, numbers, tuple(map(tuple, found)))
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ...]]:

@@ -8,6 +8,7 @@ to DELEGATING with the reasons of a refusal, a bounded number of times → COMPL
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from batos.guardian import repair
 from batos.image import examples, experts, history, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import drafting, lessons, prompting, second_look, trial, vouched
+from batos.mind import drafting, lessons, prompting, trial, vouched
 from batos.mind.claims import WriterAwaited
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
@@ -36,6 +37,7 @@ _NOT_KEPT = (
     "_tmp_synthesis_", "args", "kwargs", "lacked", "taught", "prompt", "prompts", "candidates", "passed", "known", "reused", "made",
 )  # fmt: skip
 _DRAWS = 2  # times the bound of its tries: what it wrote before is no further try, and may be all that it knows
+_SECOND_LOOK = "batos.mind.second_look"  # brings numpy and dictionaries: late, for whoever is taught nothing, and not on the loop's time
 
 
 async def forge(
@@ -104,6 +106,7 @@ def _writer(lobby: UvmObject) -> UvmObject:
 @Primitive.register
 async def reify(cycle: UvmObject) -> str:
     """IDLE: the message has become a cycle; find what it is for."""
+    await in_helper(importlib.import_module, _SECOND_LOOK)
     found = find(cycle.target, cycle.selector)
     held = found[1] if found is not None else None
     taught, intent = examples.of(_root(cycle), cycle.target, cycle.selector)
@@ -119,6 +122,8 @@ async def reify(cycle: UvmObject) -> str:
 @Primitive.register
 async def study(cycle: UvmObject) -> str:
     """DECOMPOSING: gather what a model must know. A facet needs none: it is its intent, as guidance for the persona's own model."""
+    from batos.mind import second_look
+
     attempt = current()
     if cycle.selector.endswith("_facet_") and cycle.intent and len(cycle.args) == 1 and not cycle.kwargs and find(cycle.target, "think_"):
         cycle._tmp_synthesis_ = f"def {cycle.selector}(self, text):\n    return self.think_({cycle.intent!r}, text)\n"
@@ -146,6 +151,8 @@ async def study(cycle: UvmObject) -> str:
 @Primitive.register
 async def write(cycle: UvmObject) -> str:
     """DELEGATING: the model writes; what can be mended without it is."""
+    from batos.mind import second_look
+
     attempt = current()
     if _spent(cycle):
         if cycle.expert and not cycle.last and (last := await second_look.last(cycle)):
@@ -168,6 +175,8 @@ async def write(cycle: UvmObject) -> str:
 async def try_out(cycle: UvmObject) -> str:
     """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back, unless it is an
     expert's and an edit of it is right: an expert is asked the same again, and cannot be told what was wrong."""
+    from batos.mind import second_look
+
     source = cycle._tmp_synthesis_
     known = _known(cycle, source)
     reasons, did = known or await _faults(cycle, source)

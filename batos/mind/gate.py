@@ -5,6 +5,7 @@ Each check answers why a text is not fit, in words that can be put to the model 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 
@@ -17,6 +18,7 @@ _AGAIN = 3  # times that one sentence may be said
 _NO_WORDS = 0.5  # share of strings that are no words
 LONGEST = 20_000  # characters of an answer: far above what `num_predict` lets through by default
 _WORD = re.compile(r"\w")
+_VOWELS = frozenset("aeiouy")
 _ECHO_WORDS = 8  # an answer this much longer than the brief says something of its own
 
 
@@ -52,7 +54,7 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
         return "it repeats a few words over and over"
     if _no_words(words):
         return "much of it is no words"
-    if prompt and _tells_back(words, prompt.lower().split(), brief.lower().split()):
+    if prompt and _tells_back(words, prompt, brief):
         return "it tells the instructions back"
     if brief and _echoes(words, brief.lower().split()):
         return "it only repeats the brief"
@@ -72,22 +74,32 @@ def _repeats(text: str) -> bool:
     """Whether one sentence of some length is said again and again, outside of code."""
     if "```" in text:
         return False
-    said = Counter(" ".join(_bare(one.lower().split())) for one in re.split(r"(?<=[.!?])\s+|\n+", text))
+    sentences = re.split(r"(?<=[.!?])\s+|\n+", text)
+    if len(sentences) <= _AGAIN:
+        return False
+    said = Counter(" ".join(_bare(one.lower().split())) for one in sentences)
     return any(count > _AGAIN and len(sentence.split()) >= 4 for sentence, count in said.items())
 
 
 def _no_words(words: list[str]) -> bool:
     """Whether much of a text is strings such as `xkqzrtv`: of Latin letters, long, and without a vowel."""
     latin = [word for word in _bare(words) if word.isascii() and word.isalpha() and len(word) >= 5]
-    odd = [word for word in latin if not set(word) & set("aeiouy") or len(set(word)) == 1]
+    odd = [word for word in latin if _VOWELS.isdisjoint(word) or len(set(word)) == 1]
     return len(odd) >= 3 and len(odd) >= _NO_WORDS * len(latin)
 
 
-def _tells_back(words: list[str], prompt: list[str], asked: list[str]) -> bool:
+def _tells_back(words: list[str], prompt: str, asked: str) -> bool:
     """Whether an answer has a run of words from what the model was told, that the brief does not have."""
-    said, told, brief = (f" {' '.join(_bare(some))} " for some in (words, prompt, asked))
-    runs = (f" {' '.join(_bare(prompt[at : at + _RUN]))} " for at in range(len(prompt) - _RUN + 1))
-    return bool(told) and any(run in said and run not in brief for run in runs)
+    said = f" {' '.join(_bare(words))} "
+    found = [run for run in _runs(prompt) if run in said]
+    return bool(found) and any(run not in f" {' '.join(_bare(asked.lower().split()))} " for run in found)
+
+
+@functools.lru_cache(maxsize=64)  # a state's own words are the same for all missions
+def _runs(prompt: str) -> tuple[str, ...]:
+    """Each run of words of a prompt, with a space before and after it."""
+    words = _bare(prompt.lower().split())
+    return tuple(f" {' '.join(words[at : at + _RUN])} " for at in range(len(words) - _RUN + 1))
 
 
 def _bare(words: list[str]) -> list[str]:

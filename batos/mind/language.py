@@ -28,6 +28,10 @@ _LISTS = {
     "maar of als mijn jouw naar nog",
 }
 _SMALL_WORDS = {name: frozenset(word for word in words.split() if len(word) > 1) for name, words in _LISTS.items()}
+_LANGUAGES: dict[str, list[str]] = {}
+for _name, _small in _SMALL_WORDS.items():
+    for _word in _small:
+        _LANGUAGES.setdefault(_word, []).append(_name)
 _NAMES = re.compile(
     r"\b(translat\w*|übersetz\w*|tradu\w*|vertaal\w*|english|englisch|anglais|inglés|inglese|german|deutsch|allemand|french|französisch|"
     r"français|spanish|spanisch|español|italian\w*|portug\w*|dutch|niederländisch|nederlands|russian|chinese|japanese|latin|greek|arabic|"
@@ -57,7 +61,10 @@ def language_of(text: str) -> str | None:
         return script
     if len(words) < LEAST_WORDS:
         return None
-    hits = Counter({name: sum(word in small for word in words) for name, small in _SMALL_WORDS.items()})
+    hits = Counter(dict.fromkeys(_SMALL_WORDS, 0))
+    for word in words:
+        for name in _LANGUAGES.get(word, ()):
+            hits[name] += 1
     (best, count), (_, second) = hits.most_common(2)
     return best if count >= SHARE * len(words) and count >= max(LEAST_HITS, LEAD * second) else None
 

@@ -44,6 +44,8 @@ def exemplars_of(persona: UvmObject) -> Exemplars:
 
 def learned_by(examples: Mapping[str, Exemplars], text: str) -> str | None:
     """The persona that was chosen for this very text before, if one was."""
+    if not any(own.learned for own in examples.values()):
+        return None
     key = _key(text)
     return next((name for name, own in examples.items() if key in own.learned), None)
 

@@ -7,6 +7,7 @@ that is away or slow costs a mission `limit_s`, and the missions of the next `pa
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,10 @@ class Alike(NamedTuple):
 class _Matrix(NamedTuple):
     texts: Texts
     digest: str
-    rows: dict[str, np.ndarray[Any, Any]]
+    rows: np.ndarray[Any, Any]
+    """The exemplars' vectors, persona by persona."""
+    parts: dict[str, tuple[int, int]]
+    """By persona: the first of its rows, and the one after the last."""
 
 
 class Likeness:
@@ -127,7 +131,7 @@ class Likeness:
             self._image.later(vectors.save, new, frozenset(keys.values()))
         self._memory = {key: self._memory[key] for key in keys.values()}
         rows = {name: [self._memory[keys[text]] for text in own] for name, own in exemplars.items()}
-        return _Matrix(exemplars, digest, await asyncio.to_thread(_stacked, rows, self.model))
+        return _Matrix(exemplars, digest, *await asyncio.to_thread(_stacked, rows, self.model))
 
     async def _embed(self, texts: list[str], deadline_s: float) -> list[list[float]]:
         return await self._inference.embed(self.model, [normalised(text) for text in texts], deadline_s=deadline_s)
@@ -138,30 +142,36 @@ def _packed(vector: Sequence[float], model: str) -> bytes:
     import numpy as np
 
     row = np.asarray(vector, dtype=np.float32)
-    length = float(np.linalg.norm(row))
-    if row.ndim != 1 or not math.isfinite(length) or length == 0:
+    # No BLAS, here and below: its threads wait for each other on a busy machine.
+    length = math.sqrt(np.einsum("i,i->", row, row)) if row.ndim == 1 else 0.0
+    if not math.isfinite(length) or length == 0:
         raise InferenceFailed(f"{model} answered with what is no vector", cause="malformed", model=model)
     return (row / length).astype(np.float16).tobytes()
 
 
-def _stacked(rows: dict[str, list[bytes]], model: str) -> dict[str, np.ndarray[Any, Any]]:
+def _stacked(rows: dict[str, list[bytes]], model: str) -> tuple[np.ndarray[Any, Any], dict[str, tuple[int, int]]]:
     import numpy as np
 
     if len({len(row) for own in rows.values() for row in own}) > 1:
         raise InferenceFailed(f"{model} answered with vectors of different lengths", cause="malformed", model=model)
-    return {name: np.stack([np.frombuffer(row, np.float16) for row in own]).astype(np.float32) for name, own in rows.items() if own}
+    together = np.frombuffer(b"".join(row for own in rows.values() for row in own), np.float16).astype(np.float32)
+    ends = list(itertools.accumulate(map(len, rows.values())))
+    parts = {name: (end - len(own), end) for (name, own), end in zip(rows.items(), ends, strict=True) if own}
+    return together.reshape(ends[-1] if ends else 0, -1) if len(together) else together.reshape(0, 0), parts
 
 
 def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, Alike]:
     import numpy as np
 
     row = np.frombuffer(vector, np.float16).astype(np.float32)
+    if not matrix.parts:
+        return {}
+    if matrix.rows.shape[1:] != row.shape:
+        raise InferenceFailed(f"{model} answered with a vector of another length than before", cause="malformed", model=model)
+    cosines = np.einsum("ij,j->i", matrix.rows, row).tolist()
     found = {}
-    for name, rows in matrix.rows.items():
-        if rows.shape[1:] != row.shape:
-            raise InferenceFailed(f"{model} answered with a vector of another length than before", cause="malformed", model=model)
-        cosines = np.einsum("ij,j->i", rows, row)  # no BLAS: its threads wait for each other on a busy machine
-        at = int(cosines.argmax())
-        mean = float(np.sort(cosines)[-nearest:].mean())
-        found[name] = Alike(round(mean, 4), matrix.texts[name][at], round(float(cosines[at]), 4))
+    for name, (begin, end) in matrix.parts.items():
+        own = cosines[begin:end]
+        most = sorted(own)[-nearest:]
+        found[name] = Alike(round(sum(most) / len(most), 4), matrix.texts[name][own.index(most[-1])], round(most[-1], 4))
     return found

@@ -86,6 +86,7 @@ class Router:
         self._codex, self._likeness, self._chars = codex, likeness, chars
         given = {name: Exemplars(persona.exemplars) for name, persona in codex.personas.items()}
         self._examples = examples or (lambda: given)
+        self._texts: tuple[Mapping[str, Exemplars] | None, Texts] = None, {}
         self._rules = {
             name: [(re.compile(t.pattern, re.IGNORECASE), t.weight, t.says) for t in persona.triggers]
             for name, persona in codex.personas.items()
@@ -143,12 +144,16 @@ class Router:
             return Route(internal, "is the system's own mission", by=OWN)
         alike = None
         if compare and self._likeness is not None:
-            texts = {name: own.texts for name, own in examples.items()}
-            alike = await self._likeness.of(text, texts, self._codex.routing.nearest)
+            alike = await self._likeness.of(text, self._texts_of(examples), self._codex.routing.nearest)
         route = self.judge(text, examples, alike)
         if chosen is None:
             return route
         return Route(chosen, "chosen by the mission", route.scores, CHOSEN, route.persona if record["origin"] != "system" else None)
+
+    def _texts_of(self, examples: Mapping[str, Exemplars]) -> Texts:
+        if self._texts[0] is not examples:
+            self._texts = examples, {name: own.texts for name, own in examples.items()}
+        return self._texts[1]
 
     def judge(self, text: str, examples: Mapping[str, Exemplars], alike: Mapping[str, Alike] | None = None) -> Route:
         """Whom a text is for.

@@ -11,6 +11,7 @@ import contextvars
 import dataclasses
 import hashlib
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -34,9 +35,10 @@ from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.router import Route, Router
 from batos.mind.tally import Tally, apart, counting
-from batos.objects import UvmObject
+from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
+_REPLY_OF = operator.attrgetter(*(field.name for field in dataclasses.fields(ChatReply)))  # of an `Inference`
 
 
 YES = ("yes", "y")
@@ -214,7 +216,7 @@ class Thinking:
         )
         asked = {}
         for name, known in (("depth", DEPTHS), ("flavour", FLAVOURS)):
-            by = (("mission", mission[name]), ("persona", getattr(persona, name, AUTO)), ("setting", getattr(settings, name)))
+            by = (("mission", mission[name]), ("persona", _said(persona, name, AUTO)), ("setting", getattr(settings, name)))
             asked[name] = [Asked(value, whose) for whose, value in by if value in known]
         depths = asked["depth"]
         if inner:  # what was asked for is the mission's own depth: its parts are as deep as their words ask
@@ -267,7 +269,7 @@ class Thinking:
             root = persona._p_jar.root()
             heard = dict.fromkeys(entry.model for entry in self._recorded.values())
             began = (m for m in heard if m == self.model_of(plain) or experts.speaks_for(root, m) == name.lower())
-            self._voices[name] = next(began, None) or getattr(persona, "voice", "") or plain
+            self._voices[name] = next(began, None) or _said(persona, "voice", "") or plain
         return self._voices[name]
 
     def plain_voice_of(self, persona: UvmObject) -> str:
@@ -345,9 +347,9 @@ class Thinking:
             )
         by = by or By(state=self.state, persona=self.persona)
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
-        request = ChatRequest(self.model_of(role), system, user, schema, tuple(sorted(chosen.items())), turns=turns)
-        digest = await self._inference.digest(request.model)
-        request = dataclasses.replace(request, digest=digest)
+        model = self.model_of(role)
+        digest = await self._inference.digest(model)
+        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns)
         content = journal.content_of(digest, system, user, schema, chosen, turns)
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
@@ -362,7 +364,7 @@ class Thinking:
         else:
             known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
         self.tally.used.append(known)
-        return ChatReply(**{f.name: getattr(known, f.name) for f in dataclasses.fields(ChatReply)})
+        return ChatReply(*_REPLY_OF(known))
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
         """Inferences of this mission, silent ones, until one is an answer of a form.
@@ -466,6 +468,12 @@ class Thinking:
             "prompt_ms": round(sum(e.prompt_eval_ms for e in used), 1),
             "models": sorted({e.model for e in used}),
         }
+
+
+def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
+    """What a persona's slot says, own or inherited; a message that is not understood costs far more."""
+    held = find(persona, name)
+    return otherwise if held is None else held[1]
 
 
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")

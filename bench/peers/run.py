@@ -3,7 +3,8 @@
     make peers                       # installs them in an environment of their own, and runs this
     python bench/peers/run.py --peers build/peers/bin/python --missions 20 --json
 
-A mission is one call that plans, three at once, one that puts them together. For its cost the calls are instant. For the kill they go to
+A mission is one call that plans, three at once, one that puts them together. For its cost the calls are instant, and the contenders take
+turns: each round is told, and the table has medians. For the kill they go to
 one model over HTTP that writes at a steady pace and keeps account; it is no part of what is killed. All missions are under way when two
 fifths of the calls have ended; within half a second the program is killed, started again as it was, and left alone. Where nothing comes
 of that, it is started with the lines that its user has to write to go on (counted, from the contender's script). Once more with one
@@ -15,9 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +36,47 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", default=str(ROOT / "build" / "peers" / "bin" / "python"), help="a Python that has the others installed")
     parser.add_argument("--missions", type=int, default=20, help="under way when the kill comes")
-    parser.add_argument("--cost-missions", type=int, default=200, help="for the cost of a mission")
+    parser.add_argument("--cost-missions", type=int, default=200, help="for the cost of a mission, in each round")
+    parser.add_argument("--rounds", type=int, default=3, help="of the costs, in which all have their turn; the table has medians")
     parser.add_argument("--token-s", type=float, default=0.02, help="of the model: seconds a token")
     parser.add_argument("--kills", type=int, default=5, help="kills of each; the table has means")
     parser.add_argument("--dir", default=tempfile.gettempdir(), help="folder for databases; a RAM disk shows the cost without the disk")
     parser.add_argument("--only", nargs="*", choices=[*CONTENDERS, ""], default=[], help="of the contenders")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     args = parser.parse_args()
+    contenders = {name: CONTENDERS[name](args.peers) for name in args.only or CONTENDERS}
+    with tempfile.TemporaryDirectory(prefix="peers-", dir=args.dir) as folder:
+        costs = alternating(contenders, args.rounds, args.cost_missions, Path(folder))
     rows = {}
-    for name in args.only or CONTENDERS:
+    for name, contender in contenders.items():
         with tempfile.TemporaryDirectory(prefix="peers-", dir=args.dir) as folder:
-            rows[name] = measured(CONTENDERS[name](args.peers), args, Path(folder))
+            rows[name] = {**costs[name], **measured(contender, args, Path(folder))}
         print(name, json.dumps(rows[name]), flush=True)
     print(table(rows))
     if args.json:
         print(json.dumps({"bench": "peers", "missions": args.missions, "kills": args.kills, "rows": rows}))
 
 
+def alternating(contenders: Mapping[str, Contender], rounds: int, missions: int, folder: Path) -> dict[str, dict[str, Any]]:
+    """By contender: the median of each cost, and all `rounds`. In each round all have their turn, one after the other, and the next one
+    begins with another: so a quarter of an hour in which the machine is slow is everybody's."""
+    names = list(contenders)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in (*names[first:], *names[:first]):
+            place = folder / f"{number}-{names.index(name)}"
+            found[name].append(contenders[name].cost(place, missions))
+            shutil.rmtree(place, ignore_errors=True)
+            print(f"round {number + 1}:", name, json.dumps(found[name][-1]), flush=True)
+    return {
+        name: {**{what: statistics.median(one[what] for one in each) for what in each[0]}, "rounds": each} for name, each in found.items()
+    }
+
+
 def measured(contender: Contender, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """A row of the table."""
-    row: dict[str, Any] = {"recovery_lines": contender.recovery_lines(), **contender.cost(folder / "cost", args.cost_missions)}
+    """A row of the table, but for the costs."""
+    row: dict[str, Any] = {"recovery_lines": contender.recovery_lines()}
     undisturbed = run(contender, folder / "whole", args, kill=False)
     assert not undisturbed["lost"], "the missions do not end, even undisturbed"
     row["calls"], row["tokens"] = undisturbed["calls"], undisturbed["tokens"]

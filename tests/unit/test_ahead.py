@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +55,10 @@ def test_what_fails_is_tried_again() -> None:
     assert read() == 3
 
 
+async def yes() -> bool:
+    return True
+
+
 @pytest.fixture
 def came(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is read, in place of the real things."""
@@ -79,7 +85,7 @@ async def test_it_reads_what_is_used_and_looks_before_each_step_whether_anything
     async def quiet() -> None:
         came.append("quiet")
 
-    await ahead.read(Settings(**{"synthesis_ahead_s": 0.001, **given}), quiet)
+    await ahead.read(Settings(**{"synthesis_ahead_s": 0.001, **given}), quiet, yes)
     assert came == read
 
 
@@ -90,7 +96,7 @@ async def test_it_reads_nothing_while_a_mission_is_under_way(came: list[str]) ->
         came.append("quiet")
         await over.wait()
 
-    reading = asyncio.create_task(ahead.read(Settings(synthesis_ahead_s=0.001), quiet))
+    reading = asyncio.create_task(ahead.read(Settings(synthesis_ahead_s=0.001), quiet, yes))
     while not came:
         await asyncio.sleep(0)
     assert came == ["quiet"]
@@ -99,9 +105,36 @@ async def test_it_reads_nothing_while_a_mission_is_under_way(came: list[str]) ->
     assert came == ["quiet", "known", "quiet", "parts"]
 
 
+async def test_where_no_expert_writes_methods_nothing_is_read(came: list[str]) -> None:
+    async def quiet() -> None:
+        came.append("quiet")
+
+    async def no() -> bool:
+        return False
+
+    await ahead.read(Settings(synthesis_ahead_s=0.001), quiet, no)
+    assert came == []
+
+
+def test_importing_the_kernel_brings_neither_numpy_nor_what_lessons_are_made_of() -> None:
+    heavy = ("numpy", "batos.mind.second_look", "batos.mind.pricing", "batos.memory.vectors", "prometheus_client")
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys, batos.kernel; print([name for name in {heavy} if name in sys.modules])"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.stdout.strip() == "[]"
+
+
+async def test_a_daemon_that_has_no_expert_for_methods_reads_nothing_ahead(tmp_path: Path, came: list[str]) -> None:
+    async with mind(tmp_path, FakeInference()) as running:
+        assert not running.image.read(ahead.wanted, "expert")
+        assert not running.image.read(ahead.wanted, "plain")
+
+
 async def test_a_daemon_reads_it_ahead(tmp_path: Path, came: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     loop, done = asyncio.get_running_loop(), asyncio.Event()
     monkeypatch.setattr(ahead, "give_back", lambda: loop.call_soon_threadsafe(done.set))
+    monkeypatch.setattr("batos.image.experts.speaks_methods", lambda root: "an expert")
     async with mind(tmp_path, FakeInference(), synthesis_ahead_s=0.01):
         await asyncio.wait_for(done.wait(), 30)
     assert came == ["known", "parts"]

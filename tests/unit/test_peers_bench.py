@@ -57,6 +57,27 @@ def test_the_lines_of_a_user_are_counted_in_the_script_and_one_line_can_be_added
     assert (PEERS / script).read_text("utf-8").count("# changed here\n") == 1
 
 
+def test_contenders_take_turns_and_each_round_is_told(peers: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    order: list[str] = []
+
+    class Told:
+        def __init__(self, name: str, costs: list[float]) -> None:
+            self.name, self.costs = name, costs
+
+        def cost(self, folder: Path, count: int) -> dict[str, float]:
+            folder.mkdir()
+            order.append(self.name)
+            return {"cpu_ms": self.costs.pop(0), "missions_per_s": count}
+
+    costs = peers.alternating({"a": Told("a", [1.0, 9.0, 2.0]), "b": Told("b", [3.0, 4.0, 5.0])}, 3, 7, tmp_path)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert {name: (one["cpu_ms"], one["missions_per_s"], len(one["rounds"])) for name, one in costs.items()} == {
+        "a": (2.0, 7, 3),
+        "b": (4.0, 7, 3),
+    }
+    assert capsys.readouterr().out.count("round ") == 6
+
+
 def test_the_table_says_what_never_ended(peers: ModuleType) -> None:
     row = {
         "fsyncs": 1, "cpu_ms": 2.0, "missions_per_s": 3, "missions_per_s_50": 4, "bytes": 5, "by_itself": True, "recovery_lines": 0,

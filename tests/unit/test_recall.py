@@ -17,6 +17,10 @@ async def filled(held: Memory, folder: Path) -> None:
     for name, text in (("garden.txt", GARDEN), ("engine.txt", ENGINE)):
         (folder / name).write_text(text)
     await held.read(folder / "garden.txt", folder / "engine.txt")
+    await lived(held)
+
+
+async def lived(held: Memory) -> None:
     draft = Draft("mission", "Tomatoes", [DraftPart("When may tomatoes go out?\n\nTomatoes go out to the balcony in May.", "Tomatoes")])
     prepared = prepare(draft, held.recollection.shelver, source="mission:m1", mission="m1", section_chars=10_000)
     segment = build(prepared.entries)
@@ -56,3 +60,14 @@ async def test_words_decide_where_no_embedder_answers_and_none_is_more_than_aske
         assert await recalled(held, "tomatoes and a walrus, an aardvark, an okapi") == []
     async with memory(tmp_path, evidence_passages=0) as held:
         assert await recalled(held, "tomatoes balcony") == []
+
+
+async def test_nobody_is_asked_where_memory_holds_nothing_but_missions_and_the_brief_is_not_about_them(tmp_path: Path) -> None:
+    embedder = CountsWords()
+    async with memory(tmp_path, embedder=embedder) as held:
+        await lived(held)
+        asked = len(embedder.texts)
+        assert await recalled(held, "Where do tomatoes go in May?") == []
+        assert len(embedder.texts) == asked
+        assert await recalled(held, "What did you say about tomatoes on the balcony in May?") == ["mission:m1"]
+        assert len(embedder.texts) > asked
