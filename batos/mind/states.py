@@ -14,6 +14,7 @@ from typing import Any
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
 from batos.mind import evidence, forms, gate, prompts, weaving
+from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.thinking import By, current
@@ -141,8 +142,8 @@ async def _other(persona: UvmObject, part: str) -> str:
 
 @Primitive.register
 async def synthesize(cycle: UvmObject) -> str:
-    """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision: that one
-    is colder and in nobody's voice."""
+    """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision, which is
+    plainer and colder."""
     voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
     grounded = bool(found) and not schema and bool(cycle.persona.grounded)
@@ -155,7 +156,7 @@ async def synthesize(cycle: UvmObject) -> str:
     for again in (False, True):
         more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
         warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
-        reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plain=again)
+        reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
         text = reply.text.strip()
         if not schema:
             cycle.cut = reply.done_reason == "length"
@@ -266,22 +267,22 @@ def _recalled(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> str:
     return f"\n\n{evidence.shown(cycle.evidence_prompt, found)}" if found else ""
 
 
-def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plain: bool = False) -> tuple[str, str, tuple[tuple[str, str], ...]]:
+def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Who speaks: the role of the model, the system message, and what was said before, where it is told as turns.
 
-    :param plain: nobody's voice, whatever the flavour.
+    :param plainer: without the persona's inspirations, whatever the flavour.
     """
     speaker, attempt = persona or cycle.persona, current()
     turns = attempt.turns if cycle.depth == "direct" and depth_of(cycle) == 1 else ()
-    if (plain or cycle.flavour == "off") and not attempt.earlier:
-        return attempt.plain_voice_of(speaker), system_message(speaker, "off"), turns
-    return attempt.voice_of(speaker), system_message(speaker, cycle.flavour), turns
+    flavour: Flavour = "light" if plainer and cycle.flavour == "full" and not attempt.earlier else cycle.flavour
+    voice = attempt.plain_voice_of(speaker) if flavour == "off" else attempt.voice_of(speaker)
+    return voice, system_message(speaker, flavour), turns
 
 
 async def _ask(
-    cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plain: bool = False, **more: Any
+    cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plainer: bool = False, **more: Any
 ) -> ChatReply:
-    role, system, turns = _voice(cycle, persona, plain=plain)
+    role, system, turns = _voice(cycle, persona, plainer=plainer)
     attempt = current()
     options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if not system else {})}
     if warmth is not None:

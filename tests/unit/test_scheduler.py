@@ -427,7 +427,8 @@ async def test_an_answer_that_is_none_is_revised_once_then_refused(tmp_path: Pat
         asked = inference.asked_about("Notes to use") if depth == "facets" else inference.asked
         assert len(asked) == 2
         assert len(inference.asked_about("was refused because it is empty")) == 1
-        assert (asked[1].system, dict(asked[1].options)["temperature"]) == ("", 0.2), "in nobody's voice, and colder"
+        assert asked[1].system == asked[0].system.partition(" You work in the spirit of")[0] != asked[0].system, "plainer"
+        assert dict(asked[1].options)["temperature"] == 0.2, "and colder"
 
 
 @pytest.mark.parametrize(
