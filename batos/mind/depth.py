@@ -107,11 +107,10 @@ def decide(brief: str, depths: Sequence[Asked], flavours: Sequence[Asked], facts
     open_, why = kind_of(brief)
     if open_ is None and facts.follows_deep:
         open_, why = True, "it follows one that was"
+    elif open_ is None and facts.speaks:
+        open_, why = True, "nothing in it says that one answer will do"
     elif open_ is None:
-        open_, why = (
-            facts.parameters is None,
-            "nothing is known of the model" if facts.parameters is None else "nothing in it asks for more",
-        )
+        open_, why = False, "it speaks for nobody"
     return Approach("facets" if open_ else "direct", why, flavour)
 
 

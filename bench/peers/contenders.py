@@ -190,7 +190,7 @@ class Daemon(Program):
     def again(self) -> None:
         settings = {
             "ollama_host": self.model.host, "concurrent_missions": self.missions, "inference_concurrency": 64, "autotelic": "off",
-            "lora_staging": self.folder / "staging",
+            "lora_staging": self.folder / "staging", "depth": "facets", "flavour": "full",  # five calls, as the others make
         }  # fmt: skip
         (self.folder / "staging").mkdir(exist_ok=True)
         words = [self.contender.python, "-m", "batos", "run", "--data", str(self.folder / "data"), "--listen", self.endpoint]
