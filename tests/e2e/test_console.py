@@ -172,8 +172,11 @@ def test_a_conversation_is_a_page(house: House, window: Browser) -> None:
 def test_an_answer_is_streamed_into_its_conversation_and_stopped_there(house: House, window: Browser) -> None:
     house.server.fail("stall", when="Write the answer to the request")
     window.open("/conversation?id=mood-1")
+    house.server.hold()  # a page hears what is said from when it listens
     window.find("#brief").send_keys("Talk without end")
     window.find("form.brief button.main").click()
+    window.find("#link[data-on]")
+    house.server.release()
     window.until(lambda: (window.all("#stream [data-who] p") and window.text("#stream [data-who]:last-child p")) or None, "it is said")
     window.find("form[action='/cancel'] button").click()
     window.until_text("The mission was cancelled.")

@@ -426,9 +426,13 @@ def test_a_model_that_is_loaded_ahead(script: Script) -> None:
 @untimed
 @given(st.integers(0, 6))
 def test_the_console_is_left(after: int) -> None:
+    async def look() -> None:
+        await asyncio.sleep(0)
+
     async def run() -> None:
         server = _Server(
-            MagicMock(limit_max_requests=None, callback_notify=None, default_headers=[], date_header=False, server_header=False)
+            MagicMock(limit_max_requests=None, callback_notify=None, default_headers=[], date_header=False, server_header=False),
+            look,
         )
         serving = asyncio.create_task(server.main_loop())
         await turns(after)
