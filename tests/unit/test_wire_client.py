@@ -128,7 +128,10 @@ async def test_the_other_ops() -> None:
         assert await client.history("t", 3) == {"type": "history", "target": "t", "limit": 3}
         assert await client.missions("FAILED") == {"type": "missions", "state": "FAILED", "limit": 50}
         assert await client.info() == {"type": "info"}
-        assert await client.models(["m"], ensure=True) == {"type": "models", "ensure": True, "names": ["m"], "watch": False}
+        asked = await client.models(["m"], ensure=True)
+        assert asked == {"type": "models", "ensure": True, "names": ["m"], "watch": False, "fit": False}
+        asked = await client.fit_models(["m"])
+        assert asked == {"type": "models", "ensure": False, "names": ["m"], "watch": False, "fit": True}
         assert await client.personas() == {"type": "personas"}
 
 
