@@ -326,7 +326,7 @@ async def test_a_model_deleted_while_it_is_loaded(inference: OllamaInference, cl
     with pytest.raises(InferenceFailed) as failed:
         await inference.chat(request, deadline_s=60)
     assert failed.value.cause == "model_missing"
-    assert own not in {m.model for m in (await client.ps()).models}
+    # `ps` tells nothing of it: a real Ollama lists a runner by the name that loaded it, and copies share it until it goes
 
 
 async def test_a_create_from_a_base_that_cannot_be_had(client: AsyncClient, own: str) -> None:
