@@ -58,6 +58,7 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
     one_arena()
     stopping = asyncio.Event()
     kernel: Kernel | None = None
+    changed = False  # before the kernel is there: it may have read the settings already
 
     def stop() -> None:
         if kernel is not None and stopping.is_set():
@@ -65,9 +66,12 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
         stopping.set()
 
     def hang_up() -> None:
+        nonlocal changed
         if reload is None or (sys.stdin is not None and sys.stdin.isatty()):
             stop()
-        elif kernel is not None:  # else the settings were read a moment ago
+        elif kernel is None:
+            changed = True
+        else:
             _reload(kernel, reload, supervisor)
 
     loop = asyncio.get_running_loop()
@@ -82,6 +86,8 @@ async def run(settings: Settings, on_started: Callable[[Kernel], None] | None = 
         # Before any mission: one that goes on after a restart may make the loop stand in its first turn.
         kernel = await _started(Kernel.start(settings, on_recovered=lambda: stack.enter_context(watch)), stop_asked, supervisor)
         if kernel is not None:
+            if changed and reload is not None:
+                _reload(kernel, reload, supervisor)
             calm_collector()
             await _run(kernel, supervisor, stop_asked, on_started)
 

@@ -383,10 +383,8 @@ class Thinking:
         """The inference that was paid for already, if it was."""
         return self._recorded.get(place[:2])
 
-    def _batch(self, part: str | None, by: By, model: str) -> TextBatch | None:
-        """What publishes the text of an inference as it comes; None where nobody listens."""
-        if not self._events.heard(self.id, "token"):
-            return None
+    def _batch(self, part: str | None, by: By, model: str) -> TextBatch:
+        """What publishes the text of an inference as it comes, to those who listen by then: a page may be opened while it is written."""
 
         def tell(text: str, pieces: int) -> None:
             self.publish("token", text=text, pieces=pieces, facet=part, model=model, **by._asdict())

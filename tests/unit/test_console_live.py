@@ -82,7 +82,7 @@ async def test_rows_move_with_their_missions(seat: Seat, inference: FakeInferenc
     inference.hold()
     async with stream(seat, "/events") as rows:
         id = await seat.gave("Think <b>slowly</b>")
-        row = await rows.until("decomposing")
+        row = await rows.until("synthesizing")
         assert f'data-id="{id}"' in row
         assert "Think &lt;b&gt;slowly&lt;/b&gt;" in row
         inference.release()
