@@ -84,7 +84,7 @@ def charged(work: Awaitable[T], account: Account | None) -> Generator[Any, Any, 
 
 
 def carried(work: Awaitable[T]) -> Awaitable[T]:
-    """The same work for another task, charged to whom this thread computes for now."""
+    """Wrap work for another task, charged to whom this thread computes for now."""
     account = _thread.account
     return work if account is None else _awaited(work, account)
 
@@ -94,7 +94,7 @@ async def _awaited(work: Awaitable[T], account: Account) -> T:
 
 
 def elsewhere(function: Callable[..., T]) -> Callable[..., T]:
-    """The same function for another thread, charged to whom this thread computes for now."""
+    """Wrap a function for another thread, charged to whom this thread computes for now."""
     account = _thread.account
     if account is None:
         return function

@@ -96,7 +96,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__((host, port), _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Whether there is a thread for one more reader."""
+        """Tell whether there is a thread for one more reader."""
         with self._lock:
             return self._at_work < _THREADS
 

@@ -72,7 +72,7 @@ class Candidate:
 
     @property
     def worth(self) -> float:
-        """How good it is beside others: by its parameters, tools and context counted."""
+        """Rate it beside others: by its parameters, tools and context counted."""
         lacks = int(not self.can.tools) + int((self.can.context or 0) < CONTEXTS[0])
         return (self.can.parameters or 0) * LACKING**lacks
 
@@ -132,7 +132,7 @@ async def there(client: AsyncClient, hear: Callable[[str, Mapping[str, Any]], ob
 
 
 async def show(client: AsyncClient, name: str) -> dict[str, Any] | None:
-    """What `/api/show` says of a model; None where it is not there. `AsyncClient.show` leaves out fields that it does not know.
+    """Ask `/api/show` about a model; None where it is not there. `AsyncClient.show` leaves out fields that it does not know.
 
     :raises ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError: where the Ollama does not say.
     """

@@ -1,4 +1,4 @@
-"""What a model can do: as its Ollama claims it (`/api/show`), and as it was found out. Pure values; asks nobody.
+"""Tells what a model can do: as its Ollama claims it (`/api/show`), and as it was found out. Pure values; asks nobody.
 
 What is found out holds for all models that share weights, adapters, template, renderer and parser: a persona's model can do what its base
 can. Such a set is named by its *making*, a digest of these.
@@ -27,7 +27,7 @@ SPEED_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a model can do. None: not known.
+    """Says what a model can do. None: not known.
 
     :ivar parameters: how many it has. `context`: tokens that it reads and writes at most. `quantization`: as Ollama names it.
     :ivar chats: whether it answers messages; an embedder does not, nor a model without a chat template.
@@ -53,7 +53,7 @@ class Capabilities:
 
     @classmethod
     def claimed(cls, shown: Mapping[str, Any]) -> Capabilities:
-        """What `/api/show` says. An Ollama that is too old to say what a model can do (before 0.6.4) says nothing of it."""
+        """Read what `/api/show` says. An Ollama that is too old to say what a model can do (before 0.6.4) says nothing of it."""
         info, details = shown.get("model_info") or {}, shown.get("details") or {}
         can = shown.get("capabilities")
         able = set(can or ())
@@ -69,7 +69,7 @@ class Capabilities:
         )
 
     def to_record(self) -> dict[str, Any]:
-        """What was found out, as plain values: what `/api/show` says again at any time is left out."""
+        """Give what was found out, as plain values: what `/api/show` says again at any time is left out."""
         found = {name: getattr(self, name) for name in ("thinks", "silenced", "tools", "vision", "format", "context")}
         kept: dict[str, Any] = {name: value for name, value in found.items() if _SOURCE[name] in self.probed}
         return {**kept, "probed": sorted(self.probed), **({"speed": self.speed} if self.speed else {})}
@@ -100,7 +100,7 @@ def _count(value: Any) -> int | None:
 
 
 def writes_for_chats(shown: Mapping[str, Any]) -> bool:
-    """Whether a model has words for who speaks: a chat template, or a renderer in place of one."""
+    """Tell whether a model has words for who speaks: a chat template, or a renderer in place of one."""
     made = parsed(shown)
     return bool(made is not None and made.renderer) or str(shown.get("template") or "").strip() not in ("", PLAIN)
 
@@ -124,7 +124,7 @@ def making_of(made: modelfile.Modelfile) -> str:
 
 @dataclass(slots=True)
 class Known:
-    """What is known of models, by digest. Answers from memory.
+    """Keeps what is known of models, by digest. Answers from memory.
 
     :ivar keep: is told what was found out of a making: it and its record.
     """
@@ -151,7 +151,7 @@ class Known:
         self._templates[digest] = str(shown.get("template") or "")
 
     def knows(self, digest: str) -> bool:
-        """Whether its Ollama said what the model of a digest can do."""
+        """Tell whether its Ollama said what the model of a digest can do."""
         return digest in self._claims
 
     def of(self, digest: str) -> Capabilities | None:
