@@ -164,6 +164,8 @@ class Attempts:
             facts["quoted"] = True  # memory's own words: what the model made of them was not fit
         if cycle.cut:
             facts["cut"] = True  # the answer came to the longest that it may be, and ends with its last whole sentence
+        if cycle.unsure:
+            facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if attempt.proposes and mission.origin == "system":

@@ -13,7 +13,7 @@ from typing import Any
 
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import evidence, forms, gate, prompts, weaving
+from batos.mind import evidence, forms, gate, language, prompts, relevance, weaving
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -143,7 +143,8 @@ async def _other(persona: UvmObject, part: str) -> str:
 @Primitive.register
 async def synthesize(cycle: UvmObject) -> str:
     """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision, which is
-    plainer and colder."""
+    plainer and colder. Where both are refused, the best of the answers at hand is kept, and is said to be unsure.
+    """
     voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
     grounded = bool(found) and not schema and bool(cycle.persona.grounded)
@@ -153,8 +154,11 @@ async def synthesize(cycle: UvmObject) -> str:
         prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
     fault: str | None = None
     form = schema
+    doubted: tuple[str, bool, str] | None = None  # an answer that may be none to this brief, whether it was cut off, and why
     for again in (False, True):
         more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
+        if fault:
+            current().revised(by(cycle), fault)
         warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
         reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
         text = reply.text.strip()
@@ -164,13 +168,26 @@ async def synthesize(cycle: UvmObject) -> str:
         fault = await _fault_of(cycle, text, schema)
         if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
             fault = "most of it is not from the passages from memory"
-        if fault is None:
+        elif fault is None and not schema and (fault := await _doubt_of(cycle, text)):
+            doubted = text, cycle.cut, fault
+        if fault is None and (fault := await _objection(cycle, text)) is None:
             return _woven(cycle, text, voices, found, whole=bool(schema))
         if form and reply.done_reason != "stop":
             form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
     if grounded:  # who is to keep to memory says what memory says, where the model does not
         cycle.quoted = True
         return _woven(cycle, evidence.quoted(cycle.brief, found), voices, found, whole=False)
+    if depth_of(cycle) == 1 and not schema and not _has_critic(cycle):  # a part of another cycle's brief can be done without
+        for name, said in voices:
+            if not await _fault_of(cycle, said, None) and not await _doubt_of(cycle, said):
+                why = (
+                    f"what was made of all notes was refused twice, the last time because {fault}; this is what {weaving.called(name)} said"
+                )
+                doubted = said, False, why
+                break
+        if doubted:
+            text, cycle.cut, cycle.unsure = doubted
+            return _woven(cycle, text, voices, found, whole=False)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
 
 
@@ -199,9 +216,17 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
         cycle.value, problem = forms.read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
-    elif fault := gate.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest, prompt=_own_words(cycle)):
-        return fault
-    return await _objection(cycle, text) if current().settings.critic == "on" and depth_of(cycle) == 1 else None
+        return None
+    return gate.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest, prompt=_own_words(cycle), tongue=False)
+
+
+async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
+    """Why a text that is an answer may not be one to this brief; None where nothing speaks against it."""
+    if (doubt := language.differs(text, cycle.brief)) or depth_of(cycle) > 1:
+        return doubt
+    attempt = current()
+    asked = [said for said in (attempt.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
+    return relevance.FOREIGN if await relevance.is_foreign(text, asked, attempt.nearness) else None
 
 
 def _own_words(cycle: UvmObject) -> str:
@@ -210,8 +235,15 @@ def _own_words(cycle: UvmObject) -> str:
     return re.sub(r"\$\w+", " ", words)
 
 
+def _has_critic(cycle: UvmObject) -> bool:
+    """Whether every answer of this cycle has to pass a critic."""
+    return current().settings.critic == "on" and depth_of(cycle) == 1
+
+
 async def _objection(cycle: UvmObject, text: str) -> str | None:
-    """What the critic has against an answer; a critic that says nothing that can be read has nothing against it."""
+    """What the critic has against an answer, where there is one; who says nothing that can be read has nothing against it."""
+    if not _has_critic(cycle):
+        return None
     critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
     prompt = weaving.fill(cycle.critic_prompt, brief=_told(cycle), answer=text)
     reply = await _ask(cycle, prompt, persona=critic, schema=weaving.VERDICT, part="critic", silent=True, warmth=0.0)

@@ -13,7 +13,7 @@ import hashlib
 import math
 import operator
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -33,6 +33,7 @@ from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
@@ -110,6 +111,7 @@ class Thinking:
         propose: Propose = nothing_proposed,
         parameters: Callable[[str], int | None] = lambda model: None,
         base_of: Callable[[str], str] = lambda role: BASE_MODEL,
+        nearness: Nearness = not_told,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
     ) -> None:
@@ -124,6 +126,7 @@ class Thinking:
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
         :param parameters: of a model, by its name; None where that is not known.
         :param base_of: from a persona's role to the model that its own is made of: nobody's voice.
+        :param nearness: of an answer to what it answers to.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
@@ -141,6 +144,8 @@ class Thinking:
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
         self.follows_deep = False  # whether what it follows was thought about in several ways
+        self._nearness: Nearness = nearness if self.compare else not_told
+        self._near: dict[tuple[str, ...], float | None] = {}
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
@@ -232,6 +237,16 @@ class Thinking:
         }
         names = sorted(scores, key=lambda name: -scores[name])[: self.settings.voices_limit]
         return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
+
+    async def nearness(self, text: str, others: Sequence[str]) -> float | None:
+        """How alike a text is to the one of others that is most so, as a cosine; None where that cannot be told.
+
+        Under the gate nothing waits for a model: there it is what was found before.
+        """
+        asked = (text, *others)
+        if asked not in self._near and not self.gated:
+            self._near[asked] = await self._nearness(text, others)
+        return self._near.get(asked)
 
     def _keep(self, record: Callable[..., None], *what: Any) -> None:
         self._image.committer.defer(record, self.id, *what)
@@ -436,6 +451,10 @@ class Thinking:
             self._own = {"cycle": by.cycle, "model": model}
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)
+
+    def revised(self, by: By, why: str) -> None:
+        """Tell the watchers that an answer that they may have heard is refused, and another comes."""
+        self.publish("revised", why=why, model=self._own["model"], **by._asdict())
 
     def publish(self, kind: str, **facts: Any) -> None:
         """An event of this mission."""
