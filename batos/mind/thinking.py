@@ -25,6 +25,7 @@ from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
 from batos.image import experts, journal
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
+from batos.mind import window
 from batos.mind.begun import Begun
 from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
@@ -72,6 +73,17 @@ class NeedInference(BatosSignal):
     def __init__(self, request: ChatRequest, place: Place, label: str) -> None:
         super().__init__(request.model)
         self.request, self.place, self.label = request, place, label
+
+
+class PromptTooLong(BatosSignal):
+    """A prompt, or it and its answer, does not fit the model's context: less is to be told."""
+
+    def __init__(self, told: int, cause: InferenceFailed) -> None:
+        """
+        :param told: characters of the prompt.
+        """
+        super().__init__(cause.message)
+        self.told, self.cause = told, cause
 
 
 class NeedAnswer(BatosSignal):
@@ -143,6 +155,7 @@ class Thinking:
         self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
+        self.room: int | None = None  # characters that may be told, where all were too many
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._nearness: Nearness = nearness if self.compare else not_told
         self._near: dict[tuple[str, ...], float | None] = {}
@@ -168,6 +181,7 @@ class Thinking:
         self._begun.recall()
         self.evidence.load()
         self._shared = self._image.read(journal.shared_of, self.id)
+        self.room = self._image.read(journal.room_of, self.id)
         recorded = self._image.read(journal.approaches_of, self.id)
         self._approaches = {mark: Approach(*fields) for mark, fields in recorded.items()}
         record = self._image.read(journal.route_of, self.id)
@@ -247,6 +261,22 @@ class Thinking:
         if asked not in self._near and not self.gated:
             self._near[asked] = await self._nearness(text, others)
         return self._near.get(asked)
+
+    def narrow(self, found: PromptTooLong) -> None:
+        """Tell less from now on; whoever takes the mission up again does, too.
+
+        :raises InferenceFailed: where less would be too little.
+        """
+        room = window.narrower(found.told, self.room)
+        if room is None:
+            raise InferenceFailed(
+                f"{found.cause.message}; with all left out that may be it is still longer than what {found.cause.context['model']} reads "
+                "at a time: shorten it, raise num_ctx, or use a model with a longer context (`batos models --fit`)",
+                cause="too_long", model=found.cause.context["model"],
+            )  # fmt: skip
+        log.info("told_less", mission=self.id, chars=room, why=found.cause.message)
+        self.room = room
+        self._keep(journal.set_room, room)
 
     def _keep(self, record: Callable[..., None], *what: Any) -> None:
         self._image.committer.defer(record, self.id, *what)
@@ -344,6 +374,7 @@ class Thinking:
         silent: bool = False,
         by: By | None = None,
         turns: tuple[tuple[str, str], ...] = (),
+        narrows: bool = False,
         **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
@@ -353,6 +384,8 @@ class Thinking:
         :param silent: whether its text is no event.
         :param by: the cycle that asks, for the events and the journal.
         :param turns: what was said before, as pairs of what the user said and what was answered.
+        :param narrows: whether the prompt is shorter where less may be told (`room`).
+        :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises BudgetSpent: past `mission_inferences`.
         """
@@ -369,17 +402,29 @@ class Thinking:
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
         self.tally.asked[key] += 1
+        told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
+        try:
+            known = await self._inferred(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
+        except InferenceFailed as e:
+            if narrows and e.cause == "too_long":
+                raise PromptTooLong(told, e) from None
+            raise
+        self.tally.used.append(known)
+        if narrows and _is_full(known, chosen) and window.narrower(told, self.room) is not None:
+            why = f"{model} had no room for its answer: {known.prompt_tokens} of {chosen['num_ctx']} tokens were read"
+            raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
+        return ChatReply(*_REPLY_OF(known))
+
+    async def _inferred(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None) -> journal.Inference:
         known = self.known(place)
         if known is not None:
             self.tally.replayed += 1
-        elif self.gated and place[:2] in self._failed:
+            return known
+        if self.gated and place[:2] in self._failed:
             raise self._failed[place[:2]]
-        elif self.gated:
-            raise NeedInference(request, place, by.label(part))
-        else:
-            known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
-        self.tally.used.append(known)
-        return ChatReply(*_REPLY_OF(known))
+        if self.gated:
+            raise NeedInference(request, place, label)
+        return await self.pay(request, place, label, heard)
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
         """Inferences of this mission, silent ones, until one is an answer of a form.
@@ -485,6 +530,13 @@ class Thinking:
             "prompt_ms": round(sum(e.prompt_eval_ms for e in used), 1),
             "models": sorted({e.model for e in used}),
         }
+
+
+def _is_full(reply: journal.Inference, options: Mapping[str, Any]) -> bool:
+    """Whether an answer ended because the context was full, before it came to its own longest."""
+    context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
+    full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
+    return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
 def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
