@@ -6,6 +6,8 @@ journal miss is a NeedInference, which leaves the gate, is paid outside, and the
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import contextvars
 import dataclasses
@@ -22,7 +24,7 @@ from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
-from batos.image import experts, journal
+from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
 from batos.mind import window
@@ -36,6 +38,7 @@ from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
+from batos.mind.sight import Shown, Sight, lent, together
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
 
@@ -126,6 +129,7 @@ class Thinking:
         nearness: Nearness = not_told,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
+        sight: Sight | None = None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -141,6 +145,7 @@ class Thinking:
         :param nearness: of an answer to what it answers to.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
+        :param sight: knows which models see.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
@@ -156,6 +161,8 @@ class Thinking:
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
         self.room: int | None = None  # characters that may be told, where all were too many
+        self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
+        self.sight, self._lent = sight or Sight(), lent(mission["questions"])
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._nearness: Nearness = nearness if self.compare else not_told
         self._near: dict[tuple[str, ...], float | None] = {}
@@ -195,10 +202,26 @@ class Thinking:
         The record goes with the mission's next commit, so it is durable no later than anything that depends on it.
         """
         if self.routed is None:
-            self.routed = await self.router.decide(self.mission, compare=self.compare)
+            pictured = bool(self.mission["images"]) and self.mission["persona"] is None and not self._lent
+            among = await self.sight.personas(self.router.personas, self.settings.routing_s) if pictured else None
+            self.routed = await self.router.decide(self.mission, compare=self.compare, among=among)
             self.persona, self.why = self.routed.persona.upper(), self.routed.why
             self._keep(journal.set_route, self.routed.to_record())
         return self.routed
+
+    async def look(self) -> None:
+        """See that whoever thinks the mission through sees its own pictures. Those of earlier missions are shown only where he does.
+
+        :raises ModelBlind: where he does not, with what follows.
+        :raises NeedAnswer: where the mission may ask which model shall.
+        """
+        if self.routed is not None and any("of" not in one for one in self.mission["images"]):
+            await self.sight.look(self.routed.persona, self._lent, self.ask if self.mission["may_ask"] else None)
+
+    def sees(self, persona: str) -> bool:
+        """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
+        own = any("of" not in one for one in self.mission["images"])
+        return not own or bool(self._lent) or self.sight.known(self.sight.model_of(persona)) is not False
 
     def share_out(self, brief: str) -> Shares:
         """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""
@@ -249,7 +272,7 @@ class Thinking:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(scores, key=lambda name: -scores[name])[: self.settings.voices_limit]
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
         return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
@@ -267,7 +290,7 @@ class Thinking:
 
         :raises InferenceFailed: where less would be too little.
         """
-        room = window.narrower(found.told, self.room)
+        room = found.told if self.room is None and any(self.shown[:-1]) else window.narrower(found.told, self.room)
         if room is None:
             raise InferenceFailed(
                 f"{found.cause.message}; with all left out that may be it is still longer than what {found.cause.context['model']} reads "
@@ -308,6 +331,8 @@ class Thinking:
         A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
         cannot speak any more.
         """
+        if self._lent:
+            return self._lent
         name = str(persona.name)
         if name not in self._voices:
             plain = str(persona.model)
@@ -319,7 +344,7 @@ class Thinking:
 
     def plain_voice_of(self, persona: UvmObject) -> str:
         """The model that speaks where nobody's voice is wanted: what the persona's own is made of."""
-        return self._base_of(str(persona.model))
+        return self._lent or self._base_of(str(persona.model))
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""
@@ -375,6 +400,7 @@ class Thinking:
         by: By | None = None,
         turns: tuple[tuple[str, str], ...] = (),
         narrows: bool = False,
+        pictured: bool = False,
         **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
@@ -385,6 +411,7 @@ class Thinking:
         :param by: the cycle that asks, for the events and the journal.
         :param turns: what was said before, as pairs of what the user said and what was answered.
         :param narrows: whether the prompt is shorter where less may be told (`room`).
+        :param pictured: whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns.
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises BudgetSpent: past `mission_inferences`.
@@ -397,8 +424,9 @@ class Thinking:
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         model = self.model_of(role)
         digest = await self._inference.digest(model)
-        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns)
-        content = journal.content_of(digest, system, user, schema, chosen, turns)
+        shown = self._shown_to(model, turns) if pictured and self.shown else ()
+        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
+        content = journal.content_of(digest, system, user, schema, chosen, turns, shown)
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
         self.tally.asked[key] += 1
@@ -439,6 +467,29 @@ class Thinking:
         settings = self.settings
         return await structured(ask, user, form, repairs=settings.structured_repairs, raw_chars=settings.malformed_chars)
 
+    def _shown_to(self, model: str, turns: tuple[tuple[str, str], ...]) -> Shown:
+        if self.sight.known(model) is False:
+            return ()
+        if self.room is None:
+            return self.shown if turns else together(self.shown)
+        own = self.shown[-1]  # all was too long: pictures of earlier turns take the most
+        return (((),) * len(turns) + (own,)) if own else ()
+
+    async def with_pictures(self, request: ChatRequest) -> ChatRequest:
+        """The request as it is sent: with the bytes of what it shows, which are read when they are needed and kept nowhere else.
+
+        :raises ImageDamaged: where they are not what was uploaded.
+        """
+        if not request.shown:
+            return request
+
+        def read(digest: str) -> str:
+            return base64.b64encode(self._image.read(pictures.read, digest)).decode()
+
+        every = dict.fromkeys(digest for turn in request.shown for digest in turn)
+        found = {digest: await asyncio.to_thread(read, digest) for digest in every}
+        return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))
+
     def known(self, place: Place) -> journal.Inference | None:
         """The inference that was paid for already, if it was."""
         return self._recorded.get(place[:2])
@@ -464,6 +515,7 @@ class Thinking:
                 hear(begun)
         if request.schema is None:  # the grammar of a schema begins at the beginning
             hear = self._begun.listener(place[:2], hear)
+        request = await self.with_pictures(request)
         try:
             reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
         finally:
