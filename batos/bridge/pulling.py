@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +77,8 @@ class _Transfer:
                 TOO_LARGE,
             )
         self._room.claim((self._model, layer), total - completed)
+        if there < total:
+            self._allowance.begins(layer)
         self._had[layer] = there
         self.layers.add(layer)
 
@@ -197,6 +200,30 @@ async def _recorded(folder: Path | None, layers: set[str]) -> None:
     end = time.monotonic() + RECORD_S
     while not all(map(noted, layers)) and time.monotonic() < end:  # noqa: ASYNC110 - the files are another program's
         await asyncio.sleep(RECORD_POLL_S)
+
+
+def clear(folder: Path, layers: Collection[str]) -> list[str]:
+    """Delete what a pull that was given up left of these layers: parts, and files that no model refers to; the names of what was deleted.
+
+    :param folder: of an Ollama's models. Its server does the same when it starts.
+    """
+    used, blobs, gone = _used(folder), folder / "blobs", []
+    for name in (_blob(layer) for layer in layers):
+        for path in (*blobs.glob(f"{name}-partial*"), *([blobs / name] if name not in used else [])):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+                gone.append(path.name)
+    return gone
+
+
+def _used(folder: Path) -> set[str]:
+    """The files of layers that models of an Ollama refer to."""
+    used = set()
+    for path in (folder / "manifests").rglob("*"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a folder, or what is no manifest
+            read = json.loads(path.read_bytes())
+            used |= {_blob(str(one["digest"])) for one in (read["config"], *(read.get("layers") or ()))}
+    return used
 
 
 def on_loopback(name: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from batos.bridge.needs import Needs
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
@@ -33,6 +34,8 @@ from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.provided import STATE as PROVISIONING
+from batos.mind.provided import NeedModel, Provider, Provision, needs_of
 from batos.mind.router import Route, Router
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
@@ -112,6 +115,7 @@ class Thinking:
         base_of: Callable[[str], str] = lambda role: BASE_MODEL,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
+        provider: Provider | None = None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -126,6 +130,7 @@ class Thinking:
         :param base_of: from a persona's role to the model that its own is made of: nobody's voice.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
+        :param provider: provides models that can do more; None: the mission thinks with those that there are.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
@@ -144,6 +149,9 @@ class Thinking:
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
+        if "thinking" in (mission.get("needs") or ()):
+            self._options["think"] = True
+        self._provider, self.provision = provider, Provision()
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._voices: dict[str, str] = {}
@@ -169,6 +177,48 @@ class Thinking:
         self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
         self.earlier = bool(self._recorded) and not self._approaches
+        self._think_with(Provision.of(self._image.read(journal.provided_of, self.id)))
+
+    async def check_needs(self) -> None:
+        """See that what thinks meets what the mission needs, as its record says.
+
+        :raises NeedModel: where it does not, or what it was provided with is there no more.
+        """
+        if self._provider is None or self.mission["origin"] == "system":
+            return
+        if self.provision and not await self._provider.stands(self.provision):
+            lost, self.provision = self.provision, Provision()
+            raise NeedModel(lost.needs)
+        needs = needs_of(self.mission, int(self._options.get("num_ctx") or 0) - int(self._options.get("num_predict") or 0))
+        await self.require(needs)
+
+    async def require(self, needs: Needs) -> None:
+        """See that what thinks meets these needs.
+
+        :raises NeedModel: where it does not: the attempt ends, and the mission goes on when a model is provided that does.
+        """
+        if self._provider is None or not needs or self.provision.needs.covers(needs):
+            return
+        if self.provision or not await self._provider.met(needs):
+            raise NeedModel(needs | self.provision.needs)
+
+    async def provide(self, needs: Needs) -> None:
+        """Have the mission provided with what meets its needs.
+
+        :raises NeedAnswer, ModelNeeded, InferenceFailed: see `Provider.provide`.
+        """
+        assert self._provider is not None
+        self.state = self.reached = PROVISIONING
+        self.publish("state", needs=needs.words())
+        self._think_with(await self._provider.provide(self, needs))
+
+    def _think_with(self, provision: Provision) -> None:
+        self.provision = provision
+        self._options |= provision.options
+        if provision.needs.thinking:
+            self._options["think"] = True
+        if provision.model:
+            self.direct, self.plain = dict(provision.direct), {}
 
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
@@ -263,6 +313,8 @@ class Thinking:
         A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
         cannot speak any more.
         """
+        if self.provision.model:
+            return self.provision.voices.get(str(persona.model).lower(), self.provision.model)
         name = str(persona.name)
         if name not in self._voices:
             plain = str(persona.model)
@@ -274,7 +326,7 @@ class Thinking:
 
     def plain_voice_of(self, persona: UvmObject) -> str:
         """The model that speaks where nobody's voice is wanted: what the persona's own is made of."""
-        return self._base_of(str(persona.model))
+        return self.provision.model or self._base_of(str(persona.model))
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""

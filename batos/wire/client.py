@@ -63,6 +63,7 @@ class Client(Operating):
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        needs: Sequence[str] = (),
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
 
@@ -71,12 +72,14 @@ class Client(Operating):
         :param schema: JSON schema of the answer; the result's `value` is then of that form.
         :param depth: how much it is thought about: `direct`, `facets` or `council`; `auto`, or left out, by the brief and the model.
         :param flavour: how much of the persona's own flavour is in the answer: `full`, `light`, `off`, `auto`.
+        :param needs: what its model must be able to do: `vision`, `tools`, `thinking`, `context:32k`; `auto`: what its plan names.
         :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
         :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
         """
         mission = str(uuid.uuid4()) if id is None else id
-        wants = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
+        wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
+        wants["needs"] = list(needs) or None
         return await self._accept("submit", id=mission, brief=brief, persona=persona, deadline_s=deadline_s, priority=priority, **wants)
 
     async def send(

@@ -10,7 +10,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from batos.wire.fields import WAIT_S_LIMIT, WHY_CHARS, Deadline, Limit, MissionId, Moment, Name, Persona, Priority, Rating, State, Target
+from batos.wire.fields import (
+    WAIT_S_LIMIT,
+    WHY_CHARS,
+    Deadline,
+    Limit,
+    MissionId,
+    Moment,
+    Name,
+    Need,
+    Persona,
+    Priority,
+    Rating,
+    State,
+    Target,
+)
 from batos.wire.keeping import (
     Accepting,
     Backup,
@@ -58,6 +72,7 @@ class Submit(_MissionRequest):
     may_ask: bool = False  # whether the mission may ask its user a question
     depth: Literal["auto", "direct", "facets", "council"] | None = None
     flavour: Literal["auto", "full", "light", "off"] | None = None
+    needs: Annotated[list[Need], Field(max_length=8)] = Field(default_factory=list)  # what its model must be able to do
 
 
 class Send(_MissionRequest):

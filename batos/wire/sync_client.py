@@ -59,8 +59,10 @@ class SyncClient:
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        needs: Sequence[str] = (),
     ) -> Accepted:
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask, "depth": depth, "flavour": flavour}
+        wants["needs"] = needs
         return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority, **wants))
 
     def send(

@@ -20,6 +20,7 @@ FIELDS = {
     "token": {"id", "state", "persona", "cycle", "model", "elapsed_s", "text", "pieces", "facet"},
     "method": {"target", "selector", "kind", "holder", "intent", "examples", "versions"},
     "needs_input": {"id", "state", "persona", "elapsed_s", "question", "number"},
+    "provision": {"id", "state", "model", "elapsed_s", "status"},
     "result": {"id", "state"},
     "error": {"code", "message"},
     "failures": {"failures"},
