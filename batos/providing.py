@@ -404,7 +404,7 @@ class Providing:
                     await substrate.models.discard(name)
                     gone.append(name)
             if held["pulled"]:
-                await substrate.places[0].provisioner.clear(held["layers"])
+                await substrate.places[0].provisioner.clear(held["layers"], self._image.read(provided.begun, number))
         await self._image.system(changes.note, number, {"cleared": True})
         log.info("model_cleared", change=number, models=gone)
         return gone

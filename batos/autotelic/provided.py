@@ -93,6 +93,11 @@ def facts(root: Any, number: int) -> dict[str, Any]:
     return dict(json.loads(changes.record_of(root, number).comparison).get(changes.PREPARED, {}))
 
 
+def begun(root: Any, number: int) -> float:
+    """When a change was begun, in seconds since the epoch."""
+    return float(changes.record_of(root, number).proposed)
+
+
 def standing(root: Any, model: str) -> int | None:
     """The number of the change by which a model is provided now."""
     held = home.part(root, "provided").models.get(model)

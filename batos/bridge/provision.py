@@ -24,7 +24,7 @@ from batos.bridge.client import tagged, version_of
 from batos.bridge.modelfile import Modelfile
 from batos.bridge.overtaken import asked
 from batos.bridge.profiles import BaseModelSource, Profile
-from batos.bridge.pulling import NOTE_S, clear, pull
+from batos.bridge.pulling import NOTE_S, cleared, pull
 from batos.bridge.recipes import Recipe, from_modelfile, from_source
 from batos.bridge.reports import Hear, Reports
 from batos.bridge.room import Room
@@ -197,13 +197,17 @@ class Provisioner:
             self._forget(want)
         return [want.status for want in wants]
 
-    async def clear(self, layers: Collection[str]) -> None:
-        """Delete what a pull that was given up left of these layers, where the folder of the models is known. An Ollama that is not the
-        daemon's own does it itself when it starts."""
+    async def clear(self, layers: Collection[str], since: float) -> None:
+        """Delete what a pull that was given up left, where the folder of the models is known. An Ollama that is not the daemon's own does
+        so when it starts.
+
+        :param layers: that it had begun, and `since` when; seconds since the epoch.
+        """
         folder = self._room.folder
-        mine = [layer for layer in layers if not self._room.is_claimed(layer)]
-        if folder is not None and mine and (gone := await asyncio.to_thread(clear, folder, mine)):
-            log.info("pull_cleared", files=len(gone))
+        if folder is not None:
+            mine = [layer for layer in layers if not self._room.is_claimed(layer)]
+            if gone := await cleared(folder, mine, None if self.under_way else since):
+                log.info("pull_cleared", files=len(gone))
 
     @property
     def room(self) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from batos.bridge.capabilities import Capabilities
 from batos.bridge.catalogue import Offer, offers
 from batos.bridge.client import tagged
 from batos.bridge.needs import ABILITIES, Needs
-from batos.bridge.pulling import clear
+from batos.bridge.pulling import clear, cleared
 from batos.bridge.room import Room
 from batos.bridge.selection import Space, had, here, why_none, widened
 from batos.errors import ConfigError, InvalidInput
@@ -80,8 +82,9 @@ def test_the_shipped_catalogue_has_something_for_each_ability(tmp_path: Path) ->
 
 
 def test_a_users_own_catalogue_adds_and_goes_first(tmp_path: Path) -> None:
-    own = '[models."house/reader:7b"]\nbytes = 5\nparameters = 7\ncontext = 131072\n[models."qwen3:8b"]\nbytes = 9\nparameters = 8\ncontext = 1\n'
-    (tmp_path / "catalogue.toml").write_text(own)
+    own = {"house/reader:7b": (5, 7), "qwen3:8b": (9, 8)}
+    texts = [f'[models."{name}"]\nbytes = {size}\nparameters = {count}\ncontext = 1\n' for name, (size, count) in own.items()]
+    (tmp_path / "catalogue.toml").write_text("".join(texts))
     found = {offer.model.name: offer.model for offer in offers(tmp_path)}
     assert (found["house/reader:7b"].bytes, found["qwen3:8b"].bytes) == (5, 9)
     assert len(found) == len(offers(tmp_path / "none")) + 1
@@ -186,6 +189,17 @@ def test_only_parts_and_files_that_no_model_names_are_cleared(tmp_path: Path) ->
     assert sorted(gone) == ["sha256-bb", "sha256-dd-partial", "sha256-dd-partial-0"]
     assert sorted(path.name for path in blobs.iterdir()) == ["sha256-aa", "sha256-cc", "sha256-ee-partial"]
     assert clear(tmp_path / "none", ["sha256:aa"]) == []
+    os.utime(blobs / "sha256-ee-partial", (1000, 1000))
+    (blobs / "sha256-ff-partial-0").write_bytes(b"1")
+    assert clear(tmp_path, [], since=2000) == ["sha256-ff-partial-0"], "what was not told of, but written meanwhile"
+
+
+async def test_what_comes_a_moment_later_is_cleared_too(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    clearing = asyncio.create_task(cleared(tmp_path, ["sha256:aa"], 0))
+    await asyncio.sleep(0)
+    (tmp_path / "blobs" / "sha256-aa-partial").write_bytes(b"1")
+    assert await clearing == ["sha256-aa-partial"]
 
 
 def test_the_room_that_is_left(tmp_path: Path) -> None:
