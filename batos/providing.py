@@ -68,6 +68,7 @@ class Providing:
     def __init__(self, settings: Settings, image: LivingImage, substrate: Substrate, budget: Budget) -> None:
         self._settings, self._image, self._substrate, self._budget = settings, image, substrate, budget
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._open: set[str] = set()  # missions for which something is brought about
         self._look = asyncio.Event()
         self._look.set()
 
@@ -123,7 +124,7 @@ class Providing:
         substrate, room = self._substrate, self._substrate.room
         found = await substrate.here()
         present = next((one for one in found if one.name == tagged(substrate.profile.base)), None)
-        choice = None if present is None else selection.widened(present, needs, room)
+        choice = selection.widened(present, needs, room) if present is not None and await substrate.able(needs) else None
         choice = choice or selection.here(found, needs, room, left_out)
         if choice is None:
             choice = await self._had(id, needs, left_out, 0 if present is None else present.can.parameters or 0)
@@ -169,7 +170,9 @@ class Providing:
                 number = await self._image.system(*recorded, mission=id)
         state = self._image.read(provided.state_of, number)
         if state == changes.PROPOSED:
+            self._open.add(id)
             await self._made(attempt, needs, held, number)
+            self._open.discard(id)
         elif state not in changes.STANDING or not await self._speaks(model):
             raise ModelNeeded(
                 f"mission {id!r} needs a model that {needs.told()}: {model} was to be it, and was taken back (change {number})",
@@ -337,10 +340,12 @@ class Providing:
         """Clear away what is left of models that were given up, at the start and whenever a mission ends that had one; until cancelled."""
 
         def hear(event: Event) -> None:
-            if self._image.read(journal.provided_of, event["id"]).get("state") == BEGUN:
+            if event["id"] in self._open:
+                self._open.discard(event["id"])
                 self._look.set()
 
         events.listen("result", hear)
+        self._open |= self._image.read(provided.under_way)
         while True:
             await self._look.wait()
             self._look.clear()
@@ -353,10 +358,11 @@ class Providing:
         done = True
         for number, state in self._image.read(provided.left_over):
             try:
-                if state == changes.PROPOSED:
-                    await self._refused(number, "its mission ended before it was there")
-                else:
-                    await self._cleared(number)
+                async with self._locks[self._image.read(provided.facts, number)["model"]]:
+                    if state == changes.PROPOSED:
+                        await self._refused(number, "its mission ended before it was there")
+                    else:
+                        await self._cleared(number)
             except (BatosError, OSError) as e:
                 log.warning("not_cleared", change=number, error=str(e))
                 done = False
@@ -400,6 +406,7 @@ class Providing:
         if not self._image.read(provided.in_use, model, number):
             wanted = [*held["voices"], *([model] if held["pulled"] else [])]
             for name in (one for one in wanted if not substrate.in_force(one)):
+                await substrate.places[0].provisioner.abandon(name)  # what was being made when its mission was cancelled
                 if await substrate.models.has(name):
                     await substrate.models.discard(name)
                     gone.append(name)

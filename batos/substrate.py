@@ -263,12 +263,19 @@ class Substrate:
 
         :raises InferenceFailed: where that cannot be found out.
         """
+        return needs.context <= int(self.options.get("num_ctx") or 0) and await self.able(needs)
+
+    async def able(self, needs: Needs) -> bool:
+        """Whether all models with which personas speak could meet needs, however they are loaded.
+
+        :raises InferenceFailed: where that cannot be found out.
+        """
         for model in dict.fromkeys(self._voices()):
             await self._inference.digest(model)  # once it is there, it is known what it can do
             can = self.capabilities(model)
             if can is not None and needs.lacking(can):
                 return False
-        return needs.context <= int(self.options.get("num_ctx") or 0)
+        return True
 
     async def here(self) -> list[Candidate]:
         """The models of the first Ollama.

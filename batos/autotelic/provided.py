@@ -118,6 +118,11 @@ def in_use(root: Any, model: str, besides: int) -> bool:
     return any(_content(one) == model for one in others) or any(one.model == model for one in personas)
 
 
+def under_way(root: Any) -> set[str]:
+    """The missions for which something is brought about."""
+    return {str(one.mission) for one in _all(root) if one.state == changes.PROPOSED}
+
+
 def left_over(root: Any) -> list[tuple[int, str]]:
     """Changes of which something has to go again, with the state of each: those taken back or refused, and those whose missions ended."""
     found = []

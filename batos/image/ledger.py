@@ -314,7 +314,8 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     """A mission as plain values."""
     mission._p_activate()
     own, prototype = mission.__dict__, getattr(mission, "parent*")
-    plain = {name: own[name] if name in own else getattr(prototype, name) for name in _DESCRIBED}
+    # As it was at a moment before an upgrade, and in an image that is only looked at, the prototype lacks the newest slots.
+    plain = {name: own[name] if name in own else getattr(prototype, name, DEFAULTS.get(name)) for name in _DESCRIBED}
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None

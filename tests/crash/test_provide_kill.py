@@ -175,7 +175,7 @@ def on_disk_states(running: Daemon, peer: Peer) -> list[bool]:
 
 @pytest.mark.timeout(120)
 def test_a_mission_that_was_cancelled_by_a_kill_in_its_pull_leaves_nothing(folder: Path, server: Library) -> None:
-    """The pull is under way at the kill; the next daemon is told to cancel before it goes on."""
+    """The pull is under way at the kill; the next daemon is told to cancel, before or while it goes on."""
     server.forget()
     killed_at(folder, "in the middle of the pull", "1", server, submit, **BY_ITSELF)
     with daemon(folder, ollama_host=server.host, **{**BY_ITSELF, "concurrent_missions": 1}) as running, Peer(running.endpoint) as peer:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from batos import unfit
 from batos.autotelic import changes, provided
 from batos.errors import InvalidInput, MissionFailed
 from batos.image import journal
@@ -312,6 +313,39 @@ async def test_paused_in_the_middle_of_the_pull_it_goes_on_with_the_same(start: 
     assert len(kernel.image.read(lambda root: root["ledger"].missions["m1"].questions)) > 0
 
 
+async def test_a_deadline_ends_the_pull_too(start: Start, server: ScriptedOllama) -> None:
+    kernel = await start(autotelic="on", heartbeat_first_s=6e5, autotelic_models=SEER)
+    server.fail("hang", times=1, path="/api/pull")
+    async with Client(kernel.endpoints[0]) as client:
+        await client.submit("What is in it?", id="m1", persona="robin", needs=["vision"], deadline_s=1.5)
+    assert (await failed(kernel, "m1"))["code"] == "deadline"
+    await asyncio.to_thread(server.wait_abandoned)
+    await cleared(kernel)
+    assert (await kernel.loop.budget.spent()).pull_bytes == 0, "what did not come does not count"
+
+
+async def test_a_daemon_that_stops_in_the_pull_does_not_wait_for_it(start: Start, server: ScriptedOllama) -> None:
+    own = {"autotelic": "on", "heartbeat_first_s": 6e5, "autotelic_models": SEER, "shutdown_s": 600}
+    kernel = await start(**own)
+    server.fail("hang", times=1, path="/api/pull")
+    await submit(kernel, "m1", "vision", may_ask=False)
+    await asyncio.to_thread(server.wait_for, "/api/pull")
+    kernel = await start(**own)
+    assert (await answered(kernel, "m1", None))["provided"]["change"] == 1
+    assert pulls(server) == [SEER, SEER]
+
+
+async def test_personas_that_speak_with_models_of_their_own_are_all_looked_at(start: Start, server: ScriptedOllama) -> None:
+    server.models["deaf:8b"] = replace(server.pulled[SEER], weights=f"{78:064x}", template=CHAT, can=("completion",))
+    server.models["own:8b"] = replace(server.pulled[SEER], weights=f"{77:064x}", template=CHAT)
+    kernel = await start(profile="auto", model="own:8b,brick=deaf:8b")
+    await submit(kernel, "m1", "tools", may_ask=False)
+    result = await answered(kernel, "m1", None)
+    assert (result["provided"]["model"], result["usage"]["models"]) == ("own:8b", ["batos/robin:own-8b"])
+    await kernel.undoing.undo_change(1, "not so")
+    assert "batos/robin:own-8b" in server.models, "what the profile in force needs stays"
+
+
 async def test_other_missions_think_while_one_waits_for_its_model(start: Start, server: ScriptedOllama) -> None:
     kernel = await start(concurrent_missions=1)
     server.fail("hang", times=1, path="/api/pull")
@@ -399,6 +433,11 @@ async def test_a_replay_comes_out_the_same(start: Start, server: ScriptedOllama)
     await answered(kernel, "m1")
     async with Client(kernel.endpoints[0]) as client:
         assert (await client.replay("m1"))["outcome"] == "same"
+
+
+async def test_a_catalogue_that_is_none_keeps_a_daemon_from_starting(start: Start, server: ScriptedOllama, tmp_path: Path) -> None:
+    (tmp_path / "catalogue.toml").write_text("[models.x]\nbytes = 1\n")
+    assert [name for name, _ in unfit.refusals(settings(tmp_path, server))] == ["data"]
 
 
 async def test_what_is_no_need_is_refused(start: Start) -> None:
