@@ -302,6 +302,7 @@ class Kernel:
             "plain": self.profile.plain,
             "parameters": self.substrate.parameters,
             "base_of": self.substrate.base_of,
+            "nearness": self.likeness.nearest,
             "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
             "router": router,
             "methods": methods,

@@ -29,7 +29,7 @@ from batos.errors import BatosError, Conflicted, InferenceFailed, ModelNeeded, P
 from batos.image import journal
 from batos.image.living import LivingImage
 from batos.mind.events import Event, Events
-from batos.mind.provided import BEGUN, CHOSEN, READY, Provision
+from batos.mind.provided import BEGUN, CHOSEN, DECLINED, READY, Provision
 
 if TYPE_CHECKING:
     from batos.bridge.selection import Choice
@@ -87,8 +87,21 @@ class Providing:
         async with self._locks[provision.model]:
             return await self._speaks(provision.model)
 
-    async def provide(self, attempt: Thinking, needs: Needs) -> Provision:
+    async def provide(self, attempt: Thinking, needs: Needs, *, may_do_without: bool) -> Provision:
         """See `Provider`."""
+        before = self._image.read(journal.provided_of, attempt.id)
+        try:
+            return await self._provide(attempt, needs)
+        except ModelNeeded as e:
+            if not may_do_without:
+                raise
+            log.info("model_declined", mission=attempt.id, needs=needs.words(), why=e.message)
+            kept = before if before.get("state") == READY else {"state": DECLINED, "needs": needs.words(), "why": e.message}
+            record = {**kept, "declined": needs.words()}
+            await self._image.system(journal.set_provided, attempt.id, record, mission=attempt.id)
+            return Provision.of(record)
+
+    async def _provide(self, attempt: Thinking, needs: Needs) -> Provision:
         id = attempt.id
         for _ in range(TRIES):
             held = self._image.read(journal.provided_of, id)

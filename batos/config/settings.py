@@ -302,8 +302,8 @@ class Settings(Checked):
     folders: tuple[str, ...] = Field(
         (),
         max_length=64,
-        description="folders, besides the data folder, in which clients may name files to read and folders to write into; empty: none "
-        "for clients with keys, any for clients of this machine",
+        description="folders, besides the data folder, in which clients may name files to read and folders to write into; the daemon's "
+        "own user at ipc:// may name any",
     )
     message_bytes: int = Field(MIB, ge=1024, le=64 * MIB, description="largest message, all frames together")
     message_depth: int = Field(32, ge=2, le=512, description="nesting of the JSON in a message")

@@ -149,6 +149,8 @@ class Journal(Persistent):
     """By the mark of a brief: how it is thought about, as the fields of `batos.mind.depth.Approach`."""
     provided: str | None = None
     """What the mission was, or is being, provided with where it needs what no model here can do, as JSON (`batos.mind.provided`)."""
+    room: int | None = None
+    """How many characters it may tell its models, where all were too many for the context; None: all."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -302,6 +304,17 @@ def provided_of(root: Any, mission: str) -> dict[str, Any]:
     found = root["ledger"].missions.get(mission)
     held = None if found is None else of(found).provided
     return {} if held is None else json.loads(held)
+
+
+def set_room(root: Any, mission: str, chars: int) -> None:
+    """System transaction: record how many characters a mission may tell its models."""
+    _writable(root, mission).room = chars
+
+
+def room_of(root: Any, mission: str) -> int | None:
+    """How many characters a mission may tell its models; None: all that there is."""
+    found = root["ledger"].missions.get(mission)
+    return None if found is None else of(found).room
 
 
 def load(root: Any, mission: str) -> list[Inference]:

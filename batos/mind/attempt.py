@@ -25,7 +25,7 @@ from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
-from batos.mind.thinking import NeedInference, Thinking, thinking
+from batos.mind.thinking import NeedInference, PromptTooLong, Thinking, thinking
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
@@ -77,6 +77,9 @@ class Attempts:
             except NeedInference as need:
                 await attempt.settle(need)
                 attempt.restart(gated=True)
+            except PromptTooLong as found:
+                attempt.narrow(found)
+                attempt.restart(gated=attempt.gated)
             except NeedEvidence as need:
                 await attempt.evidence.about(need.question)
                 attempt.restart(gated=True)
@@ -122,6 +125,8 @@ class Attempts:
                 if see is not None:
                     see(result, cycle)
                 return result
+            except PromptTooLong as found:
+                raise found.cause from None
             finally:
                 attempt.making.release()
 
@@ -167,6 +172,10 @@ class Attempts:
             facts["quoted"] = True  # memory's own words: what the model made of them was not fit
         if cycle.cut:
             facts["cut"] = True  # the answer came to the longest that it may be, and ends with its last whole sentence
+        if cycle.left_out:
+            facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for the model's context
+        if cycle.unsure:
+            facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if attempt.proposes and mission.origin == "system":

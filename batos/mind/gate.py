@@ -35,13 +35,14 @@ def whole(text: str, *, cut: bool) -> str:
     return f"{kept}\n```" if kept.count("```") % 2 else kept
 
 
-def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "") -> str | None:
+def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "", tongue: bool = True) -> str | None:
     """Why a text is not fit to be the answer to a brief; None if it is.
 
     :param brief: what was asked; empty: the checks against it are left out.
     :param prompt: what the model was told beside the brief: an answer does not tell it back.
     :param shortest: characters that it must have.
     :param longest: characters that it may have.
+    :param tongue: whether it has to be in the brief's language.
     """
     words = text.lower().split()
     if not _WORD.search(text):
@@ -58,7 +59,7 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
         return "it tells the instructions back"
     if brief and _echoes(words, brief.lower().split()):
         return "it only repeats the brief"
-    return language.differs(text, brief) if brief else None
+    return language.differs(text, brief) if brief and tongue else None
 
 
 def _echoes(words: list[str], asked: list[str]) -> bool:

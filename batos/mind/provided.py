@@ -16,8 +16,8 @@ from batos.errors import BatosSignal
 if TYPE_CHECKING:
     from batos.mind.thinking import Thinking
 
-CHOSEN, BEGUN, READY = "chosen", "begun", "ready"
-"""How far it is: a model was chosen; it is being brought about, as a change of that number; the mission thinks with it."""
+CHOSEN, BEGUN, READY, DECLINED = "chosen", "begun", "ready", "declined"
+"""How far it is: a model was chosen; it is being brought about, as a change of that number; the mission thinks with it; it does without."""
 STATE = "PROVISIONING"
 """The state of a mission that waits for its model."""
 BYTES_A_TOKEN = 4
@@ -31,9 +31,12 @@ STEP = 1024
 class NeedModel(BatosSignal):
     """A mission needs a model that can do more, and goes on when it is provided."""
 
-    def __init__(self, needs: Needs) -> None:
+    def __init__(self, needs: Needs, *, may_do_without: bool = False) -> None:
+        """
+        :param may_do_without: whether the mission goes on as it is where none may be had.
+        """
         super().__init__(needs.told())
-        self.needs = needs
+        self.needs, self.may_do_without = needs, may_do_without
 
 
 _NONE = Needs()
@@ -47,6 +50,7 @@ class Provision:
     :ivar voices: by persona's role, the model that is its own on `model`.
     :ivar options: of every inference; `direct` of one that is the whole thought.
     :ivar change: the number of the change that brought it about.
+    :ivar declined: what the mission does without, since none may be had.
     """
 
     needs: Needs = _NONE
@@ -56,14 +60,16 @@ class Provision:
     direct: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
     change: int | None = None
+    declined: Needs = _NONE
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Provision:
         """What a record in the journal says; nothing where it is not ready."""
+        declined = Needs.parse(record.get("declined", ()))
         if record.get("state") != READY:
-            return cls()
+            return cls(declined=declined)
         plain = {name: record[name] for name in ("model", "voices", "options", "direct", "why", "change") if name in record}
-        return cls(needs=Needs.parse(record["needs"]), **plain)
+        return cls(needs=Needs.parse(record["needs"]), declined=declined, **plain)
 
     def __bool__(self) -> bool:
         return bool(self.needs)
@@ -83,9 +89,11 @@ class Provider(Protocol):
     async def stands(self, provision: Provision) -> bool:
         """Whether what a mission was provided with is there still; what can be made anew of it is."""
 
-    async def provide(self, attempt: Thinking, needs: Needs) -> Provision:
+    async def provide(self, attempt: Thinking, needs: Needs, *, may_do_without: bool) -> Provision:
         """Find what meets the needs of a mission, and bring it about; it is in the mission's journal then. May be repeated after a kill at
         any point, and pays for nothing twice.
+
+        :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
 
         :raises NeedAnswer: where its user is asked first.
         :raises ModelNeeded: where there is none, or it may not be had; the message says which, of what size, and the command that gets it.
@@ -93,13 +101,9 @@ class Provider(Protocol):
         """
 
 
-def needs_of(mission: Mapping[str, Any], given: int) -> Needs:
-    """What a mission needs of its model, as its record says: what was named, and a context that its brief fits into.
-
-    :param mission: its record (`ledger.describe`).
-    :param given: tokens of context that it is given anyway, and `num_predict` of its answer is a part of.
-    """
-    return Needs.parse(mission["needs"] or ()) | _length(str(mission["brief"]), given)
+def named(mission: Mapping[str, Any]) -> Needs:
+    """What a mission needs of its model, as its record (`ledger.describe`) names it."""
+    return Needs.parse(mission["needs"] or ())
 
 
 def names_more(mission: Mapping[str, Any]) -> bool:
@@ -107,7 +111,11 @@ def names_more(mission: Mapping[str, Any]) -> bool:
     return AUTO in (mission["needs"] or ())
 
 
-def _length(brief: str, given: int) -> Needs:
+def length_of(brief: str, given: int) -> Needs:
+    """The context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
+
+    :param given: tokens, without those of an answer.
+    """
     tokens = len(brief.encode("utf-8", "replace")) // BYTES_A_TOKEN
     if tokens + BESIDE <= given:
         return Needs()

@@ -72,7 +72,7 @@ def install(lobby: UvmObject) -> None:
         cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
     )
     add_missing(lobby.traits.cycle, number="1", parts=(), cycles=(), silent=(), asked=(), cited=(), quoted=False)
-    add_missing(lobby.traits.cycle, depth="facets", depth_why="", flavour="full", cut=False)
+    add_missing(lobby.traits.cycle, depth="facets", depth_why="", flavour="full", cut=False, unsure="", left_out=())
     add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_), ask_user_=Primitive.of(ask_user_))
     add_missing(lobby.traits.persona, think_=Primitive.of(think_))
     add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))

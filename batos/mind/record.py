@@ -68,6 +68,7 @@ def _cycle(cycle: UvmObject) -> dict[str, Any]:
         "state": str(slots["state*"].name),
         "depth": slots.get("depth", ""),
         "depth_why": slots.get("depth_why", ""),
+        **({"left_out": dict(slots["left_out"])} if slots.get("left_out") else {}),
         "flavour": slots.get("flavour", ""),
         "planned_by": slots.get("plan_source", ""),
         "plan": plan,

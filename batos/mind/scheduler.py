@@ -289,7 +289,7 @@ class Scheduler:
         self._provided.add(id)
         try:
             async with in_time(record, attempt, math.inf):
-                await self._resting.during(id, attempt.provide(need.needs))
+                await self._resting.during(id, attempt.provide(need))
         except BatosError as e:
             try:
                 record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)

@@ -13,7 +13,7 @@ import hashlib
 import math
 import operator
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -26,6 +26,7 @@ from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
 from batos.image import experts, journal
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
+from batos.mind import window
 from batos.mind.begun import Begun
 from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
@@ -35,7 +36,8 @@ from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
 from batos.mind.provided import STATE as PROVISIONING
-from batos.mind.provided import NeedModel, Provider, Provision, needs_of
+from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
+from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
@@ -76,6 +78,17 @@ class NeedInference(BatosSignal):
         self.request, self.place, self.label = request, place, label
 
 
+class PromptTooLong(BatosSignal):
+    """A prompt, or it and its answer, does not fit the model's context: less is to be told."""
+
+    def __init__(self, told: int, cause: InferenceFailed) -> None:
+        """
+        :param told: characters of the prompt.
+        """
+        super().__init__(cause.message)
+        self.told, self.cause = told, cause
+
+
 class NeedAnswer(BatosSignal):
     """A mission has a question for its user, and goes on when it is answered."""
 
@@ -113,6 +126,7 @@ class Thinking:
         propose: Propose = nothing_proposed,
         parameters: Callable[[str], int | None] = lambda model: None,
         base_of: Callable[[str], str] = lambda role: BASE_MODEL,
+        nearness: Nearness = not_told,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
         provider: Provider | None = None,
@@ -128,6 +142,7 @@ class Thinking:
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
         :param parameters: of a model, by its name; None where that is not known.
         :param base_of: from a persona's role to the model that its own is made of: nobody's voice.
+        :param nearness: of an answer to what it answers to.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
         :param provider: provides models that can do more; None: the mission thinks with those that there are.
@@ -145,7 +160,10 @@ class Thinking:
         self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
+        self.room: int | None = None  # characters that may be told, where all were too many
         self.follows_deep = False  # whether what it follows was thought about in several ways
+        self._nearness: Nearness = nearness if self.compare else not_told
+        self._near: dict[tuple[str, ...], float | None] = {}
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
@@ -171,6 +189,7 @@ class Thinking:
         self._begun.recall()
         self.evidence.load()
         self._shared = self._image.read(journal.shared_of, self.id)
+        self.room = self._image.read(journal.room_of, self.id)
         recorded = self._image.read(journal.approaches_of, self.id)
         self._approaches = {mark: Approach(*fields) for mark, fields in recorded.items()}
         record = self._image.read(journal.route_of, self.id)
@@ -189,28 +208,32 @@ class Thinking:
         if self.provision and not await self._provider.stands(self.provision):
             lost, self.provision = self.provision, Provision()
             raise NeedModel(lost.needs)
-        needs = needs_of(self.mission, int(self._options.get("num_ctx") or 0) - int(self._options.get("num_predict") or 0))
-        await self.require(needs)
+        await self.require(named(self.mission))
+        given = int(self._options.get("num_ctx") or 0) - int(self._options.get("num_predict") or 0)
+        length = length_of(str(self.mission["brief"]), given)
+        if not self.provision.declined.covers(length):
+            await self.require(length, may_do_without=True)
 
-    async def require(self, needs: Needs) -> None:
+    async def require(self, needs: Needs, *, may_do_without: bool = False) -> None:
         """See that what thinks meets these needs.
 
+        :param may_do_without: whether the mission goes on as it is where nothing may be had that does.
         :raises NeedModel: where it does not: the attempt ends, and the mission goes on when a model is provided that does.
         """
         if self._provider is None or not needs or self.provision.needs.covers(needs):
             return
         if self.provision or not await self._provider.met(needs):
-            raise NeedModel(needs | self.provision.needs)
+            raise NeedModel(needs | self.provision.needs, may_do_without=may_do_without)
 
-    async def provide(self, needs: Needs) -> None:
+    async def provide(self, need: NeedModel) -> None:
         """Have the mission provided with what meets its needs.
 
         :raises NeedAnswer, ModelNeeded, InferenceFailed: see `Provider.provide`.
         """
         assert self._provider is not None
         self.state = self.reached = PROVISIONING
-        self.publish("state", needs=needs.words())
-        self._think_with(await self._provider.provide(self, needs))
+        self.publish("state", needs=need.needs.words())
+        self._think_with(await self._provider.provide(self, need.needs, may_do_without=need.may_do_without))
 
     def _think_with(self, provision: Provision) -> None:
         self.provision = provision
@@ -282,6 +305,32 @@ class Thinking:
         }
         names = sorted(scores, key=lambda name: -scores[name])[: self.settings.voices_limit]
         return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
+
+    async def nearness(self, text: str, others: Sequence[str]) -> float | None:
+        """How alike a text is to the one of others that is most so, as a cosine; None where that cannot be told.
+
+        Under the gate nothing waits for a model: there it is what was found before.
+        """
+        asked = (text, *others)
+        if asked not in self._near and not self.gated:
+            self._near[asked] = await self._nearness(text, others)
+        return self._near.get(asked)
+
+    def narrow(self, found: PromptTooLong) -> None:
+        """Tell less from now on; whoever takes the mission up again does, too.
+
+        :raises InferenceFailed: where less would be too little.
+        """
+        room = window.narrower(found.told, self.room)
+        if room is None:
+            raise InferenceFailed(
+                f"{found.cause.message}; with all left out that may be it is still longer than what {found.cause.context['model']} reads "
+                "at a time: shorten it, raise num_ctx, or use a model with a longer context (`batos models --fit`)",
+                cause="too_long", model=found.cause.context["model"],
+            )  # fmt: skip
+        log.info("told_less", mission=self.id, chars=room, why=found.cause.message)
+        self.room = room
+        self._keep(journal.set_room, room)
 
     def _keep(self, record: Callable[..., None], *what: Any) -> None:
         self._image.committer.defer(record, self.id, *what)
@@ -381,6 +430,7 @@ class Thinking:
         silent: bool = False,
         by: By | None = None,
         turns: tuple[tuple[str, str], ...] = (),
+        narrows: bool = False,
         **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
@@ -390,6 +440,8 @@ class Thinking:
         :param silent: whether its text is no event.
         :param by: the cycle that asks, for the events and the journal.
         :param turns: what was said before, as pairs of what the user said and what was answered.
+        :param narrows: whether the prompt is shorter where less may be told (`room`).
+        :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises BudgetSpent: past `mission_inferences`.
         """
@@ -406,17 +458,29 @@ class Thinking:
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
         self.tally.asked[key] += 1
+        told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
+        try:
+            known = await self._inferred(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
+        except InferenceFailed as e:
+            if narrows and e.cause == "too_long":
+                raise PromptTooLong(told, e) from None
+            raise
+        self.tally.used.append(known)
+        if narrows and _is_full(known, chosen) and window.narrower(told, self.room) is not None:
+            why = f"{model} had no room for its answer: {known.prompt_tokens} of {chosen['num_ctx']} tokens were read"
+            raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
+        return ChatReply(*_REPLY_OF(known))
+
+    async def _inferred(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None) -> journal.Inference:
         known = self.known(place)
         if known is not None:
             self.tally.replayed += 1
-        elif self.gated and place[:2] in self._failed:
+            return known
+        if self.gated and place[:2] in self._failed:
             raise self._failed[place[:2]]
-        elif self.gated:
-            raise NeedInference(request, place, by.label(part))
-        else:
-            known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
-        self.tally.used.append(known)
-        return ChatReply(*_REPLY_OF(known))
+        if self.gated:
+            raise NeedInference(request, place, label)
+        return await self.pay(request, place, label, heard)
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
         """Inferences of this mission, silent ones, until one is an answer of a form.
@@ -489,6 +553,10 @@ class Thinking:
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)
 
+    def revised(self, by: By, why: str) -> None:
+        """Tell the watchers that an answer that they may have heard is refused, and another comes."""
+        self.publish("revised", why=why, model=self._own["model"], **by._asdict())
+
     def publish(self, kind: str, **facts: Any) -> None:
         """An event of this mission."""
         if not self._events.heard(self.id, kind):
@@ -518,6 +586,13 @@ class Thinking:
             "prompt_ms": round(sum(e.prompt_eval_ms for e in used), 1),
             "models": sorted({e.model for e in used}),
         }
+
+
+def _is_full(reply: journal.Inference, options: Mapping[str, Any]) -> bool:
+    """Whether an answer ended because the context was full, before it came to its own longest."""
+    context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
+    full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
+    return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
 def _said(persona: UvmObject, name: str, otherwise: str) -> Any:

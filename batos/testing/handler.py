@@ -129,8 +129,12 @@ class Handler(BaseHTTPRequestHandler):
         limit = int(options.get("num_predict", -1))
         cut = 0 <= limit < len(tokens)
         tokens = tokens[:limit] if cut else tokens
-        parts = _parted(name, "".join(tokens), ".Thinking" in template and request.get("think", True))
         asked = sum(len(pieces(str(m.get("content", "")))) for m in request["messages"])
+        if (context := int(options.get("num_ctx", 0))) and request.get("truncate") is False and asked >= context:
+            return self._json(400, {"error": "the input length exceeds the context length"})
+        if context and request.get("shift") is False and asked + len(tokens) > context:
+            tokens, cut = tokens[: context - asked], True
+        parts = _parted(name, "".join(tokens), ".Thinking" in template and request.get("think", True))
         end = _part(
             name, "", done=True, done_reason="length" if cut else "stop", total_duration=len(tokens) * TOKEN_NS,
             load_duration=LOAD_NS if loaded else TOKEN_NS,

@@ -25,7 +25,7 @@ from batos.testing.runners import Runners
 from batos.testing.script import Answer, Fault, FaultKind, Script, When
 
 EMBEDDED = ("smollm2:embedded", "minilm:embedded", "robin:embedded", "brick:embedded", "babs:embedded", "alfred:embedded")
-VERSION = "0.17.4"
+VERSION = "0.21.0"
 
 
 @dataclass(frozen=True, slots=True)

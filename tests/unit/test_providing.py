@@ -48,7 +48,8 @@ async def start(tmp_path: Path, server: ScriptedOllama) -> AsyncIterator[Start]:
     async def begin(**given: Any) -> Kernel:
         for kernel in running:
             await kernel.stop()
-        quiet = {"remember": "off", "evidence_passages": 0, "profile": "embedded", "mission_attempts": 2}
+        quiet: dict[str, Any] = {"remember": "off", "evidence_passages": 0, "profile": "embedded", "mission_attempts": 2}
+        quiet["lora_staging"] = str(tmp_path / "staging")  # no expert is built meanwhile
         running[:] = [await Kernel.start(settings(tmp_path, server, **{**quiet, **given}))]
         await running[0].models_settled()
         return running[0]
@@ -234,6 +235,26 @@ async def test_more_context_is_given_by_the_model_that_thinks_where_it_has_it(st
     await submit(kernel, "m2", brief="Sum it up: " + "a word " * 2000, may_ask=False)
     result = await answered(kernel, "m2", None)
     assert result["provided"]["needs"] == ["context:5120"], "a brief that does not fit is a need"
+
+
+async def test_a_brief_that_does_not_fit_goes_on_without_more_context_where_none_may_be_had(start: Start, server: ScriptedOllama) -> None:
+    for name in ("smollm2:embedded", "robin:embedded"):
+        server.models[name] = replace(server.models[name], info=(("llama.context_length", 2048),))
+    kernel = await start(autotelic="on", heartbeat_first_s=6e5)
+    brief = "Sum it up: " + "a word " * 2000
+    await submit(kernel, "m1", brief=brief, may_ask=False)
+    result = await answered(kernel, "m1", None)
+    assert "provided" not in result
+    async with Client(kernel.endpoints[0]) as client:
+        told = (await client.status("m1"))["provided"]
+    assert (told["state"], told["needs"]) == ("declined", ["context:5120"])
+    assert f"batos models --ensure {SEER}" in told["why"]
+    await submit(kernel, "m2", brief=brief)
+    assert SEER in await question(kernel, "m2")
+    assert "provided" not in await answered(kernel, "m2", "no")
+    await submit(kernel, "m3", brief=brief)
+    assert (await answered(kernel, "m3"))["provided"]["model"] == SEER
+    assert pulls(server) == [SEER]
 
 
 async def test_a_context_that_none_here_has_is_a_need_of_another_model(start: Start, server: ScriptedOllama) -> None:

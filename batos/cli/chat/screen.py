@@ -90,15 +90,17 @@ class Screen:
         self._told = ""
         if event.get("type") == "token":
             self._token(event)
+        elif event.get("type") == "revised" and not inside(event):
+            self.restart(f"refused, {one_line(event.get('why', ''), 200)}; it is written anew")
         elif event.get("type") in ("state", "status"):
             self._state(event)
 
-    def restart(self) -> None:
-        """Leave what is there of the answer: it is written anew."""
+    def restart(self, why: str = "it was cut off here, and begins again") -> None:
+        """Leave what is there of the answer, and say why: it is written anew."""
         if self._heard:
             self._heard = ""
             self._running.end()
-            self.told("\n(it was cut off here, and begins again)")
+            self.told(f"\n({why})")
 
     def _token(self, event: dict[str, Any]) -> None:
         text = clean(event.get("text", ""))
