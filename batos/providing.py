@@ -25,7 +25,7 @@ from batos.bridge.needs import Needs
 from batos.bridge.registries import listed
 from batos.bridge.wants import ModelStatus
 from batos.config import MIB, Settings
-from batos.errors import BatosError, Conflicted, InferenceFailed, ModelNeeded, ProvisioningFailed
+from batos.errors import BatosError, Conflicted, InferenceFailed, InvalidInput, ModelNeeded, ProvisioningFailed
 from batos.image import journal
 from batos.image.living import LivingImage
 from batos.mind.events import Event, Events
@@ -187,10 +187,7 @@ class Providing:
             await self._made(attempt, needs, held, number)
             self._open.discard(id)
         elif state not in changes.STANDING or not await self._speaks(model):
-            raise ModelNeeded(
-                f"mission {id!r} needs a model that {needs.told()}: {model} was to be it, and was taken back (change {number})",
-                needs=needs.words(), model=model, bytes=held["bytes"], command=_command(model),
-            )  # fmt: skip
+            raise _taken_back(id, needs, held, number)
         return await self._ready(id, needs, {**held, "change": number}, self._substrate.voices_on(model))
 
     async def _made(self, attempt: Thinking, needs: Needs, held: Record, number: int) -> None:
@@ -207,6 +204,8 @@ class Providing:
             if not await self._speaks(held["model"]):
                 raise _Unfit(f"no personas can be made on {held['model']}")
             await self._kept(held, number)
+        except InvalidInput:  # its user refused it meanwhile, and sees to it that it goes again
+            raise _taken_back(attempt.id, needs, held, number) from None
         except _Unfit as e:
             await self._refused(number, str(e))
             raise
@@ -428,6 +427,14 @@ class Providing:
         await self._image.system(changes.note, number, {"cleared": True})
         log.info("model_cleared", change=number, models=gone)
         return gone
+
+
+def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> ModelNeeded:
+    model = held["model"]
+    return ModelNeeded(
+        f"mission {id!r} needs a model that {needs.told()}: {model} was to be it, and was taken back (change {number})",
+        needs=needs.words(), model=model, bytes=held["bytes"], command=_command(model),
+    )  # fmt: skip
 
 
 def _teller(attempt: Thinking, model: str) -> Callable[[Event], None]:

@@ -395,6 +395,26 @@ async def test_its_user_takes_it_back_in_the_middle_of_the_pull(start: Start, se
     assert made_for(server) == set()
 
 
+async def test_its_user_takes_it_back_while_it_is_tried(start: Start, server: ScriptedOllama) -> None:
+    kernel = await start()
+    server.fail("slow", times=1, when=lambda request: request["model"] == SEER)
+    await submit(kernel, "m1", "vision")
+    await question(kernel, "m1")
+    async with Client(kernel.endpoints[0]) as client:
+        await client.answer("m1", "yes")
+        async with asyncio.timeout(WAIT_S):
+            while not any(chat["model"] == SEER for chat in server.chats):
+                await asyncio.sleep(0.01)
+        undoing = asyncio.create_task(client.undo_change(1))
+        async with asyncio.timeout(WAIT_S):
+            while change(kernel)["state"] != "refused":
+                await asyncio.sleep(0.01)
+        server.release()
+        assert SEER in (await undoing)["models"]
+    assert "was taken back (change 1)" in (await failed(kernel, "m1"))["message"]
+    assert made_for(server) == set()
+
+
 async def test_taken_back_while_a_mission_rests_it_is_not_pulled_again_for_it(start: Start, server: ScriptedOllama) -> None:
     def is_thought(request: dict[str, Any]) -> bool:
         return request["model"] == "batos/robin:seer-9b" and "What is in it?" in str(request["messages"])
