@@ -198,10 +198,10 @@ class OllamaInference:
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
-        for said, answered in request.turns:
-            messages += [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
-        images = {"images": list(request.images)} if request.images else {}
-        messages.append({"role": "user", "content": request.user, **images})
+        images = [{"images": list(of)} if of else {} for of in request.images] or [{}] * (len(request.turns) + 1)
+        for (said, answered), seen in zip(request.turns, images, strict=False):
+            messages += [{"role": "user", "content": said, **seen}, {"role": "assistant", "content": answered}]
+        messages.append({"role": "user", "content": request.user, **images[-1]})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
             messages.append({"role": "assistant", "content": request.begun})

@@ -68,6 +68,10 @@ def send(
         str | None,
         typer.Option("--needs", metavar="NEEDS", help="What its model must do: vision, tools, thinking, context:32k; auto: see its plan."),
     ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="An image to look at: PNG, JPEG or WebP; may be repeated."),
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -82,6 +86,7 @@ def send(
         try:
             more: dict[str, Any] = {"context": context, "schema": form, "may_ask": may_ask, "depth": depth, "flavour": flavour}
             more["needs"] = [word.strip() for word in (needs or "").split(",") if word.strip()]
+            more["images"] = images or ()
             return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority, **more)
         except UnknownPersona as e:
             raise with_nearest(e, persona or "") from None

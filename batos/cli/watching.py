@@ -169,6 +169,8 @@ def doubts(result: dict[str, Any]) -> list[str]:
     if left := result.get("left_out"):
         parts = ", ".join(f"{count} characters of the {what}" for what, count in left.items())
         unsure.append(f"left out, since all was longer than the model reads at a time: {parts}")
+    if images := result.get("images_left_out"):
+        unsure.append(f"not shown again, since all was longer than the model reads at a time: {images} of the images of earlier turns")
     wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
     told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new one has no name yet
     return [*unsure, *(f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told)]

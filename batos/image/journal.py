@@ -179,12 +179,14 @@ def content_of(
     schema: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     turns: Sequence[tuple[str, str]] = (),
+    shown: Sequence[Sequence[str]] = (),
 ) -> Content:
     """What decides the answer of an inference: each of `PARTS` as bytes.
 
     :param turns: what was said before, which counts with what the user says.
+    :param shown: digests of the pictures of each turn, and of what the user says.
     """
-    said = _CANONICAL.encode([*turns, user]) if turns else user
+    said = _CANONICAL.encode([*turns, user, *([{"images": shown}] if shown else [])]) if turns or shown else user
     return (
         digest.encode(),
         system.encode("utf-8", "surrogatepass"),

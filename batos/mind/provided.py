@@ -67,7 +67,7 @@ class Provision:
         """What a record in the journal says; nothing where it is not ready."""
         declined = Needs.parse(record.get("declined", ()))
         if record.get("state") != READY:
-            return cls(declined=declined)
+            return cls(declined=declined, why=str(record.get("why", "")) if declined else "")
         plain = {name: record[name] for name in ("model", "voices", "options", "direct", "why", "change") if name in record}
         return cls(needs=Needs.parse(record["needs"]), declined=declined, **plain)
 
@@ -111,12 +111,12 @@ def names_more(mission: Mapping[str, Any]) -> bool:
     return AUTO in (mission["needs"] or ())
 
 
-def length_of(brief: str, given: int) -> Needs:
+def length_of(brief: str, context: int, answer: int) -> Needs:
     """The context that a brief needs, where it surely does not fit the one that it is given: else a part of it would be left out.
 
-    :param given: tokens, without those of an answer.
+    :param context: tokens that it is given, `answer` those of an answer at most.
     """
     tokens = len(brief.encode("utf-8", "replace")) // BYTES_A_TOKEN
-    if tokens + BESIDE <= given:
+    if tokens <= max(context - answer, context // 2):
         return Needs()
     return Needs(context=-(-(tokens + BESIDE + max(STEP, tokens // 4)) // STEP) * STEP)

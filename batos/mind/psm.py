@@ -53,7 +53,13 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
     attempt, cycle = current(), _inside.get()
     asker = by(cycle) if cycle is not None else None
     reply = await attempt.chat(
-        attempt.voice_of(persona), system_message(persona), f"{guidance}\n\n{question}", part="think_", by=asker, temperature=0.7
+        attempt.voice_of(persona),
+        system_message(persona),
+        f"{guidance}\n\n{question}",
+        part="think_",
+        by=asker,
+        pictured=cycle is not None,
+        temperature=0.7,
     )
     return reply.text.strip()
 

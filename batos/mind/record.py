@@ -16,6 +16,7 @@ FAILURES = 20  # the newest of a mission's failed attempts
 
 _OF_MISSION = (
     "id", "brief", "state", "origin", "persona", "priority", "accepted", "finished", "attempts", "context", "schema", "questions", "rating",
+    "images",
 )  # fmt: skip
 
 

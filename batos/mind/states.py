@@ -40,7 +40,7 @@ async def idle(cycle: UvmObject) -> str:
         lobby, parts = lobby_of(cycle.persona), attempt.share_out(cycle.brief)
         if not parts and approach.depth == "council":
             parts = attempt.council()
-        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject))
+        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject) and attempt.sees(name))
     if not cycle.parts:
         cycle.facets = tuple(list(_facets(cycle))[: attempt.settings.facets_limit])
     return "DECOMPOSING"
@@ -75,7 +75,7 @@ async def decompose(cycle: UvmObject) -> str:
     role, system = _voice(cycle)
     needs: list[str]
     try:
-        more = {"by": by(cycle), "turns": (await _within(cycle)).turns, "narrows": True}
+        more = _with(cycle, (await _within(cycle)).turns)
         found = await current().structured(role, system, prompt, form, part="plan", temperature=COLD, **more)
     except InferenceFailed as e:
         if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
@@ -160,7 +160,7 @@ async def synthesize(cycle: UvmObject) -> str:
     voices, told = cycle._tmp_synthesis_, await _within(cycle)
     found = told.passages
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
-    grounded = bool(found) and not schema and bool(cycle.persona.grounded)
+    grounded = bool(found) and not schema and bool(cycle.persona.grounded) and not current().shown  # what a picture shows is in no passage
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=weaving.voices(window.voices_within(voices, current().room)))
     if schema:
@@ -243,9 +243,9 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
 
 async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
     """Why a text that is an answer may not be one to this brief; None where nothing speaks against it."""
-    if (doubt := language.differs(text, cycle.brief)) or depth_of(cycle) > 1:
-        return doubt
     attempt = current()
+    if (doubt := language.differs(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown:  # what a picture shows, no brief has in it
+        return doubt
     asked = [said for said in (attempt.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
     return relevance.FOREIGN if await relevance.is_foreign(text, asked, attempt.nearness) else None
 
@@ -335,6 +335,11 @@ def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool 
     return attempt.plain_voice_of(speaker) if flavour == "off" else attempt.voice_of(speaker), system_message(speaker, flavour)
 
 
+def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """What all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
+    return {"by": by(cycle), "turns": turns, "narrows": True, "pictured": True}
+
+
 async def _ask(
     cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plainer: bool = False, **more: Any
 ) -> ChatReply:
@@ -343,7 +348,7 @@ async def _ask(
     options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if not system else {})}
     if warmth is not None:
         options["temperature"] = warmth
-    return await attempt.chat(role, system, prompt, by=by(cycle), turns=turns, narrows=True, **options, **more)
+    return await attempt.chat(role, system, prompt, **_with(cycle, turns), **options, **more)
 
 
 STATES: dict[str, dict[str, Any]] = {

@@ -6,6 +6,8 @@ journal miss is a NeedInference, which leaves the gate, is paid outside, and the
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import contextvars
 import dataclasses
@@ -22,8 +24,8 @@ from batos.bridge.needs import Needs
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
-from batos.image import experts, journal
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind
+from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
 from batos.mind import window
@@ -39,6 +41,7 @@ from batos.mind.provided import STATE as PROVISIONING
 from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
 from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
+from batos.mind.sight import Shown, Sight, lent, together
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
 
@@ -130,6 +133,7 @@ class Thinking:
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
         provider: Provider | None = None,
+        sight: Sight | None = None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -146,6 +150,7 @@ class Thinking:
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
         :param provider: provides models that can do more; None: the mission thinks with those that there are.
+        :param sight: knows which models see.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
@@ -161,6 +166,8 @@ class Thinking:
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
         self.room: int | None = None  # characters that may be told, where all were too many
+        self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
+        self.sight, self._lent = sight or Sight(), lent(mission["questions"])
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._nearness: Nearness = nearness if self.compare else not_told
         self._near: dict[tuple[str, ...], float | None] = {}
@@ -209,8 +216,8 @@ class Thinking:
             lost, self.provision = self.provision, Provision()
             raise NeedModel(lost.needs)
         await self.require(named(self.mission))
-        given = int(self._options.get("num_ctx") or 0) - int(self._options.get("num_predict") or 0)
-        length = length_of(str(self.mission["brief"]), given)
+        context, answer = (int(self._options.get(name) or 0) for name in ("num_ctx", "num_predict"))
+        length = length_of(str(self.mission["brief"]), context, answer) if context else Needs()
         if not self.provision.declined.covers(length):
             await self.require(length, may_do_without=True)
 
@@ -249,10 +256,36 @@ class Thinking:
         The record goes with the mission's next commit, so it is durable no later than anything that depends on it.
         """
         if self.routed is None:
-            self.routed = await self.router.decide(self.mission, compare=self.compare)
+            pictured = bool(self.mission["images"]) and self.mission["persona"] is None and not self._lent
+            among = await self.sight.personas(self.router.personas, self.settings.routing_s) if pictured else None
+            self.routed = await self.router.decide(self.mission, compare=self.compare, among=among)
             self.persona, self.why = self.routed.persona.upper(), self.routed.why
             self._keep(journal.set_route, self.routed.to_record())
         return self.routed
+
+    async def look(self) -> None:
+        """See that whoever thinks the mission through sees its own pictures. Those of earlier missions are shown only where he does.
+
+        :raises ModelBlind: where he does not, with what follows.
+        :raises NeedAnswer: where the mission may ask which model shall.
+        :raises NeedModel: where no model here sees, and another one may be had.
+        """
+        if self.routed is None or not any("of" not in one for one in self.mission["images"]) or self.provision.needs.vision:
+            return
+        try:
+            await self.sight.look(self.routed.persona, self._lent, self.ask if self.mission["may_ask"] else None)
+        except ModelBlind as e:
+            if e.context["models"] or self._provider is None:
+                raise
+            seeing = Needs(vision=True)  # no model here sees: another one may be had
+            if not self.provision.declined.covers(seeing):
+                await self.require(seeing, may_do_without=True)
+            raise ModelBlind(f"{e.message}. {self.provision.why}", **e.context) from None
+
+    def sees(self, persona: str) -> bool:
+        """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
+        own = any("of" not in one for one in self.mission["images"])
+        return not own or bool(self._lent) or self.provision.needs.vision or self.sight.known(self.sight.model_of(persona)) is not False
 
     def share_out(self, brief: str) -> Shares:
         """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""
@@ -303,7 +336,7 @@ class Thinking:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(scores, key=lambda name: -scores[name])[: self.settings.voices_limit]
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
         return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
@@ -321,7 +354,7 @@ class Thinking:
 
         :raises InferenceFailed: where less would be too little.
         """
-        room = window.narrower(found.told, self.room)
+        room = found.told if self.room is None and any(self.shown[:-1]) else window.narrower(found.told, self.room)
         if room is None:
             raise InferenceFailed(
                 f"{found.cause.message}; with all left out that may be it is still longer than what {found.cause.context['model']} reads "
@@ -362,6 +395,8 @@ class Thinking:
         A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
         cannot speak any more.
         """
+        if self._lent and not self.provision.needs.vision:
+            return self._lent
         if self.provision.model:
             return self.provision.voices.get(str(persona.model).lower(), self.provision.model)
         name = str(persona.name)
@@ -375,6 +410,8 @@ class Thinking:
 
     def plain_voice_of(self, persona: UvmObject) -> str:
         """The model that speaks where nobody's voice is wanted: what the persona's own is made of."""
+        if self._lent and not self.provision.needs.vision:
+            return self._lent
         return self.provision.model or self._base_of(str(persona.model))
 
     def number(self, outer: str) -> str:
@@ -431,6 +468,7 @@ class Thinking:
         by: By | None = None,
         turns: tuple[tuple[str, str], ...] = (),
         narrows: bool = False,
+        pictured: bool = False,
         **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
@@ -441,6 +479,7 @@ class Thinking:
         :param by: the cycle that asks, for the events and the journal.
         :param turns: what was said before, as pairs of what the user said and what was answered.
         :param narrows: whether the prompt is shorter where less may be told (`room`).
+        :param pictured: whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns.
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises BudgetSpent: past `mission_inferences`.
@@ -453,8 +492,9 @@ class Thinking:
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         model = self.model_of(role)
         digest = await self._inference.digest(model)
-        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns)
-        content = journal.content_of(digest, system, user, schema, chosen, turns)
+        shown = self._shown_to(model, turns) if pictured and self.shown else ()
+        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
+        content = journal.content_of(digest, system, user, schema, chosen, turns, shown)
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
         self.tally.asked[key] += 1
@@ -495,6 +535,29 @@ class Thinking:
         settings = self.settings
         return await structured(ask, user, form, repairs=settings.structured_repairs, raw_chars=settings.malformed_chars)
 
+    def _shown_to(self, model: str, turns: tuple[tuple[str, str], ...]) -> Shown:
+        if self.sight.known(model) is False:
+            return ()
+        if self.room is None:
+            return self.shown if turns else together(self.shown)
+        own = self.shown[-1]  # all was too long: pictures of earlier turns take the most
+        return (((),) * len(turns) + (own,)) if own else ()
+
+    async def with_pictures(self, request: ChatRequest) -> ChatRequest:
+        """The request as it is sent: with the bytes of what it shows, which are read when they are needed and kept nowhere else.
+
+        :raises ImageDamaged: where they are not what was uploaded.
+        """
+        if not request.shown:
+            return request
+
+        def read(digest: str) -> str:
+            return base64.b64encode(self._image.read(pictures.read, digest)).decode()
+
+        every = dict.fromkeys(digest for turn in request.shown for digest in turn)
+        found = {digest: await asyncio.to_thread(read, digest) for digest in every}
+        return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))
+
     def known(self, place: Place) -> journal.Inference | None:
         """The inference that was paid for already, if it was."""
         return self._recorded.get(place[:2])
@@ -520,6 +583,7 @@ class Thinking:
                 hear(begun)
         if request.schema is None:  # the grammar of a schema begins at the beginning
             hear = self._begun.listener(place[:2], hear)
+        request = await self.with_pictures(request)
         try:
             reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
         finally:

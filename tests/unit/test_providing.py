@@ -19,6 +19,7 @@ from batos.kernel import Kernel
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.daemon import provisioned
+from tests.pictures import png
 from tests.unit.mind_support import WAIT_S, Listened
 from tests.unit.test_own_model import CHAT, THINKING, settings
 
@@ -488,3 +489,18 @@ async def test_what_is_no_need_is_refused(start: Start) -> None:
     with pytest.raises(InvalidInput, match="at most"):
         await submit(kernel, "m1", "context:999999999k")
     assert kernel.image.read(journal.provided_of, "m1") == {}
+
+
+async def test_images_where_no_model_here_sees_are_a_need_too(start: Start, server: ScriptedOllama) -> None:
+    kernel = await start()
+    async with Client(kernel.endpoints[0]) as client:
+        await client.submit("What is in it?", id="m1", persona="robin", images=[png()], may_ask=True)
+        assert "sees images" in await question(kernel, "m1")
+        result = await answered(kernel, "m1")
+        assert (result["provided"]["model"], result["usage"]["models"]) == (SEER, ["batos/robin:seer-9b"])
+        assert server.chats[-1]["messages"][-1]["images"]
+        await client.undo_change(1)
+        await client.submit("What is in it?", id="m2", persona="robin", images=[png()])
+        error = await failed(kernel, "m2")
+    assert error["code"] == "model_blind"
+    assert f"`batos models --ensure {SEER}` gets it" in error["message"]

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "wire.md").read_text()
 FIELDS = {
     "accepted": {"id", "state"},
+    "upload": {"digest", "bytes", "have", "whole"},
     "status": {"id", "state"},
     "state": {"id", "state", "persona", "cycle", "model", "elapsed_s"},
     "token": {"id", "state", "persona", "cycle", "model", "elapsed_s", "text", "pieces", "facet"},
