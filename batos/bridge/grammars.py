@@ -12,7 +12,7 @@ from typing import Any
 
 MOST = 2000  # repetitions: MAX_REPETITION_THRESHOLD of llama.cpp
 _BOUNDS = ("minLength", "maxLength", "minItems", "maxItems")
-_TIMES = re.compile(r"\{\s*(\d*)\s*,?\s*(\d*)\s*\}")
+_TIMES = re.compile(r"\{\s*+(\d*+)\s*+,?+\s*+(\d*+)\s*+\}")
 
 
 def taken(schema: Any) -> Any:
