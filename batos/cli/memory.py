@@ -168,6 +168,9 @@ def _documents(reply: dict[str, Any], output: Output) -> None:
         return
     rows = ((one_line(d["title"], 40), d["kind"], d["chunks"], d["day"] or "", d["oid"], d["source"]) for d in listed)
     output.rows(("title", "kind", "chunks", "day", "oid", "source"), rows)
+    for document in listed:
+        for doubt in document.get("doubts", ()):
+            output.note(f"{document['source']}: {one_line(doubt, 300)}", "yellow")
     if reply["documents"] > len(listed):
         output.note(f"the newest {len(listed)} of {reply['documents']}; --limit shows more", "dim")
 

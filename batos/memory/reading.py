@@ -10,6 +10,7 @@ import structlog
 from batos.config import Settings
 from batos.confined import Child, Stopped
 from batos.errors import BatosError, Unreadable
+from batos.image.turns import in_helper
 from batos.memory import readers
 from batos.memory.drafts import Draft
 
@@ -34,7 +35,7 @@ class Reading:
         :raises Unreadable: for what no reader takes, and what takes too long, or too much memory.
         """
         try:
-            return readers.drafted(await self._child.ask(pathlib.PurePath(path).name, data, seconds=self._seconds))
+            told = await self._child.ask(pathlib.PurePath(path).name, data, seconds=self._seconds)
         except Stopped as e:
             if e.reason == "fault":
                 log.error("ingest_failed", path=path, trace=e.trace)
@@ -44,6 +45,7 @@ class Reading:
                 "memory": f"reading it took more than {self._memory} bytes of memory (setting read_memory_bytes)",
             }.get(e.reason, f"its reader died {e.detail}, though it may have {self._memory} bytes of memory (setting read_memory_bytes)")
             raise Unreadable(f"{why}: {_REMEDY}") from None
+        return await in_helper(readers.drafted, told)
 
     async def close(self) -> None:
         """End the child, at whatever it is."""

@@ -7,6 +7,7 @@ what to do, whatever the bytes are.
 from __future__ import annotations
 
 import importlib
+import itertools
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -47,6 +48,7 @@ _PACKED, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _HEAD = 1024
 _PIECE_CHARS = 1 << 17  # of text that `serve` yields at once
 _PIECE_TURNS = 2000
+_PIECE_BYTES = 100  # about, of a piece beside its text
 
 
 def read(name: str, data: bytes) -> Draft:
@@ -89,8 +91,20 @@ def kind_of(suffix: str, data: bytes) -> str:
 
 
 def serve(request: Any, data: bytes) -> Iterator[Any]:
-    """Answer a child's request, a name: the facts of the draft, then of each part its facts, its turns, and its text in pieces."""
-    draft = read(request, data)
+    """Answer a child's request, a name, with what `drafted` takes: lists of pieces, each list of a bounded size."""
+    held: list[Any] = []
+    size = 0
+    for piece in _pieces(read(request, data)):
+        held.append(piece)
+        size += _PIECE_BYTES + (len(piece[1]) if piece[0] == "text" else 0)
+        if size >= _PIECE_CHARS:
+            yield held
+            held, size = [], 0
+    yield held
+
+
+def _pieces(draft: Draft) -> Iterator[Any]:
+    """The facts of a draft, then of each part its facts, its turns, and its text in pieces."""
     yield ["draft", draft.kind, draft.title, draft.day, draft.tags, draft.told]
     for part in draft.parts:
         yield ["part", part.title, part.day]
@@ -100,14 +114,15 @@ def serve(request: Any, data: bytes) -> Iterator[Any]:
             yield ["text", part.text[at : at + _PIECE_CHARS]]
 
 
-def drafted(pieces: list[Any]) -> Draft:
+def drafted(lists: list[Any]) -> Draft:
     """The draft that `serve` told of."""
-    _, kind, title, day, tags, told = pieces[0]
+    pieces = itertools.chain.from_iterable(lists)
+    _, kind, title, day, tags, told = next(pieces)
     parts: list[DraftPart] = []
     texts: list[str] = []
     turns: list[Turn] = []
     facts: tuple[str, int] | None = None
-    for what, *piece in [*pieces[1:], ["part", "", 0]]:
+    for what, *piece in itertools.chain(pieces, [["part", "", 0]]):
         if what == "text":
             texts.append(piece[0])
         elif what == "turns":

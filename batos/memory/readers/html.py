@@ -77,8 +77,8 @@ def text_of(markup: str) -> str:
 def _check_depth(text: str) -> None:
     deep: dict[str, int] = {}
     total = 0
-    for end, tag in _TAG.findall(text):
-        name = tag.lower()
+    for found in _TAG.finditer(text):
+        end, name = found[1], found[2].lower()
         if name in _VOID or name in _OPTIONAL:
             continue
         if not end:
