@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pathlib
 import quopri
@@ -112,11 +113,10 @@ def _opml(path: pathlib.PurePath, text: str) -> Draft:
 
 
 def _rtf(path: pathlib.PurePath, text: str) -> Draft:
-    from striprtf.striprtf import rtf_to_text
-
     if not text.startswith("{\\rtf"):
         raise Unreadable("its name says RTF, its content does not")
-    return Draft(_KIND, path.stem, [DraftPart(rtf_to_text(text, errors="replace"))])  # type: ignore[no-untyped-call]
+    striprtf = importlib.import_module("striprtf.striprtf")  # without types
+    return Draft(_KIND, path.stem, [DraftPart(str(striprtf.rtf_to_text(text, errors="replace")))])
 
 
 # --- calendars and address books
