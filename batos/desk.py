@@ -377,10 +377,11 @@ class Desk:
         if asked == request:  # again after a silence, in which one file takes long: it stays one watch, and no file is read again
             client.send({"type": "ingest", "watching": True, "queued": queued})
             return
-        ingest = await self._memory.ask(request.paths, request.follow)
+        ingest = await self._memory.ask(request.paths, request.follow, request.exclude)
         if not request.watch:
             ingest.close()
-            client.send({"type": "ingest", "queued": len(ingest.files), **({"refused": ingest.refused} if ingest.refused else {})})
+            more = {name: facts for name, facts in (("refused", ingest.refused), ("left_out", ingest.left_out)) if facts}
+            client.send({"type": "ingest", "queued": len(ingest.files), **more})
             return
         client.send({"type": "ingest", "watching": True, "queued": len(ingest.files)})
         if watched in self._ingests_watched:

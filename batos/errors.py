@@ -164,6 +164,12 @@ class Unreadable(InvalidInput):
     code = "unreadable"
 
 
+class UnreadableNow(Unreadable):
+    """Cannot be read for a reason that is not in the file: its rights (then `shut`), or its disk. It is tried again by itself."""
+
+    shut = False
+
+
 class MissionIdTaken(InvalidInput):
     code = "id_taken"
 

@@ -181,6 +181,15 @@ class Settings(Checked):
 
     # --- memory
     ingest_file_bytes: int = Field(64 * MIB, ge=1, le=16_384 * MIB, description="largest file that is read into the memory")
+    read_s: float = Field(
+        120, ge=1, le=86400, description="processor time for the child process that reads a file; past it, the file is refused"
+    )
+    read_memory_bytes: int = Field(
+        2048 * MIB,
+        ge=256 * MIB,
+        le=1024 * 1024 * MIB,
+        description="address space of the child process that reads files; past it, one is refused",
+    )
     ingest_batch_bytes: int = Field(256 * 1024, ge=1024, le=256 * MIB, description="text that one transaction of an ingest stores")
     ingest_section_chars: int = Field(
         8000, ge=500, le=1_000_000, description="longest section: neighbours are of one section, and an unchanged one keeps its chunks"

@@ -234,7 +234,7 @@ def _woven(cycle: UvmObject, text: str, voices: Any, told: window.Told, *, whole
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
     """Why an answer does not pass the gate; None if it does."""
     if schema:
-        cycle.value, problem = forms.read(text, schema)
+        cycle.value, problem = await forms.read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
         return None

@@ -24,7 +24,7 @@ VERDICT: dict[str, Any] = {
 }
 """The JSON schema of what a critic says."""
 SHARED = 0.5  # of a sentence's content words must be a voice's own, for the sentence to come from it
-_BETWEEN = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
+_BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
 
 
 def fill(meta_prompt: str, **values: str) -> str:

@@ -385,19 +385,22 @@ class Client(Operating):
         """
         return await self._ask("experts", hold_s=timeout_s if scan else 0.0, scan=scan or None, persona=persona, voice=voice)
 
-    async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
+    async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
         """Have files, and those in folders, read into the memory: absolute paths of the daemon's machine. `queued` says how many.
 
         They are in the daemon's queue when this returns, and are read also if it is killed now. `refused` has those that are not there.
 
         :param follow: folders that the daemon watches from now on.
+        :param exclude: patterns of what is left out of folders, as in `.gitignore`; `left_out` tells how much that is.
         :raises Unreadable: where none of them is there.
         """
-        return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None)
+        return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None, exclude=list(exclude) or None)
 
-    async def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> AsyncGenerator[dict[str, Any], None]:
+    async def watch_ingest(
+        self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """As `ingest`, with what becomes of each file: an event `file` each, in the end the figures."""
-        fields = {"paths": list(paths) or None, "follow": list(follow) or None}
+        fields = {"paths": list(paths) or None, "follow": list(follow) or None, "exclude": list(exclude) or None}
         async with contextlib.aclosing(self._follow("ingest", **fields, watch=True)) as events:
             async for event in events:
                 yield event

@@ -226,11 +226,13 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.experts(scan=scan, persona=persona, voice=voice, timeout_s=timeout_s))
 
-    def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
-        return self._run(self._client.ingest(paths, follow=follow))
+    def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
+        return self._run(self._client.ingest(paths, follow=follow, exclude=exclude))
 
-    def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-        return self._events(self._client.watch_ingest(paths, follow=follow))
+    def watch_ingest(
+        self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        return self._events(self._client.watch_ingest(paths, follow=follow, exclude=exclude))
 
     def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
         return self._run(self._client.memory(documents, **change))
