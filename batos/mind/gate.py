@@ -17,6 +17,7 @@ _RUN = 7  # words in a row that an answer has from the prompt's own
 _AGAIN = 3  # times that one sentence may be said
 _NO_WORDS = 0.5  # share of strings that are no words
 LONGEST = 20_000  # characters of an answer: far above what `num_predict` lets through by default
+_PART_END = re.compile(r"[。！？]|(?<![.!?…])[.!?…]++(?=\s|$)|\n++")
 _WORD = re.compile(r"\w")
 _LONG = 20  # characters of a sentence with which a loop begins
 _MOST = 0.7  # share of sentences said before, in a loop
@@ -44,7 +45,7 @@ def _before_loop(text: str) -> str:
     """A text up to where it begins to say, to its end and for the most part, what it has said before."""
     if "```" in text:
         return text
-    ends = [found.end() for found in re.finditer(r"[。！？]|[.!?…]+(?=\s|$)|\n+|$", text)]
+    ends = [*(found.end() for found in _PART_END.finditer(text)), len(text)]
     said = [(begin, " ".join(_bare(text[begin:end].lower().split()))) for begin, end in zip([0, *ends], ends, strict=False)]
     said = [(begin, words) for begin, words in said if words]
     known: set[str] = set()

@@ -54,14 +54,15 @@ def fitted(brief: str, before: str, turns: Sequence[tuple[str, str]], passages: 
     shown = _without_middle(brief, room)
     kept = _first(passages, room := room - len(shown))
     said = _last(turns, room := room - _length(passages[:kept]))
-    lines = _last_lines(before, room)
+    told_turns = turns[len(turns) - said :]
+    lines = _last_lines(before, room - _turns_length(told_turns))
     left = {
-        "conversation": len(before) - len(lines) + _turns_length(turns) - _turns_length(turns[len(turns) - said :]),
+        "conversation": len(before) - len(lines) + _turns_length(turns) - _turns_length(told_turns),
         "memory": _length(passages[kept:]),
         "request": len(brief) - len(shown),
     }
     told = tuple((name, count) for name, count in left.items() if count)
-    return Told(shown, lines, tuple(turns[len(turns) - said :]), tuple(passages[:kept]), told)
+    return Told(shown, lines, tuple(told_turns), tuple(passages[:kept]), told)
 
 
 def voices_within(voices: Sequence[tuple[str, str]], room: int | None) -> tuple[tuple[str, str], ...]:

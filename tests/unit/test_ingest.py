@@ -465,7 +465,20 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
 
     monkeypatch.setattr(ingesting, "read_file", slowly)
     async with memory(tmp_path) as held:
-        others = ("scheduler", "events", "router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "undoing")
+        others = (
+            "scheduler",
+            "events",
+            "router",
+            "info",
+            "metrics",
+            "models",
+            "experts",
+            "personas",
+            "upkeep",
+            "replays",
+            "undoing",
+            "uploads",
+        )
         parts: dict[str, Any] = {**dict.fromkeys((*others, "assessed", "rate")), "watches_per_client": 1}
         client: Any = Heard()
         desk = Desk(image=held.image, memory=held.recollection, **parts)
