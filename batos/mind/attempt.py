@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +21,10 @@ from batos.errors import Conflicted, UnknownPersona
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
+from batos.memory.library import library_of
 from batos.mind import conversation
 from batos.mind.claims import BeingWritten, WriterAwaited
+from batos.mind.errands import KNOWN, Errand, errand_of, said_of
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
@@ -46,7 +50,7 @@ class Attempts:
         """
         if attempt.mission.get("resumed"):
             attempt.recall()
-        if not attempt.mission["message"]:
+        if not attempt.mission["message"] and self._errand(attempt) is None:
             await attempt.decide()  # before the unit is opened: it may take a while
         try:
             return await self._until_committed(attempt)
@@ -94,10 +98,17 @@ class Attempts:
             self._learn(unit, mission, attempt)
             result["usage"] = attempt.usage()
             ledger.complete(mission, result, cycle)
-            unit.note(attempt.id, f"COMPLETE by {result['persona']}")
+            unit.note(attempt.id, f"COMPLETE by {result['persona'] or 'no persona'}")
         attempt.evidence.committed()
         self._image.committer.defer(ledger.settle, attempt.id, attempt.evidence.recalled)
         return result
+
+    def _errand(self, attempt: Thinking) -> Errand | None:
+        """What a mission asks to be done outside of the system, or of its clock; None for any other, and for one that began otherwise."""
+        mission = attempt.mission
+        if mission["message"] or mission["schema"] or mission["origin"] == "system" or attempt.has_begun:
+            return None
+        return errand_of(str(mission["brief"]), lambda name: bool(self._image.read(_has_read, name)))
 
     def _learn(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> None:
         """Where its user chose another persona than the router would have, and it came to an end, the brief tells the router more."""
@@ -144,6 +155,9 @@ class Attempts:
                     for one in forged
                 ]  # fmt: skip
             return facts, forged[-1] if forged else None
+        errand = self._errand(attempt)
+        if errand is not None:
+            return _told(errand, attempt.mission), None
         route = await attempt.decide()
         limits = attempt.settings
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
@@ -170,3 +184,22 @@ class Attempts:
             facts |= await attempt.propose(unit.root, mission, cycle)
         # The answer is the mission's: its result has it, the record of the thought need not have it again.
         return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle
+
+
+def _told(errand: Errand, mission: dict[str, Any]) -> dict[str, Any]:
+    """The result of a mission that is an errand: what the clock shows, or that it cannot be done. No model is asked."""
+    at = mission["finished"] or time.time()  # a replay is told what the clock showed then
+    facts: dict[str, Any] = {
+        "text": said_of(errand, datetime.datetime.fromtimestamp(at).astimezone()),
+        "value": None,
+        "persona": str(mission["persona"]).upper() if mission["persona"] else None,
+    }
+    if errand.kind in KNOWN:
+        return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}
+    return {**facts, "why": "asks for what is done outside, and there is no way to do it", "cannot": errand.kind}
+
+
+def _has_read(root: Any, name: str) -> bool:
+    """Whether the memory has a file of that name, wherever it lies."""
+    last = name.rpartition("/")[2].casefold()
+    return any(source.rpartition("/")[2].casefold() == last for source in library_of(root).by_source)

@@ -170,6 +170,11 @@ class Thinking:
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
         self.earlier = bool(self._recorded) and not self._approaches
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether an earlier attempt was given to a persona, or paid for something: then it goes on as it began."""
+        return self.routed is not None or bool(self._recorded)
+
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
 
