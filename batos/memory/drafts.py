@@ -39,6 +39,8 @@ class Draft(NamedTuple):
     parts: list[DraftPart]
     day: int = 0
     tags: tuple[str, ...] = ()
+    origin: str = ""
+    """Who says it (`batos.memory.origins`), where its kind does not tell."""
 
 
 def bounded(parts: Iterable[DraftPart], largest: int) -> Iterator[DraftPart]:

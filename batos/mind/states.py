@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import evidence, forms, gate, prompts, weaving
+from batos.mind import evidence, forms, gate, prompts, quoting, weaving
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -146,7 +146,7 @@ async def synthesize(cycle: UvmObject) -> str:
     plainer and colder."""
     voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
-    grounded = bool(found) and not schema and bool(cycle.persona.grounded)
+    keeps = not schema and _keeper(cycle, found)
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=weaving.voices(voices))
     if schema:
@@ -161,17 +161,39 @@ async def synthesize(cycle: UvmObject) -> str:
         if not schema:
             cycle.cut = reply.done_reason == "length"
             text = evidence.without_false_marks(gate.whole(text, cut=cycle.cut), found)
+            text = evidence.without_claims(text, found, str(cycle.brief))
         fault = await _fault_of(cycle, text, schema)
-        if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
+        if fault is None and keeps and not keeps(text):
             fault = "most of it is not from the passages from memory"
         if fault is None:
             return _woven(cycle, text, voices, found, whole=bool(schema))
         if form and reply.done_reason != "stop":
             form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
-    if grounded:  # who is to keep to memory says what memory says, where the model does not
-        cycle.quoted = True
-        return _woven(cycle, evidence.quoted(cycle.brief, found), voices, found, whole=False)
+    if keeps:  # what memory says is said, where the model does not
+        return _quoted(cycle, voices, found)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
+
+
+def _keeper(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> Callable[[str], bool] | None:
+    """What tells whether an answer keeps to memory; None where it need not: nothing there fits the brief, or it asks for no fact.
+
+    A persona that is `grounded` keeps to it closely, any other is free in its words.
+    """
+    brief = str(cycle.brief)
+    if cycle.persona.grounded and quoting.fits(brief, found):
+        return lambda text: evidence.keeps_to(text, found, brief)
+    if not current().earlier and quoting.asks_for_fact(brief, found):
+        return lambda text: not quoting.leaves(text, brief, found)
+    return None
+
+
+def _quoted(cycle: UvmObject, voices: Any, found: tuple[evidence.Passage, ...]) -> str:
+    """Answer with memory's own words; the next state."""
+    quotes = quoting.quotes(str(cycle.brief), found)
+    cycle.quoted, cycle.voices, cycle._tmp_synthesis_ = True, voices, quoting.told(quotes)
+    cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, found))
+    cycle.woven = ()
+    return "COMPLETE"
 
 
 def _warmth(earlier: float, now: float | None = None) -> float | None:
