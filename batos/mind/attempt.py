@@ -21,10 +21,9 @@ from batos.errors import Conflicted, UnknownPersona
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
-from batos.memory.library import library_of
 from batos.mind import conversation
 from batos.mind.claims import BeingWritten, WriterAwaited
-from batos.mind.errands import KNOWN, Errand, errand_of, said_of
+from batos.mind.errands import KNOWN, Errand, said_of
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
@@ -50,7 +49,7 @@ class Attempts:
         """
         if attempt.mission.get("resumed"):
             attempt.recall()
-        if not attempt.mission["message"] and self._errand(attempt) is None:
+        if not attempt.mission["message"] and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
         try:
             return await self._until_committed(attempt)
@@ -103,13 +102,6 @@ class Attempts:
         self._image.committer.defer(ledger.settle, attempt.id, attempt.evidence.recalled)
         return result
 
-    def _errand(self, attempt: Thinking) -> Errand | None:
-        """What a mission asks to be done outside of the system, or of its clock; None for any other, and for one that began otherwise."""
-        mission = attempt.mission
-        if mission["message"] or mission["schema"] or mission["origin"] == "system" or attempt.has_begun:
-            return None
-        return errand_of(str(mission["brief"]), lambda name: bool(self._image.read(_has_read, name)))
-
     def _learn(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> None:
         """Where its user chose another persona than the router would have, and it came to an end, the brief tells the router more."""
         route, limit = attempt.routed, attempt.settings.learned_exemplars
@@ -155,9 +147,8 @@ class Attempts:
                     for one in forged
                 ]  # fmt: skip
             return facts, forged[-1] if forged else None
-        errand = self._errand(attempt)
-        if errand is not None:
-            return _told(errand, attempt.mission), None
+        if attempt.errand is not None:
+            return _told(attempt.errand, attempt.mission), None
         route = await attempt.decide()
         limits = attempt.settings
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
@@ -197,9 +188,3 @@ def _told(errand: Errand, mission: dict[str, Any]) -> dict[str, Any]:
     if errand.kind in KNOWN:
         return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}
     return {**facts, "why": "asks for what is done outside, and there is no way to do it", "cannot": errand.kind}
-
-
-def _has_read(root: Any, name: str) -> bool:
-    """Whether the memory has a file of that name, wherever it lies."""
-    last = name.rpartition("/")[2].casefold()
-    return any(source.rpartition("/")[2].casefold() == last for source in library_of(root).by_source)

@@ -13,7 +13,9 @@ import re
 import tomllib
 from collections.abc import Callable
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from batos.memory.library import library_of
 
 LONGEST = 400
 """Characters of a brief that may be an errand: a longer one brings what it is about."""
@@ -35,7 +37,7 @@ class Errand(NamedTuple):
 
 class _Rule(NamedTuple):
     errand: Errand
-    pattern: re.Pattern[str]
+    pattern: str
 
 
 def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False) -> Errand | None:
@@ -50,8 +52,11 @@ def errand_of(brief: str, held: Callable[[str], bool] = lambda name: False) -> E
         found = polite.match(asked)
         said = asked[found.end() :] if found else asked
         bare = said.rstrip(_AFTER)
+        some = _tables().any_of[language]
+        if not (some.match(said) or some.match(bare)):
+            continue  # as most briefs: the expressions one by one take longer
         for errand, pattern in _tables().rules[language]:
-            if pattern.match(bare if errand.kind in KNOWN else said):
+            if _compiled(pattern).match(bare if errand.kind in KNOWN else said):
                 if errand.kind == FILES and _READS.match(said) and any(held(name) for name in _NAMED.findall(said)):
                     return None
                 return errand
@@ -77,8 +82,16 @@ def said_of(errand: Errand, now: datetime.datetime) -> str:
     )
 
 
+def has_read(root: Any, name: str) -> bool:
+    """Whether the memory of an image has a file of that name, wherever it lies."""
+    last = name.rpartition("/")[2].casefold()
+    return any(source.rpartition("/")[2].casefold() == last for source in library_of(root).by_source)
+
+
 class _Tables(NamedTuple):
     polite: dict[str, re.Pattern[str]]
+    any_of: dict[str, re.Pattern[str]]
+    """All rules of a language as one expression."""
     rules: dict[str, list[_Rule]]
     says: dict[str, dict[str, str | list[str]]]
 
@@ -88,16 +101,18 @@ def _tables() -> _Tables:
     """The patterns, compiled when a brief is first looked at."""
     table = tomllib.loads(resources.files("batos.mind").joinpath("errands.toml").read_text("utf-8"))
     shared = table.pop("shared")
-    polite, rules, says = {}, {}, {}
+    polite, any_of, rules, says = {}, {}, {}, {}
     for language, told in table.items():
         polite[language] = re.compile(f"(?:{told['polite']}){{1,3}}" if "polite" in told else r"(?!)")
         rules[language] = [
-            _Rule(Errand(kind, language), re.compile(_filled(pattern, shared)))
-            for kind, patterns in told["rules"].items()
-            for pattern in patterns
+            _Rule(Errand(kind, language), _filled(pattern, shared)) for kind, patterns in told["rules"].items() for pattern in patterns
         ]
+        any_of[language] = re.compile("|".join(f"(?:{rule.pattern})" for rule in rules[language]))
         says[language] = told["says"]
-    return _Tables(polite, rules, says)
+    return _Tables(polite, any_of, rules, says)
+
+
+_compiled = functools.cache(re.compile)
 
 
 def _filled(pattern: str, shared: dict[str, str]) -> str:

@@ -66,6 +66,7 @@ class Remembering:
         self._image, self._shelver, self._stored = image, shelver, stored
         self._chars, self._pause_s = section_chars, pause_s
         self._more = asyncio.Event()
+        self._heard = False
 
     async def run(self, events: Events) -> None:
         """Remember what has ended so far, and what will, soon after it has."""
@@ -85,9 +86,10 @@ class Remembering:
 
     async def _vouch_earlier(self) -> None:
         """Once in an image's life: what was rated before ratings were heard here."""
-        if not self._image.read(_ratings_are_heard):
+        if not self._heard and not self._image.read(_ratings_are_heard):
             up = await in_helper(self._image.read, _rated_up)
             await self._image.system(_vouch_all, up, mission="remember")
+        self._heard = True
 
     def wake(self) -> None:
         """There may be something to remember."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import evidence, forms, gate, prompts, quoting, weaving
+from batos.mind import evidence, forms, gate, prompts, weaving
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -179,6 +179,10 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> Callable[[
 
     A persona that is `grounded` keeps to it closely, any other is free in its words.
     """
+    if not found:
+        return None
+    from batos.mind import quoting  # late: it brings the index, for missions that memory has something to say to
+
     brief = str(cycle.brief)
     if cycle.persona.grounded and quoting.fits(brief, found):
         return lambda text: evidence.keeps_to(text, found, brief)
@@ -189,6 +193,8 @@ def _keeper(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> Callable[[
 
 def _quoted(cycle: UvmObject, voices: Any, found: tuple[evidence.Passage, ...]) -> str:
     """Answer with memory's own words; the next state."""
+    from batos.mind import quoting  # late, as above
+
     quotes = quoting.quotes(str(cycle.brief), found)
     cycle.quoted, cycle.voices, cycle._tmp_synthesis_ = True, voices, quoting.told(quotes)
     cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, found))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import hashlib
 import math
 import operator
@@ -28,6 +29,7 @@ from batos.image.questions import answer_to
 from batos.mind.begun import Begun
 from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
+from batos.mind.errands import Errand, errand_of, has_read
 from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
@@ -174,6 +176,15 @@ class Thinking:
     def has_begun(self) -> bool:
         """Whether an earlier attempt was given to a persona, or paid for something: then it goes on as it began."""
         return self.routed is not None or bool(self._recorded)
+
+    @functools.cached_property
+    def errand(self) -> Errand | None:
+        """What the mission asks to be done outside of the system, or of its clock; None for any other, for one that is of a form or a
+        message, for the system's own, and for one that has begun otherwise."""
+        mission = self.mission
+        if mission["message"] or mission["schema"] or mission["origin"] == "system" or self.has_begun:
+            return None
+        return errand_of(str(mission["brief"]), lambda name: self._image.read(has_read, name))
 
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.

@@ -131,7 +131,7 @@ async def test_what_was_rated_before_it_was_remembered_or_by_an_earlier_version_
             root["lobby"].memory.vouched = origins.none_vouched()
 
         await kernel.image.system(forgotten)
-        kernel.memory._look_back()
+    async with lived(tmp_path) as kernel:
         await until(lambda: kernel.image.read(origins.vouched))
 
 
