@@ -17,7 +17,7 @@ _TOKEN = re.compile(r"[^\W_]+")
 _OPENING = 4  # words with which something is looked up
 _NAMING = re.compile("heisst|heisse|heissen|appelle|llama|llamo|llaman|chiama|chiamo|chiamano|chama|chamam|heet|heten")
 _OPENS = re.compile(
-    r"\W*(?:(?:and|und|et|y|e|en) )?(?:what|who|whom|whose|when|where|which|how|why|is|are|was|were|do|does|did|can|has|have|am|"
+    r"\W{0,5}(?:(?:and|und|et|y|e|en) )?(?:what|who|whom|whose|when|where|which|how|why|is|are|was|were|do|does|did|can|has|have|am|"
     r"look up|look for|find|search|tell me|remind me|give me|name|list|show me|check|"
     r"was|wer|wen|wem|wessen|wann|wo|wohin|woher|wie|warum|welche\w?|wogegen|womit|wofür|nenne?|sage? mir|suche?|finde|erinnere? mich|"
     r"zeige? mir|"

@@ -31,9 +31,9 @@ _WHOLE = 600  # characters of a passage that is quoted whole where its title alo
 _KIN, _KIN_SHARE = 4, 0.65  # letters that two words of a kind share at least, and the share of the longer one that they are
 _FIGURE = re.compile(r"\d")
 _HEADING = re.compile(r"#{1,6} ")
-_HEARSAY = re.compile(r"[?？]\W*$")
-_ANNOUNCES = re.compile(r"[:：]\W*$")
-_ROW = re.compile(r"(?:[^;\n]{1,200};){2}|(?:[^,\n]{1,200},(?! )){2}|(?:[^\t\n]{1,200}\t){2}")
+_HEARSAY = re.compile(r"[?？]\W{0,5}$")
+_ANNOUNCES = re.compile(r"[:：]\W{0,5}$")
+_CELLS, _LINE = 2, 1000  # marks between cells that a row has at least, and characters that it has at most
 _DATES = (
     r"\d{1,2}(?:[:.h/]\d{2}|[.](?!\d)|st\b|nd\b|rd\b|th\b| ?(?:uhr|h\b|[ap]\.?m\b|o['’]clock|時|点|月|日))|\b(?:19|20)\d\d\b|"
     r"o['’]clock|half past|quarter (?:to|past)|"
@@ -52,7 +52,7 @@ _WANTS = tuple(
     (re.compile(question, re.IGNORECASE), re.compile(answer, re.IGNORECASE))
     for question, answer in (
         (
-            r"^\W*(?:(?:and|und|look up|find out|tell me|check|remind me|sag mir|schau nach,?|finde heraus,?|dis-moi|dime|dimmi) )?"
+            r"^\W{0,5}(?:(?:and|und|look up|find out|tell me|check|remind me|sag mir|schau nach,?|finde heraus,?|dis-moi|dime|dimmi) )?"
             r"(?:when|wann|quand|cuándo|wanneer|quando)\b|\b(?:what|which) (?:day|date|time|month|year)\b|"
             r"\bwie viel uhr\b|"
             r"\bquelle (?:heure|date)\b|\bqué (?:hora|fecha)\b|\bche ora\b",
@@ -65,9 +65,9 @@ _WANTS = tuple(
         (r"\b(?:phone|telephone|telefon\w*|téléphone|teléfono|handynummer|rufnummer)\b", r"\d[\d /().-]{3,}\d"),
     )
 )
-_PLACED = re.compile(r"\W*(?:when|where|wann|wo|wohin|quand|où|cuándo|dónde|quando|dov|dove|onde|wanneer|waar)\b", re.I)
+_PLACED = re.compile(r"\W{0,5}(?:when|where|wann|wo|wohin|quand|où|cuándo|dónde|quando|dov|dove|onde|wanneer|waar)\b", re.I)
 _POINTS_BACK = re.compile(
-    r"\W*(?:it|its|he|she|they|his|her|this|that|these|those|er|sie|es|dieser?|dieses|il|elle|ils|elles|él|ella|ellos|lui|lei|ele|ela|hij|zij)\b",
+    r"\W{0,5}(?:it|its|he|she|they|his|her|this|that|these|those|er|sie|es|dieser?|dieses|il|elle|ils|elles|él|ella|ellos|lui|lei|ele|ela|hij|zij)\b",
     re.I,
 )
 
@@ -248,15 +248,24 @@ def _rows_whole(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[i
     for start, end in spans:
         if start < done:
             continue
+        if end - start > _LINE // 2:
+            yield start, end
+            continue
         begin, close = text.rfind("\n", 0, start) + 1, text.find("\n", end)
         close = len(text) if close < 0 else close
-        if not all(_ROW.search(line) for line in text[begin:close].split("\n")):
+        if not all(map(_is_row, text[begin:close].split("\n"))):
             yield start, end
             continue
         for line in text[begin:close].split("\n"):
             yield begin, begin + len(line)
             begin += len(line) + 1
         done = close
+
+
+def _is_row(line: str) -> bool:
+    if len(line) > _LINE:
+        return False
+    return max(line.count(";"), line.count("\t"), line.count(",") - line.count(", ")) >= _CELLS
 
 
 def _held(asked: Iterable[str], said: set[str]) -> set[str]:
