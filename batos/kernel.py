@@ -49,6 +49,7 @@ from batos.mind.thinking import Thinking
 from batos.recollection import Recollection
 from batos.substrate import Substrate
 from batos.undoing import Undoing
+from batos.uploads import Uploads
 from batos.wire import endpoints
 from batos.wire.listener import Listener
 from batos.wire.schemas import Accepting
@@ -180,6 +181,7 @@ class Kernel:
                 replays=self._replays(inference),
                 memory=self.memory,
                 undoing=self.undoing,
+                uploads=Uploads(self.image, settings),
                 assessed=self.loop.assessed,
                 rate=self.loop.rate,
                 watches_per_client=settings.watches_per_client,
@@ -294,6 +296,8 @@ class Kernel:
             "plain": self.profile.plain,
             "parameters": self.substrate.parameters,
             "base_of": self.substrate.base_of,
+            "nearness": self.likeness.nearest,
+            "sight": self.substrate.sight,
             "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
             "router": router,
             "methods": methods,
@@ -314,6 +318,7 @@ class Kernel:
             backups=settings.backups,
             interval_s=settings.upkeep_s,
             first_s=settings.upkeep_first_s,
+            upload_hours=settings.upload_hours,
         )
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")

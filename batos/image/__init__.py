@@ -8,6 +8,7 @@ from batos.image.examples import Taught
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living import LivingImage
+from batos.image.pictures import Picture, Pictures
 
 __all__ = [
     "Costs",
@@ -21,6 +22,8 @@ __all__ = [
     "Newest",
     "PartialText",
     "PendingSet",
+    "Picture",
+    "Pictures",
     "Recalled",
     "Taught",
 ]

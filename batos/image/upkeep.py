@@ -47,14 +47,16 @@ class Upkeep:
         backups: pathlib.Path,
         interval_s: float,
         first_s: float,
+        upload_hours: float = 24,
     ) -> None:
         """
         :param backups: the folder of backups that name none.
+        :param upload_hours: for which a picture that no mission holds is kept.
         :param interval_s: between two runs of retention and pack; the first comes `first_s` after the start.
         """
         self._image, self._meter = image, meter
         self._history_days, self._journal_days, self._backups = history_days, journal_days, backups
-        self._interval, self._first = interval_s, first_s
+        self._interval, self._first, self._upload_hours = interval_s, first_s, upload_hours
         self._stop = threading.Event()
         self._task: asyncio.Task[Any] | None = None
         self._under_way = ""
@@ -111,7 +113,7 @@ class Upkeep:
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts of journals older than `journal_days`.
+        """Drop the texts of journals older than `journal_days`, their pictures, and pictures that no mission came for.
 
         :raises Busy: while other upkeep is under way.
         """
@@ -191,7 +193,8 @@ class Upkeep:
         return await in_helper(fork, self._image.db, path, folder, at, self._stop)
 
     async def _retain(self) -> dict[str, Any]:
-        return {**await retention.retain(self._image, self._journal_days)}
+        uploads = await retention.drop_uploads(self._image, self._upload_hours)
+        return {**await retention.retain(self._image, self._journal_days), **({"uploads": uploads} if uploads else {})}
 
     def _file(self, done: str) -> pathlib.Path:
         path = file_path(self._image.uri)
