@@ -68,6 +68,7 @@ class Client(Operating):
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        needs: Sequence[str] = (),
         images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
@@ -77,6 +78,7 @@ class Client(Operating):
         :param schema: JSON schema of the answer; the result's `value` is then of that form.
         :param depth: how much it is thought about: `direct`, `facets` or `council`; `auto`, or left out, by the brief and the model.
         :param flavour: how much of the persona's own flavour is in the answer: `full`, `light`, `off`, `auto`.
+        :param needs: what its model must be able to do: `vision`, `tools`, `thinking`, `context:32k`; `auto`: what its plan names.
         :param images: files of images that go with the brief (PNG, JPEG, WebP), or their bytes, or what `upload` returned of them.
         :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
         :raises Unreadable: for a file of an image that cannot be read.
@@ -85,6 +87,7 @@ class Client(Operating):
         """
         mission = str(uuid.uuid4()) if id is None else id
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
+        wants["needs"] = list(needs) or None
         wants |= {"persona": persona, "deadline_s": deadline_s, "priority": priority}
         for again in (False, True):
             known = [dict(one) if isinstance(one, Mapping) else await self.upload(one) for one in images]

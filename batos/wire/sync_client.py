@@ -60,10 +60,11 @@ class SyncClient:
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        needs: Sequence[str] = (),
         images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask, "depth": depth, "flavour": flavour}
-        wants["images"] = images
+        wants |= {"needs": needs, "images": images}
         return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority, **wants))
 
     def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
