@@ -110,6 +110,7 @@ class Recollection:
             readers.of,
             limit_s=settings.search_s,
             pause_s=settings.embed_retry_s,
+            alike=settings.evidence_alike,
             on_read=self.curator.reads.add,
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)

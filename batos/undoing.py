@@ -321,14 +321,15 @@ def _remedy(conflicts: Sequence[reversal.Conflict], by_missions: str) -> str:
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
-    """The document that the mission became in memory: gone with it. Made again, if it is done again, by whoever makes them."""
+    """The documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done again, by
+    whoever makes them."""
     if redo:
         return []
     memory = root["lobby"].memory
     memory.lived._p_activate()
     root._p_jar.readCurrent(memory.lived)  # it may be made just now, by a transaction that writes this
-    number = memory.library.by_source.get(f"mission:{id}")
-    return [] if number is None else [number]
+    numbers = (memory.library.by_source.get(f"{kind}:{id}") for kind in ("mission", "said"))
+    return [number for number in numbers if number is not None]
 
 
 def _merge_trees(root: Any, change: reversal.Change, before: Any, at: Any, redo: bool) -> list[Reply]:

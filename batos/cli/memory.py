@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli import curating
-from batos.cli.app import Connect, Json, app, check_named, endpoint
+from batos.cli.app import SOURCES, Connect, Json, app, check_named, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, one_line
 from batos.errors import InvalidInput, Unreadable
@@ -149,7 +149,7 @@ def _curated(dry_run: bool, connect: str | None) -> dict[str, Any]:
 
 
 def _asked(what: str | None, source: str | None, limit: int, connect: str | None) -> dict[str, Any]:
-    plain = source is None or "://" in source or source.startswith(("mission:", "note:", "archive:"))
+    plain = source is None or "://" in source or source.startswith(SOURCES)
     path = source if plain or (what == "restore" and str(source).isdigit()) else os.path.abspath(str(source))
     wanted: dict[str, Any] = {} if what is None else {what: limit} if what in ("documents", "archives") else {what: path}
     try:

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from batos.cli.output import Output, one_line, size
+from batos.cli.watching import source
 
 _WIDTH = 400  # characters of one text; `--json` has them whole
 
@@ -115,7 +116,9 @@ def _provenance(record: dict[str, Any], output: Output) -> None:
     if sources:
         output.say("  sentence by sentence from: " + ", ".join(name or "the weaver" for name in sources), "dim")
     for one in record.get("thought", {}).get("citations") or []:
-        output.say(f"  from memory: [{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}", "dim")
+        output.say(f"  from memory: {source(one)}", "dim")
+    if (record.get("result") or {}).get("quoted"):
+        output.say("  quoted from memory, word for word", "dim")
 
 
 def _inferences(record: dict[str, Any], output: Output) -> None:

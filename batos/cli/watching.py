@@ -157,8 +157,20 @@ def _reason(error: dict[str, Any]) -> str:
 
 
 def sources(result: dict[str, Any]) -> list[str]:
-    """The passages from memory that an answer comes from, one a line."""
-    return [f"[{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}" for one in result.get("citations") or []]
+    """The passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
+    said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
+    return said + [source(one) for one in result.get("citations") or []]
+
+
+def source(one: dict[str, Any]) -> str:
+    """Where a passage that is cited is from, on one line."""
+    if one.get("origin") == "user":
+        told = f"you said so{' on ' + one['day'] if one.get('day') else ''} ({one['source']})"
+    elif one.get("origin") == "self":
+        told = f"an answer of its own ({one['source']})"
+    else:
+        told = f"{one['source']} ({one['title']})"
+    return f"[{one['n']}] {told}: batos show {one['chunk']}"
 
 
 def doubts(result: dict[str, Any]) -> list[str]:

@@ -41,6 +41,8 @@ class Draft(NamedTuple):
     day: int = 0
     tags: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    origin: str = ""
+    """Who says it (`batos.memory.origins`), where its kind does not tell."""
 
 
 def bounded(parts: Iterable[DraftPart], largest: int) -> Iterator[DraftPart]:

@@ -12,6 +12,7 @@ from ZODB.POSException import POSKeyError
 from batos.errors import ImageDamaged
 from batos.image.history import oid_of
 from batos.memory.library import Library, library_of
+from batos.memory.origins import origin_of
 from batos.objects import UvmObject
 
 _SHOWN = 100  # refusals that are told of at a time
@@ -49,16 +50,17 @@ def described(root: Any, documents: int | None, away: Mapping[str, str], left: M
         told["listed"] = []
         for number in newest:
             with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of it
-                told["listed"].append(_listed(library, library.documents[number]))
+                told["listed"].append(_listed(root, library, library.documents[number]))
     return told
 
 
-def _listed(library: Library, document: UvmObject) -> dict[str, Any]:
+def _listed(root: Any, library: Library, document: UvmObject) -> dict[str, Any]:
     return {
         "source": document.source,
         "sources": list(document.sources),
         "title": document.title,
         "kind": document.kind,
+        "origin": origin_of(root, document),
         "chunks": sum(section.size for section in library.sections_of(document)),
         "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
         "mission": document.mission,

@@ -75,7 +75,7 @@ def keep(root: Any, prepared: Prepared, segment: Segment | None) -> None:
     days = tuple(sorted({each.shelf.section.day for each in shelved} - {0}))
     facts = {
         "title": draft.title, "kind": draft.kind, "source": source, "sources": (source,), "tags": draft.tags, "mission": mission,
-        "day": draft.day, "days": days, "digest": digest, "of": of, "complete": True,
+        "origin": draft.origin, "day": draft.day, "days": days, "digest": digest, "of": of, "complete": True,
     }  # fmt: skip
     library.put(root, number, facts, [each.shelf for each in shelved], segment, [each.shelf.section.number for each in shelved])
 

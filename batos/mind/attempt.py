@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from batos.image.living import LivingImage
 from batos.image.unit import Unit
 from batos.mind import conversation, sight
 from batos.mind.claims import BeingWritten, WriterAwaited
+from batos.mind.errands import KNOWN, Errand, said_of
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
@@ -46,7 +49,7 @@ class Attempts:
         """
         if attempt.mission.get("resumed"):
             attempt.recall()
-        if not attempt.mission["message"]:
+        if not attempt.mission["message"] and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
             await attempt.check_needs()
             await attempt.look()
@@ -99,7 +102,7 @@ class Attempts:
             self._learn(unit, mission, attempt)
             result["usage"] = attempt.usage()
             ledger.complete(mission, result, cycle)
-            unit.note(attempt.id, f"COMPLETE by {result['persona']}")
+            unit.note(attempt.id, f"COMPLETE by {result['persona'] or 'no persona'}")
         attempt.evidence.committed()
         self._image.committer.defer(ledger.settle, attempt.id, attempt.evidence.recalled)
         return result
@@ -151,6 +154,8 @@ class Attempts:
                     for one in forged
                 ]  # fmt: skip
             return facts, forged[-1] if forged else None
+        if attempt.errand is not None:
+            return _told(attempt.errand, attempt.mission), None
         route = await attempt.decide()
         limits = attempt.settings
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
@@ -188,3 +193,16 @@ class Attempts:
             facts |= await attempt.propose(unit.root, mission, cycle)
         # The answer is the mission's: its result has it, the record of the thought need not have it again.
         return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle
+
+
+def _told(errand: Errand, mission: dict[str, Any]) -> dict[str, Any]:
+    """The result of a mission that is an errand: what the clock shows, or that it cannot be done. No model is asked."""
+    at = mission["finished"] or time.time()  # a replay is told what the clock showed then
+    facts: dict[str, Any] = {
+        "text": said_of(errand, datetime.datetime.fromtimestamp(at).astimezone()),
+        "value": None,
+        "persona": str(mission["persona"]).upper() if mission["persona"] else None,
+    }
+    if errand.kind in KNOWN:
+        return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}
+    return {**facts, "why": "asks for what is done outside, and there is no way to do it", "cannot": errand.kind}

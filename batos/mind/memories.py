@@ -15,6 +15,7 @@ from batos.image.genesis import add_missing
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.kinds import NOTE
 from batos.memory.library import library_of
+from batos.memory.origins import noted_by
 from batos.mind.thinking import current
 from batos.objects import Primitive, UvmObject
 
@@ -59,7 +60,8 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
         day = datetime.date.fromtimestamp(attempt.mission["accepted"]).toordinal()  # as `today` of a question is
-        draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day)
+        origin = noted_by(kept, str(attempt.mission["brief"]), attempt.mission["message"], (one.text for one in attempt.tally.used))
+        draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day, origin=origin)
         shelver = attempt.evidence.memory.shelver
         segment = remember(root, draft, shelver, source=source, mission=attempt.id, section_chars=longest)
         attempt.evidence.changed(segment, [])

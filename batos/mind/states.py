@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from batos.bridge.needs import Needs
@@ -160,7 +160,7 @@ async def synthesize(cycle: UvmObject) -> str:
     voices, told = cycle._tmp_synthesis_, await _within(cycle)
     found = told.passages
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
-    grounded = bool(found) and not schema and bool(cycle.persona.grounded) and not current().shown  # what a picture shows is in no passage
+    keeps = _keeper(cycle, found) if not schema and not current().shown else None  # what a picture shows is in no passage
     own = cycle.meta_prompt if voices else cycle.direct_prompt
     prompt = await _prompt(cycle, own, voices=weaving.voices(window.voices_within(voices, current().room)))
     if schema:
@@ -184,8 +184,9 @@ async def synthesize(cycle: UvmObject) -> str:
         if not schema:
             cycle.cut = reply.done_reason == "length"
             text = evidence.without_false_marks(gate.whole(text, cut=cycle.cut), found)
+            text = evidence.without_claims(text, found, str(cycle.brief))
         fault = await _fault_of(cycle, text, schema)
-        if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
+        if fault is None and keeps and not keeps(text):
             fault = "most of it is not from the passages from memory"
         elif fault is None and not schema and (fault := await _doubt_of(cycle, text)):
             doubted = text, cycle.cut, fault
@@ -193,9 +194,8 @@ async def synthesize(cycle: UvmObject) -> str:
             return _woven(cycle, text, voices, told, whole=bool(schema))
         if form and reply.done_reason != "stop":
             form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
-    if grounded:  # who is to keep to memory says what memory says, where the model does not
-        cycle.quoted = True
-        return _woven(cycle, evidence.quoted(cycle.brief, found), voices, told, whole=False)
+    if keeps:  # what memory says is said, where the model does not
+        return _quoted(cycle, voices, told)
     if depth_of(cycle) == 1 and not schema and not _has_critic(cycle):  # a part of another cycle's brief can be done without
         for name, said in voices:
             if not await _fault_of(cycle, said, None) and not await _doubt_of(cycle, said):
@@ -208,6 +208,36 @@ async def synthesize(cycle: UvmObject) -> str:
             text, cycle.cut, cycle.unsure = doubted
             return _woven(cycle, text, voices, told, whole=False)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
+
+
+def _keeper(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> Callable[[str], bool] | None:
+    """What tells whether an answer keeps to memory; None where it need not: nothing there fits the brief, or it asks for no fact.
+
+    A persona that is `grounded` keeps to it closely, any other is free in its words.
+    """
+    if not found:
+        return None
+    from batos.mind import quoting  # late: it brings the index, for missions that memory has something to say to
+
+    brief = str(cycle.brief)
+    if cycle.persona.grounded and quoting.fits(brief, found):
+        return lambda text: evidence.keeps_to(text, found, brief)
+    if not current().earlier and quoting.asks_for_fact(brief, found):
+        return lambda text: not quoting.leaves(text, brief, found)
+    return None
+
+
+def _quoted(cycle: UvmObject, voices: Any, told: window.Told) -> str:
+    """Answer with memory's own words; the next state."""
+    from batos.mind import quoting  # late, as above
+
+    quotes = quoting.quotes(str(cycle.brief), told.passages)
+    if told.left_out:
+        cycle.left_out = told.left_out
+    cycle.quoted, cycle.voices, cycle._tmp_synthesis_ = True, voices, quoting.told(quotes)
+    cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
+    cycle.woven = ()
+    return "COMPLETE"
 
 
 def _warmth(earlier: float, now: float | None = None) -> float | None:

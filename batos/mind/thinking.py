@@ -11,6 +11,7 @@ import base64
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import hashlib
 import math
 import operator
@@ -32,6 +33,7 @@ from batos.mind import window
 from batos.mind.begun import Begun
 from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
+from batos.mind.errands import Errand, errand_of, has_read
 from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
@@ -249,6 +251,21 @@ class Thinking:
             self._options["think"] = True
         if provision.model:
             self.direct, self.plain = dict(provision.direct), {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an earlier attempt was given to a persona, or paid for something: then it goes on as it began."""
+        return self.routed is not None or bool(self._recorded)
+
+    @functools.cached_property
+    def errand(self) -> Errand | None:
+        """What the mission asks to be done outside of the system, or of its clock; None for any other, for one that is of a form, a
+        message or brings images, for the system's own, and for one that has begun otherwise."""
+        mission = self.mission
+        pictured = any("of" not in one for one in mission.get("images") or ())
+        if mission["message"] or mission["schema"] or pictured or mission["origin"] == "system" or self.has_begun:
+            return None
+        return errand_of(str(mission["brief"]), lambda name: self._image.read(has_read, name))
 
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.

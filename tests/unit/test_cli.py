@@ -21,6 +21,7 @@ from batos.cli import asking, main
 from batos.cli.app import with_verb
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
+from batos.cli.watching import sources
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
 
 ROOT = Path(__file__).parents[2]
@@ -702,3 +703,19 @@ def test_any_name_may_be_a_keyword_of_a_message_and_any_word_an_argument() -> No
     assert value_of("9" * 5000) == "9" * 5000
     assert value_of("[" * 100_000) == "[" * 100_000
     assert value_of('{"a": 1}') == {"a": 1}
+
+
+def test_a_quotation_is_said_to_be_one_and_who_said_it() -> None:
+    file = {"n": 1, "chunk": "oid:1", "title": "Mills", "source": "/n/mills.md", "sentences": [], "origin": "file", "day": None}
+    told = {**file, "n": 2, "title": "x", "source": "said:m1", "origin": "user", "day": "2026-11-24"}
+    own = {**file, "n": 3, "source": "mission:m2", "origin": "self"}
+    old = {name: value for name, value in file.items() if name not in ("origin", "day")}  # of an earlier version
+    quoted, *lines = sources({"quoted": True, "citations": [file, told, own, old]})
+    assert quoted.startswith("quoted from memory")
+    assert lines == [
+        "[1] /n/mills.md (Mills): batos show oid:1",
+        "[2] you said so on 2026-11-24 (said:m1): batos show oid:1",
+        "[3] an answer of its own (mission:m2): batos show oid:1",
+        "[1] /n/mills.md (Mills): batos show oid:1",
+    ]
+    assert sources({}) == []

@@ -128,7 +128,7 @@ async def test_a_mission_under_way_can_rest_go_on_and_be_cancelled(seat: Seat, i
 
 
 async def test_a_mission_asks_and_is_answered(seat: Seat) -> None:
-    id = await seat.gave("Book a table", may_ask="yes")
+    id = await seat.gave("Choose a restaurant", may_ask="yes")
     await seat.kernel.scheduler.quiet()
     page = await seat.see("/mission", id=id)
     assert "asks you" in seen(page)
