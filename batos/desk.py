@@ -28,6 +28,7 @@ from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
+_FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
 _Message = schemas.Send | schemas.Teach | schemas.Revert | schemas.Grant
 
 
@@ -136,7 +137,7 @@ class Desk:
             case schemas.Result():
                 return await self._result(request.id, request.wait_s)
             case schemas.Cancel():
-                self._image.read(ledger.mission_of, request.id)
+                self._image.read(ledger.require, request.id)
                 await self._scheduler.cancel(request.id)
                 return self._status(request.id)
             case schemas.Pause():
@@ -213,7 +214,7 @@ class Desk:
         if request.form is not None:
             forms.check_schema(request.form)
         if request.context is not None:
-            self._image.read(ledger.mission_of, request.context)
+            self._image.read(ledger.require, request.context)
         schema = None if request.form is None else json.dumps(request.form)
         return {
             "context": request.context,
@@ -310,7 +311,7 @@ class Desk:
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)
-        facts = {name: known[name] for name in ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")}
+        facts = {name: known[name] for name in _FACTS}
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
@@ -325,7 +326,7 @@ class Desk:
         return look(target) if at is None else await asyncio.to_thread(look, target, at)
 
     def _record(self, id: str) -> Reply:
-        return self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
+        return self._image.read(ledger.record_of, id)  # type: ignore[no-any-return]
 
     def _state(self, id: str, recorded: str) -> str:
         return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
@@ -391,7 +392,8 @@ def _options(request: schemas.Submit | _Message) -> Reply:
 
 
 def _outcome(known: Reply) -> Reply:
-    return {name: known[name] for name in ("result", "error") if known[name] is not None}
+    told = {name: known[name] for name in ("result", "error") if known[name] is not None}
+    return {**told, "folded": True} if known.get("folded") else told
 
 
 def _final(known: Reply) -> Reply:

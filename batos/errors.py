@@ -10,6 +10,7 @@
     │   │   └── UnknownField       a field that the op does not have
     │   ├── UnknownPersona         no such persona
     │   ├── UnknownMission         no mission of that id
+    │   ├── MissionFolded          a mission so old that one line of it is kept, and more would be needed
     │   ├── UnknownTarget          no object under that path or oid
     │   ├── UnknownSource          nothing in the memory is from there
     │   ├── UnknownChange          the loop has made no change of that number, or it is not kept any more
@@ -126,6 +127,10 @@ class UnknownPersona(InvalidInput):
 
 class UnknownMission(InvalidInput):
     code = "unknown_mission"
+
+
+class MissionFolded(InvalidInput):
+    code = "mission_folded"
 
 
 class UnknownTarget(InvalidInput):

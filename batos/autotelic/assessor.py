@@ -220,7 +220,7 @@ def _known(root: Any, row: Material) -> tuple[Assessment | None, Kinds, Parts, l
     if row.undone:
         outcomes.append((row.number, weights.UNDONE))
     if row.context is not None:
-        outcomes.append((ledger.mission_of(root, row.context).number, weights.REUSED))
+        outcomes.append((ledger.record_of(root, row.context)["number"], weights.REUSED))
     return assessments.of(root, row.number), material.kinds(root), assessments.weights_of(root), outcomes
 
 

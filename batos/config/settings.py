@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 RELOADED = (
     "log_level", "queue_limit", "mission_attempts", "mission_deadline_s", "mission_inferences", "retry_backoff_s", "critic",
-    "question_chars", "examples_limit", "history_days", "journal_days", "upkeep_s",
+    "question_chars", "examples_limit", "history_days", "journal_days", "missions_kept", "mission_days", "upkeep_s",
     "backup_every_h", "backup_full_h", "backup_keep_days", "backup_keep_fulls", "backup_retry_s",
 )  # fmt: skip
 """Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
@@ -157,6 +157,12 @@ class Settings(Checked):
     history_days: float = Field(30, ge=0, le=36_500, description="days of history that a pack keeps")
     failure_source_bytes: int = Field(8192, ge=0, le=MIB, description="bytes of a refused method's source that the failure ledger keeps")
     journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")
+    missions_kept: int = Field(
+        10_000, ge=1, le=100_000_000, description="missions kept whole, the newest; of older ones a line of 200 bytes stays"
+    )
+    mission_days: float = Field(
+        365, ge=0, le=36_500, description="days after which a mission becomes such a line, unless it was rated, taught or is followed"
+    )
     upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
     backup_every_h: float = Field(24, ge=0, le=8760, description="hours between two backups, incremental where that can be; 0: none")

@@ -395,4 +395,4 @@ def _described(root: Any, id: str) -> Record:
 
 
 def _holds(root: Any, id: str) -> bool:
-    return id in ledger.ledger_of(root).missions
+    return ledger.is_known(root, id)
