@@ -111,7 +111,7 @@ def _candidates(root: Any, library: Library, limits: Limits, now: float) -> list
         if stands.at and now - stands.at >= limits.fresh_s:
             judged.append((score, stands.at, number, state))
     judged.sort(key=lambda one: one[:3])
-    there = len(library.chunks)
+    there = library.counts.chunks
     excess = there - _ROOM * limits.chunks if there > limits.chunks else 0.0
     rows: list[_Row] = []
     for score, at, number, state in judged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from batos.errors import UnknownSource
 from batos.image import blobs, journal, ledger
+from batos.image.folded import descending
 from batos.image.history import oid_of
 from batos.memory import archives, archiving, clusters, extracting, growing, standing
 from batos.memory.kinds import DIGEST, FAILURE, MISSION
@@ -222,7 +224,7 @@ def nothing(root: Any) -> None:
 def listed(root: Any, most: int) -> Reply:
     """The archives, the newest first, as plain values."""
     library = library_of(root)
-    nodes = [library.archives[number] for number in list(library.archives)[: -most - 1 : -1]]
+    nodes = [node for _, node in itertools.islice(descending(library.archives), most)]
     return {"archives": len(library.archives), "listed": [_archive(node) for node in nodes], "pinned": list(library.pinned)[:most]}
 
 

@@ -145,7 +145,7 @@ class Curator:
         last, settings = root["lobby"].memory.curator, self._settings
         if settings.curate == "off" or not blobs.kept_by(self._image.db):
             return ""
-        there = len(library_of(root).chunks)
+        there = library_of(root).counts.chunks
         size = self._image.db.getSize()
         if there > max(settings.curate_chunks, self._full):
             return f"there are {there} chunks (setting curate_chunks)"
