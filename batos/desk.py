@@ -13,6 +13,7 @@ from batos.errors import RoleRefused
 from batos.image import history, journal, ledger, unwritten
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
+from batos.image.turns import answering
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
 from batos.mind import forms, lessons
@@ -129,9 +130,9 @@ class Desk:
         """The one reply to what is no mission and no stream."""
         match request:
             case schemas.Method():
-                return await asyncio.to_thread(self._looks.method, request.target, request.selector, request.at)
+                return await answering(self._looks.method, request.target, request.selector, request.at)
             case schemas.Methods():
-                return await asyncio.to_thread(self._looks.methods, request.target, request.at)
+                return await answering(self._looks.methods, request.target, request.at)
             case schemas.Status():
                 return self._status(request.id)
             case schemas.Result():
@@ -157,16 +158,16 @@ class Desk:
             case schemas.Ls():
                 return await self._seen(request.at, self._looks.ls, request.target)
             case schemas.Diff():
-                return await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b)
+                return await answering(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
-                return await asyncio.to_thread(self._looks.history, request.target, request.limit)
+                return await answering(self._looks.history, request.target, request.limit)
             case schemas.Missions() if request.state is None and request.at is None:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                return await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at)
+                return await answering(self._looks.missions, request.state, request.limit, request.at)
             case schemas.Failures():
                 fits = (request.id, request.code, request.selector, request.limit, request.at)
-                return await asyncio.to_thread(self._looks.failures, *fits)
+                return await answering(self._looks.failures, *fits)
             case schemas.Changes():
                 return self._looks.changes(request.number, request.state, request.limit)
             case schemas.UndoChange():
@@ -185,7 +186,7 @@ class Desk:
             case schemas.Info():
                 return {"type": "info", **self._info()}
             case schemas.Metrics():
-                return {"type": "metrics", "metrics": await asyncio.to_thread(self._metrics)}
+                return {"type": "metrics", "metrics": await answering(self._metrics)}
             case schemas.Personas():
                 return {"type": "personas", **await self._personas(request.accept)}
             case schemas.Experts():
@@ -323,7 +324,7 @@ class Desk:
 
     async def _seen(self, at: Moment | None, look: Callable[..., Reply], target: str | None) -> Reply:
         """The past is looked at in a thread: nothing of it is loaded yet."""
-        return look(target) if at is None else await asyncio.to_thread(look, target, at)
+        return look(target) if at is None else await answering(look, target, at)
 
     def _record(self, id: str) -> Reply:
         return self._image.read(ledger.record_of, id)  # type: ignore[no-any-return]

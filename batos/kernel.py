@@ -24,6 +24,7 @@ from batos.autotelic import home, voices, weights
 from batos.bridge.choice import named
 from batos.bridge.profiles import Profile
 from batos.bridge.types import Inference
+from batos.concurrency import Share
 from batos.config import RELOADED, Settings
 from batos.desk import Desk
 from batos.image import experts, folding, premises
@@ -195,7 +196,8 @@ class Kernel:
         if settings.metrics:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         self.memory.remember(self.events)
-        self.memory.curate(self.scheduler.quiet, gists.asking(self.scheduler, self.events))
+        curators = Share(self.scheduler.quiet, settings.background_wait_s)
+        self.memory.curate(curators.turn, gists.asking(self.scheduler, self.events))
         # Stopped before the listener, so that the last results still leave.
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()

@@ -44,7 +44,9 @@ SAMPLES = 40
 WAIT_S = 300.0
 CHAT_S, TEXT_S = 0.004, 0.001
 """What the stand-in takes for an answer, and to embed a text; one batch at a time, as Ollama does it."""
-DIMENSIONS = 64
+DIMENSIONS = 256
+RECORD_BYTES = 42 + 8
+"""Of a record in the file, besides its data."""
 UPKEEP_S, BACKUP_S = 15.0, 45.0
 
 
@@ -67,7 +69,7 @@ def main() -> None:
         try:
             found = asyncio.run(Soak(folder, args.missions, args.seed, quiet=args.json).run())
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            None if os.environ.get("SOAK_KEEP") else shutil.rmtree(folder, ignore_errors=True)
         print(json.dumps(found))
         sys.exit(1 if found["missed"] else 0)
 
@@ -88,7 +90,7 @@ class StandIn:
         chance = random.Random(zlib.crc32(request.user.encode("utf-8", "replace")))
         text = " ".join(word(chance) for _ in range(50)).capitalize() + "."
         if request.schema:
-            text = json.dumps({name: text[:100] for name in request.schema.get("properties", {})})
+            text = json.dumps(dict.fromkeys(request.schema.get("properties", {}), text[:100]))
         return ChatReply(text, request.model, "0" * 64, 120, 60, 0.1, CHAT_S * 1e3)
 
     async def embed(self, model: str, texts: Sequence[str], *, deadline_s: float) -> list[list[float]]:
@@ -122,7 +124,15 @@ async def serve(folder: pathlib.Path, kept: int) -> None:
     logs.configure("error", "json")
     often = {"upkeep_s": UPKEEP_S, "upkeep_first_s": 5, "backup_every_h": BACKUP_S / 3600, "backup_first_s": 10, "backup_keep_fulls": 2}
     loop = {"heartbeat_s": 20, "heartbeat_first_s": 5, "senses_s": 5, "autotelic": "observe", "audit_missions": 1_000_000}
-    memory = {"curate_s": 20, "curate_check_s": 2, "curate_age_days": 0, "curate_fresh_days": 0, "curate_tokens": 0, "curate_flush_s": 5}
+    memory = {
+        "curate_s": 20,
+        "curate_check_s": 2,
+        "curate_age_days": 0,
+        "curate_fresh_days": 0,
+        "curate_tokens": 0,
+        "curate_flush_s": 5,
+        "dropped_rows": 200,
+    }
     old = {"history_days": 0, "journal_days": 0, "missions_kept": kept, "mission_attempts": 20}
     flags = {"data": folder, "listen": [f"ipc://{folder / 'soak.sock'}"], **often, **loop, **memory, **old}
     kernel = await Kernel.start(load(flags, environ={}), inference=StandIn())
@@ -163,6 +173,7 @@ class Soak:
         self.process: subprocess.Popen[str]
         self.pinger: subprocess.Popen[str]
         self.stalls: list[tuple[float, float]] = []
+        self.empty = 0
         self.ended = 0
         self.ids: list[str] = []
         self.outcomes: Counter[str] = Counter()
@@ -171,7 +182,7 @@ class Soak:
         self.rss: list[tuple[int, int]] = []
         self.watch = Starvation()
         self.open = asyncio.Event()
-        self.busy = 0
+        self.busy, self.idle = 0, asyncio.Event()
         self.workers: list[asyncio.Task[None]] = []
         self.again: list[tuple[str, Callable[[str], Awaitable[Any]]]] = []
         """Missions that were sent when the daemon was killed."""
@@ -180,6 +191,7 @@ class Soak:
         (self.folder / "data").mkdir()
         (self.folder / "notes").mkdir()
         await self.begin()
+        self.empty = await self.packed()
         begun = time.monotonic()
         sampler = asyncio.create_task(self.sample())
         self.hire()
@@ -196,8 +208,8 @@ class Soak:
         left = await self.left()
         restart_s = await self.kill()
         lost = await self.lost()
-        self.pinger.kill()
-        self.gather()
+        await self.packed()
+        await self.shut_pinger()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
         return self.told(first, last, left, lost, loaded_s, restart_s)
@@ -206,13 +218,13 @@ class Soak:
 
     async def begin(self) -> float:
         begun = time.monotonic()
-        command = [sys.executable, __file__, "--daemon", str(self.folder / "data"), "--kept", str(self.kept)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        command = ["--daemon", str(self.folder / "data"), "--kept", str(self.kept)]
+        self.process = child(*command)
         assert self.process.stdout is not None
         line = await asyncio.to_thread(self.process.stdout.readline)
         assert line == "ready\n", "the daemon did not start"
         self.client = await Client(self.endpoint, timeout_s=60).__aenter__()
-        self.pinger = subprocess.Popen([sys.executable, __file__, "--ping", self.endpoint], stdout=subprocess.PIPE, text=True)
+        self.pinger = child("--ping", self.endpoint)
         self.open.set()
         return time.monotonic() - begun
 
@@ -220,8 +232,7 @@ class Soak:
         """SIGKILL, in the middle of everything, and a new start; how long that takes."""
         at_work = bool(self.workers)
         self.open.clear()
-        self.pinger.kill()
-        self.gather()
+        await self.shut_pinger()
         self.process.kill()
         self.process.wait()
         await self.dismiss()
@@ -242,10 +253,12 @@ class Soak:
         if self.workers:
             await asyncio.wait(self.workers)
         self.workers, self.busy = [], 0
+        self.idle.set()
 
-    def gather(self) -> None:
-        """Take over what the pinger has noted."""
-        said, _ = self.pinger.communicate()
+    async def shut_pinger(self) -> None:
+        """End it, and take over what it has noted."""
+        self.pinger.kill()
+        said, _ = await asyncio.to_thread(self.pinger.communicate)
         self.stalls += [tuple(json.loads(line)) for line in said.splitlines() if line.endswith("]")]
 
     # --- the load
@@ -254,11 +267,14 @@ class Soak:
         while True:
             await self.open.wait()
             self.busy += 1
+            self.idle.clear()
             try:
                 await self.step()
             except BatosError as e:  # an undo of what was based on, say
                 self.refused[e.code] += 1
             self.busy -= 1
+            if not self.busy:
+                self.idle.set()
 
     async def step(self) -> None:
         if self.again:
@@ -283,7 +299,7 @@ class Soak:
             path.write_text(f"# {word(chance)}\n\n" + "\n\n".join(" ".join(word(chance) for _ in range(60)) for _ in range(5)))
             await self.timed("ingest", self.client.ingest([str(path)]))
         elif what < 0.96:
-            await self.timed("search", self.client.search(" ".join(word(chance) for _ in range(4))))
+            await self.timed("search", self.client.search(" ".join(word(chance) for _ in range(4)), 3))
         else:
             id = chance.choice(self.ids)
             await self.timed("status", self.client.status(id))
@@ -328,8 +344,7 @@ class Soak:
             with contextlib.suppress(BatosError, OSError, StopIteration):
                 info = await self.client.info()
                 self.watch.take(info, time.time(), self.open.is_set())
-                with open(f"/proc/{self.process.pid}/status") as f:
-                    self.rss.append((self.ended, next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))))
+                self.rss.append((self.ended, rss_kib(self.process.pid)))
             await asyncio.sleep(1.0)
 
     # --- measures
@@ -337,10 +352,13 @@ class Soak:
     async def measured(self) -> dict[str, Any]:
         """The image packed, and what each verb takes while nobody else asks."""
         self.open.clear()
-        while self.busy:
-            await asyncio.sleep(0.05)
+        await self.idle.wait()
         since = time.time()
         await self.until(lambda info: (info["upkeep"].get("retention") or {}).get("at", 0) > since + 1)
+        for _ in range(50):  # what is old by now is put away, a round's worth at a time
+            if not (await self.client.curate())["clusters"]:
+                break
+        await self.until(lambda info: info["memory"]["embedder"]["state"] == "ready", 30)
         packed = await self.packed()
         verbs = await self.verbs()
         self.open.set()
@@ -425,6 +443,7 @@ class Soak:
     def told(
         self, first: dict[str, Any], last: dict[str, Any], left: dict[str, Any], lost: int, loaded_s: float, restart_s: float
     ) -> dict[str, Any]:
+        parts = tally(self.folder / "data" / "live_image.fs", self.empty)
         fifth = [kib for ended, kib in self.rss if self.count / 5 <= ended < self.count * 2 / 5]
         end = [kib for ended, kib in self.rss if ended >= self.count * 4 / 5]
         slower = {name: round(took / max(first["verbs"][name], 0.5), 2) for name, took in last["verbs"].items()}
@@ -436,7 +455,7 @@ class Soak:
             "refused": dict(self.refused),
             "image_bytes": [first["bytes"], last["bytes"]],
             "blob_bytes": [first["blobs"], last["blobs"]],
-            "bytes_a_mission": round((last["bytes"] - first["bytes"]) / (last["missions"] - first["missions"])),
+            **{name: parts[name] for name in ("parts", "folded", "bytes_a_mission")},
             "rss_mb": [round(max(part, default=0) / 1024) for part in (fifth, end)],
             "memory": round(max(end, default=0) / max(fifth, default=1), 3),
             "verbs_ms": {name: [first["verbs"][name], took] for name, took in last["verbs"].items()},
@@ -454,6 +473,50 @@ class Soak:
         missed += [f"starved: {name}" for name, took in self.watch.longest.items() if took > AIMS["starved_s"]]
         missed += [f"left: {name}" for name, count in left.items() if count]
         return {**found, "missed": missed + (["lost"] if lost else [])}
+
+
+def tally(path: pathlib.Path, empty: int) -> dict[str, Any]:
+    """What the bytes of a packed image are for; and how many there are of a folded mission, what all have in common counted in.
+
+    :param empty: bytes of an image without missions.
+    """
+    from ZODB.utils import get_pickle_metadata
+
+    from batos.image.storage import open_database
+    from batos.memory.kinds import DIGEST, FAILURE, MISSION
+
+    db = open_database(f"file://{path}", cache_size=100_000, pool_size=7, read_only=True)
+    parts: Counter[str] = Counter()
+    try:
+        with db.transaction() as connection:
+            ledger, library = connection.root()["ledger"], connection.root()["lobby"].memory.library
+
+            def owner(document: Any) -> str:
+                if document.kind not in (MISSION, FAILURE, DIGEST):
+                    return "files and notes"
+                return "kept missions" if document.mission in ledger.missions else "folded missions"
+
+            chunks = Counter(owner(chunk.document) for chunk in library.chunks.values())
+            for record in (one for transaction in db.storage.iterator() for one in transaction if one.data):
+                module, name = get_pickle_metadata(record.data)
+                size = len(record.data) + RECORD_BYTES
+                slots = {}
+                if name == "UvmObject":
+                    connection.get(record.oid)._p_activate()
+                    slots = connection.get(record.oid).__dict__
+                if name in ("StoredSegment", "Block", "Tail", "VectorLog"):
+                    for kind, count in chunks.items():
+                        parts[kind] += round(size * count / sum(chunks.values()))
+                elif name in ("Journal", "JournalEntry", "Decision", "Recalled", "PartialText") or "brief" in slots:
+                    parts["kept missions"] += size
+                elif "document" in slots or "sources" in slots:
+                    parts[owner(slots.get("document", connection.get(record.oid)))] += size
+                else:
+                    parts["folded missions"] += size
+            folded = len(ledger.folded)
+    finally:
+        db.close()
+    return {"parts": dict(parts), "folded": folded, "bytes_a_mission": round((parts["folded missions"] - empty) / max(1, folded))}
 
 
 class Starvation:
@@ -481,6 +544,16 @@ class Starvation:
 
     def _late(self, name: str, by: float) -> None:
         self.longest[name] = round(max(self.longest[name], by), 1)
+
+
+def child(*words: str) -> subprocess.Popen[str]:
+    """This file, as a process of its own."""
+    return subprocess.Popen([sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True)
+
+
+def rss_kib(pid: int) -> int:
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("VmRSS"))
 
 
 async def outcome(client: Client, id: str) -> None:

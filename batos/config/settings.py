@@ -343,6 +343,9 @@ class Settings(Checked):
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
     audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
     audit_keys: int = Field(3, ge=1, le=100, description="rows of each of their tables that it is told, the most frequent")
+    background_wait_s: float = Field(
+        60, ge=0, le=86400, description="longest time for which heartbeat, triggers, curator and their missions wait for those of users"
+    )
     senses_s: float = Field(600, ge=0.05, le=86400, description="time between two records of what happened")
     senses_intervals: int = Field(1008, ge=2, le=100_000, description="such records that the image keeps, those of quiet times not counted")
     senses_keys: int = Field(64, ge=4, le=1000, description="rows of one table in such a record; more are summed up as `other`")

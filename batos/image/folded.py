@@ -102,10 +102,12 @@ class Folded(Persistent):
     def __init__(self) -> None:
         self.complete, self.failed = LineTree(), LineTree()
         self.numbers = NumberTree()
+        self.count = 0
 
     def keep(self, line: Line) -> None:
         """System transaction's part: take in a line."""
         self._lines(line.state)[line.number] = line.packed()
+        self.count += line.id not in self.numbers
         self.numbers[line.id] = line.number
 
     def get(self, id: str) -> Line | None:
@@ -124,7 +126,7 @@ class Folded(Persistent):
         return (unpacked(data, state) for _, state, data in merged(*both))
 
     def __len__(self) -> int:
-        return len(self.numbers)
+        return self.count  # the size of a tree takes a walk through it
 
     def _lines(self, state: str) -> LineTree:
         return self.failed if state == FAILED else self.complete

@@ -310,7 +310,8 @@ class Library(Persistent):
         for source in document.sources:
             self.by_source[source] = document.number
         if document.complete:
-            self.by_content.setdefault(document.digest, document.number)
+            if document.digest:  # of a file: no other is looked for by its content
+                self.by_content.setdefault(document.digest, document.number)
             self.catalogued(document)
 
     def catalogued(self, document: UvmObject) -> None:
