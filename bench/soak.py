@@ -33,6 +33,7 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 
+from batos.allocator import one_arena
 from batos.errors import BatosError, InvalidInput, MissionFailed
 from batos.wire import Client
 
@@ -120,6 +121,8 @@ async def serve(folder: pathlib.Path, kept: int) -> None:
     from batos.config import load
     from batos.kernel import Kernel
     from batos.process import calm_collector
+
+    one_arena()  # as the daemon does
 
     logs.configure("error", "json")
     often = {"upkeep_s": UPKEEP_S, "upkeep_first_s": 5, "backup_every_h": BACKUP_S / 3600, "backup_first_s": 10, "backup_keep_fulls": 2}
@@ -358,7 +361,7 @@ class Soak:
         for _ in range(50):  # what is old by now is put away, a round's worth at a time
             if not (await self.client.curate())["clusters"]:
                 break
-        await self.until(lambda info: info["memory"]["embedder"]["state"] == "ready", 30)
+        await self.until(lambda info: info["memory"]["embedder"]["state"] == "ready" and not info["autotelic"]["cem"]["waiting"], 120)
         packed = await self.packed()
         verbs = await self.verbs()
         self.open.set()
@@ -494,11 +497,13 @@ def tally(path: pathlib.Path, empty: int) -> dict[str, Any]:
             def owner(document: Any) -> str:
                 if document.kind not in (MISSION, FAILURE, DIGEST):
                     return "files and notes"
-                return "kept missions" if document.mission in ledger.missions else "folded missions"
+                if document.mission in ledger.missions:
+                    return "kept missions"
+                return "read in memory" if document.kind != DIGEST and document.sections else "folded missions"
 
             chunks = Counter(owner(chunk.document) for chunk in library.chunks.values())
             for record in (one for transaction in db.storage.iterator() for one in transaction if one.data):
-                module, name = get_pickle_metadata(record.data)
+                _, name = get_pickle_metadata(record.data)
                 size = len(record.data) + RECORD_BYTES
                 slots = {}
                 if name == "UvmObject":
@@ -532,7 +537,7 @@ class Starvation:
         self._standing("vectors", memory["chunks"] > vectors, vectors, now)
         self._standing("entropy", bool(cem["waiting"]), json.dumps(cem["last"]), now)
         self._late("heartbeat", now - (beat["due"] or now))
-        self._standing("curator", True, json.dumps(memory["curator"]["last"]), now)
+        self._standing("curator", not memory["curator"]["under_way"], json.dumps(memory["curator"]["last"]), now)
         self._standing("retention", True, (info["upkeep"].get("retention") or {}).get("at"), now)
 
     def _standing(self, name: str, waits: bool, figure: Any, now: float) -> None:

@@ -32,8 +32,9 @@ log = structlog.get_logger("batos.autotelic")
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 DUTY = 4
-"""Pauses are so many times as long as what came before them, so that a busy daemon keeps its cores; shorter ones the more missions wait,
-and none where half of the queue is taken: who measures has a share of time by right."""
+"""Pauses are so many times as long as what came before them, so that a busy daemon keeps its cores."""
+CROWD = 128
+"""Missions that wait from which on there are no pauses, and below it shorter ones the more they are: who measures has a share by right."""
 BATCH = 16  # assessments that are written together
 LOOKED_AT = 8  # times the window: how far back missions that count are looked for among others
 
@@ -83,7 +84,7 @@ class Assessor:
                 row = await in_helper(self._image.read, _material, self._ended.popleft())
                 if row is not None and row.number not in self._taken:  # it ended while the last ones were taken up
                     await self._take(row)
-                patience = max(0.0, 1 - 2 * len(self._ended) / self._limits.queue)
+                patience = max(0.0, 1 - len(self._ended) / CROWD)
                 await asyncio.sleep(DUTY * patience * (time.perf_counter() - begun))
             self._came.clear()
 

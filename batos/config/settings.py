@@ -344,7 +344,7 @@ class Settings(Checked):
     audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
     audit_keys: int = Field(3, ge=1, le=100, description="rows of each of their tables that it is told, the most frequent")
     background_wait_s: float = Field(
-        60, ge=0, le=86400, description="longest time for which heartbeat, triggers, curator and their missions wait for those of users"
+        30, ge=0, le=86400, description="longest time for which heartbeat, triggers, curator and their missions wait for those of users"
     )
     senses_s: float = Field(600, ge=0.05, le=86400, description="time between two records of what happened")
     senses_intervals: int = Field(1008, ge=2, le=100_000, description="such records that the image keeps, those of quiet times not counted")
@@ -352,7 +352,7 @@ class Settings(Checked):
     cem_window: int = Field(32, ge=2, le=256, description="last missions that a mission's entropy is measured against")
     cem_baseline: int = Field(32, ge=4, le=10_000, description="missions from which is learned what entropy is usual")
     cem_missions: int = Field(10_000, ge=10, le=10_000_000, description="missions whose entropy the image keeps, the last ones")
-    cem_queue: int = Field(256, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
+    cem_queue: int = Field(4096, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
     weights_step: float = Field(0.02, ge=0, le=0.1, description="most that one outcome moves a weight of the entropy metric; 0: they stay")
     weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
     weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")
