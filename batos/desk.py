@@ -24,6 +24,7 @@ from batos.mind.scheduler import Scheduler
 from batos.objects import Primitive, find
 from batos.recollection import Recollection
 from batos.undoing import Undoing
+from batos.uploads import Uploads
 from batos.watches import Watches
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
@@ -52,6 +53,7 @@ class Desk:
         replays: Replays,
         memory: Recollection,
         undoing: Undoing,
+        uploads: Uploads,
         assessed: Callable[[Any, int], Reply | None],
         rate: Callable[[str, int, str], Awaitable[None]],
         watches_per_client: int,
@@ -67,7 +69,7 @@ class Desk:
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._metrics, self._models, self._experts, self._personas = info, metrics, models, experts, personas
         self._upkeep, self._replays, self._memory = upkeep, replays, memory
-        self._undoing = undoing
+        self._undoing, self._uploads = undoing, uploads
         self._looks = Looks(image.db, image.snapshot, self._state, assessed)
         self._rate = rate
         self._ingests_watched: dict[tuple[Recipient, str | int | None], tuple[schemas.Ingest, int]] = {}
@@ -85,7 +87,8 @@ class Desk:
         match request:
             case schemas.Submit():
                 persona = self._router.known(request.persona) if request.persona else None
-                options = {"persona": persona, **_options(request), **self._asked(request)}
+                images = self._uploads.named(request.images)
+                options = {"persona": persona, **_options(request), **self._asked(request), "images": images}
                 await self._submit(request, request.brief, options, client)
             case schemas.Send():
                 self._check_reach(request, client)
@@ -105,6 +108,8 @@ class Desk:
                 await self._tell_of_models(request, client)
             case schemas.Ingest():
                 await self._ingest(request, client)
+            case schemas.Upload():
+                client.send(await self._uploads.take(request))  # what it says is durable
             case _:
                 reply = await self._reply(request, client)
                 await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
@@ -316,7 +321,7 @@ class Desk:
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone") if known[name]}
+        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone", "images") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
         state = self._state(id, known["state"])

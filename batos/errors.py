@@ -12,6 +12,7 @@
     │   ├── UnknownMission         no mission of that id
     │   ├── MissionFolded          a mission so old that one line of it is kept, and more would be needed
     │   ├── UnknownTarget          no object under that path or oid
+    │   ├── UnknownPicture         no image of that digest was uploaded, or it is not kept any more
     │   ├── UnknownSource          nothing in the memory is from there
     │   ├── UnknownChange          the loop has made no change of that number, or it is not kept any more
     │   ├── UndoConflict           later work depends on the mission that was to be undone; see `conflicts` and `missions`
@@ -28,7 +29,8 @@
     │   ├── Conflicted             its commit met more conflicts than the limit allows
     │   ├── BudgetSpent            more inferences, or cycles inside cycles, than the limits allow
     │   ├── GrantNeeded            a generated method would change more than a receiver, and its user has not let it; see `grant`
-    │   └── QualityRefused         nothing fit to be an answer came out
+    │   ├── QualityRefused         nothing fit to be an answer came out
+    │   └── ModelBlind             it has images, and the model that would think about them does not see; see `models` and `persona`
     ├── MethodRefused              a generated method did not pass; see `cause`, and the failure ledger for its source
     │   └── CovenantViolationError  a way out of it leaves writes without `self._p_changed = True` after them
     ├── MethodError                a generated method is at fault, or what it was told to do
@@ -137,6 +139,10 @@ class UnknownTarget(InvalidInput):
     code = "unknown_target"
 
 
+class UnknownPicture(InvalidInput):
+    code = "unknown_image"
+
+
 class UnknownSource(InvalidInput):
     code = "unknown_source"
 
@@ -226,6 +232,18 @@ class GrantNeeded(MissionFailed):
 
     def __init__(self, message: str, *, primitive: str, target: str, selector: str, grant: Iterable[str]) -> None:
         super().__init__(message, primitive=primitive, target=target, selector=selector, grant=list(grant))
+
+
+class ModelBlind(MissionFailed):
+    """A mission has images, and the model that would think about them does not see.
+
+    `persona` would have thought, with `model`; `models` lists those of the Ollamas here that see, as far as is known.
+    """
+
+    code = "model_blind"
+
+    def __init__(self, message: str, *, persona: str = "", model: str = "", models: Iterable[str] = ()) -> None:
+        super().__init__(message, persona=persona, model=model, models=list(models))
 
 
 class QualityRefused(MissionFailed):

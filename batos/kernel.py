@@ -50,6 +50,7 @@ from batos.mind.thinking import Thinking
 from batos.recollection import Recollection
 from batos.substrate import Substrate
 from batos.undoing import Undoing
+from batos.uploads import Uploads
 from batos.wire import endpoints
 from batos.wire.listener import Listener
 from batos.wire.schemas import Accepting
@@ -181,6 +182,7 @@ class Kernel:
                 replays=self._replays(inference),
                 memory=self.memory,
                 undoing=self.undoing,
+                uploads=Uploads(self.image, settings),
                 assessed=self.loop.assessed,
                 rate=self.loop.rate,
                 watches_per_client=settings.watches_per_client,
@@ -296,6 +298,8 @@ class Kernel:
             "plain": self.profile.plain,
             "parameters": self.substrate.parameters,
             "base_of": self.substrate.base_of,
+            "nearness": self.likeness.nearest,
+            "sight": self.substrate.sight,
             "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
             "router": router,
             "methods": methods,
@@ -316,6 +320,7 @@ class Kernel:
             backups=settings.backups,
             interval_s=settings.upkeep_s,
             first_s=settings.upkeep_first_s,
+            upload_hours=settings.upload_hours,
             missions=_kept_whole(settings),
             free=memories.lived_through if settings.remember == "on" else folding.everything,
         )

@@ -30,6 +30,7 @@ from batos.image.living import LivingImage
 from batos.mind.codex import Codex, voices
 from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.queue import Grouping
+from batos.mind.sight import Sight
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
@@ -140,7 +141,8 @@ class Substrate:
             await (factory if factory.owns(model) else everywhere).heal(model)
 
         self.asked_only = hosts
-        return ReadyInference(hosts, ready=ready, heal=heal), self._grouping(fairness, guess, waiting)
+        self._inference = ReadyInference(hosts, ready=ready, heal=heal)
+        return self._inference, self._grouping(fairness, guess, waiting)
 
     def _place(self, client: AsyncClient, host: str, fairness: Fairness, service: OllamaService | None = None) -> Place:
         """
@@ -233,6 +235,28 @@ class Substrate:
 
             self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.modelfiles))[role][1]
         return self._bases[role]
+
+    @property
+    def sight(self) -> Sight:
+        """Which models see."""
+        if not self.places:  # something else infers
+            return Sight(self.model_of)
+        return Sight(self.model_of, self._sees, self._seen, self._seeing)
+
+    def _seen(self, model: str) -> bool | None:
+        can = self.capabilities(model)
+        return None if can is None else can.vision
+
+    async def _sees(self, model: str) -> bool | None:
+        """Whether a model sees, as its Ollama says, or was found out when it was tried (`batos models --fit NAME`). It is not tried for
+        it: to look at a picture takes a model as long as most of an answer."""
+        await self._inference.digest(self.profile.model_of(model))  # one that is on its way is waited for; and what it claims is learned
+        return self._seen(model)
+
+    async def _seeing(self) -> list[str]:
+        """The models of the first Ollama that see and could think, the largest first."""
+        found = [one for one in await self._found() or () if one.can.vision and one.can.chats and not (one.ours or one.can.remote)]
+        return [one.name for one in sorted(found, key=lambda one: -(one.can.parameters or 0))]
 
     def parameters(self, model: str) -> int | None:
         """How many parameters a model has; None as long as that is not known."""

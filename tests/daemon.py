@@ -44,6 +44,7 @@ class Daemon:
         assignments = {
             "autotelic": "off",
             "lora_staging": staging,
+            "folders": folder.parent,  # what its clients may name: over TCP without keys they are strangers
             "retry_backoff_s": 0.05,
             "shutdown_s": 3,
             "linger_s": 0.5,
@@ -102,7 +103,7 @@ class Daemon:
             try:
                 entry = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"no {event!r} in the log within {timeout_s} s; it says {self.log[-5:]} {self.noise}") from None
+                raise AssertionError(f"no {event!r} in the log within {timeout_s} s; it says {self.log[-30:]} {self.noise}") from None
             assert entry is not None, f"the daemon ended without {event!r}: {self.process.poll()} {self.log[-5:]} {self.noise}"
             if entry.get("event") in events and all(entry.get(name) == value for name, value in fields.items()):
                 return entry

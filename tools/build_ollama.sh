@@ -8,8 +8,8 @@
 # Result: build/ollama/bin/ollama (ignored by git).
 set -eu
 
-VERSION=0.17.4
-OLLAMA_SUM=h1:X3KNm9x4BlHqk/AXMGtC7pBAFd46nmJmy8yDaBZLo9s=
+VERSION=0.21.0
+OLLAMA_SUM=h1:UuKBADWouWz2+woQ4m5BrHV/aCCrHIE9JP67z88yuQM=
 MALGO=v0.11.24              # Go module that carries miniaudio.h
 MALGO_SUM=h1:hHcIJVfzWcEDHFdPl5Dl/CUSOjzOleY0zzAV8Kx+imE=
 GO_NEEDED="1.24.1"

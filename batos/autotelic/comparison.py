@@ -26,7 +26,7 @@ class Run(NamedTuple):
     known: bool
     """Whether it came to an end: not where an answer was missing that could not be paid for."""
     failed: str = ""
-    """The code of the error with which it ended; empty where it came to a good end."""
+    """The code of the error with which it ended, or `unsure` where its answer may be none; empty where it came to a good end."""
     tokens: int = 0
     seconds: float = 0.0
     """Of model time, loads left out."""

@@ -21,7 +21,7 @@ DOUBT = 0.01  # the chance of such a difference without an effect, above which i
 BEFORE = 4  # times the missions that are enough: how many before a change are looked at
 AFTER = 16  # likewise, of those after it
 LEAST_FAILED = 3  # failures that may be an effect
-_NO_FAULT = ("cancelled",)  # codes: what a user decides says nothing
+_NO_FAULT = ("cancelled", "model_blind")  # codes: what a user decides says nothing, nor what no model here can do
 
 
 class Limits(NamedTuple):
@@ -39,6 +39,7 @@ class Sample(NamedTuple):
     kind: str
     """`client` or `system`, and `brief` or `message`."""
     failed: bool
+    """Whether it FAILED, or came to an answer that it is not sure of."""
     seconds: float | None
     """Of model time; of all time where no model was asked. None for one that FAILED."""
     cem: float | None
@@ -106,7 +107,7 @@ def _worse(before: Sequence[Sample], after: Sequence[Sample], limits: Limits) ->
     if failed >= LEAST_FAILED and before:
         rise = failed / len(after) - was_failed / len(before)
         if rise >= limits.failures and chance_of_failures(was_failed, len(before), failed, len(after)) <= DOUBT:
-            yield f"{failed} of {len(after)} FAILED; before, {was_failed} of {len(before)}"
+            yield f"{failed} of {len(after)} FAILED or unsure; before, {was_failed} of {len(before)}"
     was, now = ([one.seconds for one in side if one.seconds is not None] for side in (before, after))
     if min(len(was), len(now)) >= limits.missions:
         middle, usual = statistics.median(now), statistics.median(was)
@@ -148,10 +149,15 @@ def _sample(root: Any, told: Mapping[str, Any]) -> list[Sample]:
     kind = f"{told['origin']} {'message' if told['message'] else 'brief'}"
     if told["state"] == ledger.FAILED:
         return [] if told["error"] and told["error"]["code"] in _NO_FAULT else [Sample(kind, True, None, None)]
-    usage = (told["result"] or {}).get("usage", {})
+    result = told["result"] or {}
+    usage = result.get("usage", {})
     asked = usage.get("model_ms", 0) / 1000
     found = assessments.of(root, told["number"])
-    return [Sample(kind, False, asked or max(0.0, told["finished"] - told["accepted"]), None if found is None else found.cem)]
+    return [
+        Sample(
+            kind, bool(result.get("unsure")), asked or max(0.0, told["finished"] - told["accepted"]), None if found is None else found.cem
+        )
+    ]
 
 
 def _middle(values: Sequence[float]) -> float | None:

@@ -80,7 +80,7 @@ class Rehearsing(Replaying):
 
         :raises Unknown: where it cannot be had.
         """
-        return await self._purse.pay(self.id, request, place, label)
+        return await self._purse.pay(self.id, await self.with_pictures(request), place, label)
 
 
 class _Names:
@@ -301,6 +301,7 @@ def _seen(record: dict[str, Any], result: dict[str, Any], cycle: UvmObject | Non
     brief, answer, rated = (Text(entropy.words_of(str(text))) for text in (record["brief"], result["text"], was))
     return Run(
         known=True,
+        failed="unsure" if result.get("unsure") else "",
         tokens=tokens,
         seconds=seconds,
         gate=len(result.get("silent", ())) + (result["plan"] == "fallback") + bool(result.get("quoted")) + _revised(attempt),

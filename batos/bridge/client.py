@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -57,7 +58,6 @@ def connect(host: str) -> AsyncClient:
     from urllib.request import getproxies
 
     import httpx
-    from ollama import AsyncClient
 
     scheme, _, bare = host.rpartition("://")
     try:
@@ -67,9 +67,27 @@ def connect(host: str) -> AsyncClient:
         trust_env = not bare.startswith(_LOOPBACK)
         # httpx asks for no proxy where it is given a transport, so one that is named goes without.
         own = {} if trust_env and getproxies() else {"transport": httpx.AsyncHTTPTransport(trust_env=trust_env, socket_options=_ALIVE)}
-        return AsyncClient(host, timeout=httpx.Timeout(None, connect=CONNECT_S), trust_env=trust_env, **own)
+        return _whole_chats()(host, timeout=httpx.Timeout(None, connect=CONNECT_S), trust_env=trust_env, **own)
     except (ValueError, httpx.InvalidURL) as e:
         raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts': {host!r} is no address ({e}); give host:port or a URL") from None
+
+
+@functools.cache
+def _whole_chats() -> type[AsyncClient]:
+    """A client whose chats are whole or refused.
+
+    Ollama cuts off the front of what is longer than the context, also while it answers, and says nothing, unless it is told not to. The
+    client's `chat` has no arguments for that.
+    """
+    from ollama import AsyncClient
+
+    class WholeChats(AsyncClient):
+        async def _request(self, cls: Any, *args: Any, **more: Any) -> Any:
+            if args[1:2] == ("/api/chat",):
+                more["json"] = {**more["json"], "truncate": False, "shift": False}
+            return await super()._request(cls, *args, **more)
+
+    return WholeChats
 
 
 async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | None:
@@ -182,10 +200,10 @@ class OllamaInference:
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
-        for said, answered in request.turns:
-            messages += [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
-        images = {"images": list(request.images)} if request.images else {}
-        messages.append({"role": "user", "content": request.user, **images})
+        images = [{"images": list(of)} if of else {} for of in request.images] or [{}] * (len(request.turns) + 1)
+        for (said, answered), seen in zip(request.turns, images, strict=False):
+            messages += [{"role": "user", "content": said, **seen}, {"role": "assistant", "content": answered}]
+        messages.append({"role": "user", "content": request.user, **images[-1]})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
             messages.append({"role": "assistant", "content": request.begun})

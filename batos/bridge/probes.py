@@ -118,7 +118,7 @@ async def _tools(say: Say, found: Capabilities) -> Capabilities:
 
 async def _images(say: Say, found: Capabilities) -> Capabilities:
     think = False if found.thinks else None
-    return replace(found, vision=found.vision and await say(think=think, images=(_IMAGE,)) is not None)
+    return replace(found, vision=found.vision and await say(think=think, images=((_IMAGE,),)) is not None)
 
 
 _PROBES: dict[str, Callable[[Say, Capabilities], Awaitable[Capabilities]]] = {

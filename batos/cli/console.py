@@ -15,10 +15,11 @@ from batos.errors import ConfigError, DaemonUnavailable
 
 @app.command()
 def console(
-    logout_all: Annotated[
-        bool,
-        typer.Option("--logout-all", help="End every session instead: each browser has to show the token again. Needs no daemon."),
+    logout: Annotated[
+        bool, typer.Option("--logout", help="With --all: end every session. Browsers show the token again. Needs no daemon.")
     ] = False,
+    every: Annotated[bool, typer.Option("--all", help="With --logout: every session.")] = False,
+    logout_all: Annotated[bool, typer.Option("--logout-all", help="The same as --logout --all.")] = False,
     data: DataFlag = None,
     config_file: ConfigFlag = None,
     assignments: SetFlag = None,
@@ -31,7 +32,12 @@ def console(
     def settings_of(folder: str | None) -> Settings:
         return settings_from(data or folder, None, None, None, config_file, assignments)[0]
 
-    if logout_all:
+    if logout != every:
+        raise typer.BadParameter(
+            "--logout and --all belong together: a terminal has no session of its own. `batos console --logout --all` ends those of all "
+            "browsers; one browser is signed out by Sign out, at the foot of each page"
+        )
+    if logout or logout_all:
         ended = _logout_all(settings_of(None if data else _folder_of_daemon(connect)))
         if as_json:
             output.document({"type": "console", "ended": ended})

@@ -64,6 +64,10 @@ def send(
     flavour: Annotated[
         str | None, typer.Option("--flavour", metavar="FLAVOUR", help="How much of the persona's own flavour: full, light, off, or auto.")
     ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="An image to look at: PNG, JPEG or WebP; may be repeated."),
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -77,6 +81,7 @@ def send(
     async def submit(client: Client) -> Accepted:
         try:
             more: dict[str, Any] = {"context": context, "schema": form, "may_ask": may_ask, "depth": depth, "flavour": flavour}
+            more["images"] = images or ()
             return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority, **more)
         except UnknownPersona as e:
             raise with_nearest(e, persona or "") from None

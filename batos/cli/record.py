@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from batos.cli.output import Output, one_line
+from batos.cli.output import Output, one_line, size
 
 FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings mission_days, missions_kept)"
 _WIDTH = 400  # characters of one text; `--json` has them whole
@@ -47,9 +47,18 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     if entropy := record.get("entropy"):
         parts = ", ".join(f"{name} {entropy[name]:.2f}" for name in ("relevance", "diversity", "novelty", "structure"))
         facts.append(("entropy", f"{entropy['cem']:.2f} ({parts}; compared by {entropy['source']})"))
+    for one in record.get("images", ()):
+        facts.append(("image" if "of" not in one else "image shown before", picture(one)))
     if record["schema"]:
         facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
     return facts
+
+
+def picture(one: dict[str, Any]) -> str:
+    """An image of a mission, in a line."""
+    kind = str(one["type"]).removeprefix("image/").upper()
+    said = f"{one.get('name') or 'without a name'}, {kind}, {one['width']} × {one['height']}, {size(one['bytes'])}, {one['digest'][:16]}"
+    return f"{said}, of {one['of']}" if "of" in one else said
 
 
 def undone_pairs(told: dict[str, Any]) -> dict[str, str]:

@@ -47,6 +47,10 @@ class Watcher:
             self._token(event)
         elif kind == "result":
             self._result(event)
+        elif kind == "revised" and not inside(event):
+            self._passing.clear()
+            self._close_answer()
+            self._line(event, "", f"refused, {event.get('why')}; written anew")
         elif kind == "needs_input":
             self._question(event)
         elif kind in ("state", "status"):
@@ -150,10 +154,18 @@ def sources(result: dict[str, Any]) -> list[str]:
 
 
 def doubts(result: dict[str, Any]) -> list[str]:
-    """The methods that were written for it and may be wrong, one a line, with the command that says what to teach."""
+    """What may be wrong with it, a line each: that it is the best of answers that were all refused; what the model was not told; methods
+    that were written for it, with the command that says what to teach.
+    """
+    unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
+    if left := result.get("left_out"):
+        parts = ", ".join(f"{count} characters of the {what}" for what, count in left.items())
+        unsure.append(f"left out, since all was longer than the model reads at a time: {parts}")
+    if images := result.get("images_left_out"):
+        unsure.append(f"not shown again, since all was longer than the model reads at a time: {images} of the images of earlier turns")
     wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
     told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new one has no name yet
-    return [f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told]
+    return [*unsure, *(f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told)]
 
 
 def cost(result: dict[str, Any]) -> str:

@@ -49,6 +49,16 @@ class Settings(Checked):
     concurrent_missions: int = Field(4, ge=1, le=1000, description="missions thought through at the same time")
     queue_limit: int = Field(10_000, ge=1, le=1_000_000, description="missions waiting; one more is answered busy")
     brief_bytes: int = Field(64 * 1024, ge=16, le=512 * 1024, description="longest brief, in UTF-8 bytes")
+    brief_images: int = Field(8, ge=0, le=64, description="images of one brief, and most that one inference shows; 0: none are taken")
+    brief_image_bytes: int = Field(16 * MIB, ge=1024, le=128 * MIB, description="largest image of a brief")
+    brief_image_pixels: int = Field(
+        64_000_000, ge=1, le=1_000_000_000, description="most pixels of such an image: who decodes it takes four bytes for each"
+    )
+    uploads_bytes: int = Field(64 * MIB, ge=1024, le=4096 * MIB, description="memory for images that have come in part")
+    uploads_disk_bytes: int = Field(
+        1024 * MIB, ge=1024, le=2**50, description="disk for images that no mission has; past it, those that wait longest go"
+    )
+    upload_hours: float = Field(24, ge=0, le=8760, description="hours for which an image that no mission has is kept")
     mission_attempts: int = Field(3, ge=1, le=100, description="attempts at one mission, restarts of the daemon counted")
     mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
     retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
@@ -308,8 +318,8 @@ class Settings(Checked):
     folders: tuple[str, ...] = Field(
         (),
         max_length=64,
-        description="folders, besides the data folder, in which clients may name files to read and folders to write into; empty: none "
-        "for clients with keys, any for clients of this machine",
+        description="folders, besides the data folder, in which clients may name files to read and folders to write into; the daemon's "
+        "own user at ipc:// may name any",
     )
     message_bytes: int = Field(MIB, ge=1024, le=64 * MIB, description="largest message, all frames together")
     message_depth: int = Field(32, ge=2, le=512, description="nesting of the JSON in a message")

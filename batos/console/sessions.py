@@ -1,7 +1,7 @@
 """Sessions of the console: which browsers were let in, kept in the data folder. A restart ends none, and brings none back that was ended.
 
 A browser holds a random key in its cookie. Kept is only what the token makes of that key: whoever reads the file is not let in by it, and
-another token ends every session. `batos console --logout-all` changes the same file, whether a daemon runs or not.
+another token ends every session. `batos console --logout --all` changes the same file, whether a daemon runs or not.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from batos.image.folded import Folded, LineTree, NumberTree
 from batos.image.journal import Decision, Journal, JournalEntry, PartialText, Recalled
 from batos.image.ledger import Costs, Ledger, MissionTree, Newest, PendingSet
 from batos.image.living import LivingImage
+from batos.image.pictures import Picture, Pictures
 
 __all__ = [
     "Costs",
@@ -28,6 +29,8 @@ __all__ = [
     "NumberTree",
     "PartialText",
     "PendingSet",
+    "Picture",
+    "Pictures",
     "Recalled",
     "Taught",
 ]

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from BTrees.LOBTree import LOBTree
@@ -74,9 +74,9 @@ def unpacked(data: bytes, state: str) -> Line:
     return Line(number, id, state, origin, accepted, seconds, (cost[0], cost[1], cost[2], cost[3]), mark, brief, came, bool(undone))
 
 
-def mark_of(brief: str, message: str | None) -> str:
-    """Eleven letters that tell this brief and message from others."""
-    said = json.dumps([brief, message or None]).encode()
+def mark_of(brief: str, message: str | None, pictures: Sequence[str] = ()) -> str:
+    """Eleven letters that tell this brief and message, with pictures of these digests, from others."""
+    said = json.dumps([brief, message or None, *pictures]).encode()
     return base64.urlsafe_b64encode(hashlib.sha256(said).digest()[:8]).rstrip(b"=").decode("ascii")
 
 

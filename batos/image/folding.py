@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from batos.errors import ImageDamaged
-from batos.image import ended, failed, journal
+from batos.image import ended, failed, journal, pictures
 from batos.image.chain import MILESTONE, leave_out, newest_first, stretch
 from batos.image.folded import FAILED, FINAL, Line, mark_of
-from batos.image.ledger import ledger_of, unfinished
+from batos.image.ledger import ledger_of, own_pictures, unfinished
 from batos.image.living import LivingImage
 from batos.image.turns import Turns, in_helper
 from batos.objects import UvmObject
@@ -173,7 +173,7 @@ def line_of(mission: UvmObject) -> Line:
             sum(one.answer_tokens for one in cost),
             round(sum(one.model_ms for one in cost) / 1000),
         ),
-        mark_of(mission.brief, mission.message),
+        mark_of(mission.brief, mission.message, own_pictures(mission.images)),
         mission.brief,
         _came(mission),
         mission.undone is not None,
@@ -190,6 +190,7 @@ def take(root: Any, lines: Iterable[Line], found: Due) -> int:
             mission = ledger.missions.get(line.id)
             if mission is None or mission.rating is not None or (mission.undone is not None) != line.undone or line.id in followed:
                 continue
+            pictures.release(root, mission)
             ledger.folded.keep(line)
             ledger.ended.by(line.state).pop(line.number, None)
             del ledger.missions[line.id]

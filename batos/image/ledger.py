@@ -22,7 +22,7 @@ from persistent import Persistent
 
 from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, UnknownMission
-from batos.image import failed, journal
+from batos.image import failed, journal, pictures
 from batos.image.chain import MILESTONE as MILESTONE
 from batos.image.chain import newest_first as newest_first
 from batos.image.chain import numbered as numbered
@@ -47,6 +47,7 @@ DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "paused": False, "questions": None,
     "rating": None, "undone": None, "lesson": None, "pupil": None,
+    "images": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
@@ -91,6 +92,9 @@ class Ledger(Persistent):
         self.milestones = LOBTree()
         self.costs = Costs()
         self.ended, self.folded = Ended(), Folded()
+
+    pictures: pictures.Pictures | None = None
+    """Pictures of briefs; None until there is one."""
 
 
 class Costs(Persistent):
@@ -220,21 +224,27 @@ def accept(
     :param begin: count its first attempt too, because it starts at once.
     :param first: what is written with the acceptance of a new one; takes the root. What it raises refuses the mission.
     :returns: whether it is new, and its record (`describe`).
-    :raises MissionIdTaken: if the id names a mission with another brief, message or lesson.
+    :raises MissionIdTaken: if the id names a mission with another brief, message or lesson, or other pictures.
+    :raises UnknownPicture: for a picture that is not there.
     """
     ledger = ledger_of(root)
     found = ledger.missions.get(id)
     if found is not None:
-        if found.brief != brief or (found.message or None) != options.get("message") or _another_lesson(found, options):
+        another = found.brief != brief or (found.message or None) != options.get("message")
+        if another or _another_lesson(found, options) or own_pictures(found.images) != own_pictures(options.get("images")):
             raise MissionIdTaken(f"the id {id!r} names another mission already (its brief begins {found.brief[:60]!r}); choose a new id")
         return False, describe(found)
     if (line := ledger.folded.get(id)) is not None:
-        if line.mark != mark_of(brief, options.get("message")) or options.get("lesson"):  # lessons are not folded
+        mark = mark_of(brief, options.get("message"), own_pictures(options.get("images")))
+        if line.mark != mark or options.get("lesson"):  # lessons are not folded
             raise MissionIdTaken(f"the id {id!r} names another mission already (its brief begins {line.brief[:60]!r}); choose a new id")
         return False, described(line)
     if first is not None:
         first(root)
     before = ledger.newest.mission
+    follows = ledger.missions.get(options["context"]) if options.get("context") else None
+    if shown := pictures.hold(root, id, options.get("images"), follows):
+        options = {**options, "images": compact(shown)}
     mission = UvmObject(
         **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "before": before},
         number=_next_number(ledger),
@@ -248,6 +258,11 @@ def accept(
     if mission.number % MILESTONE == 0:
         ledger.milestones[mission.number] = mission
     return True, describe(mission)
+
+
+def own_pictures(images: str | None) -> list[str]:
+    """The digests of a mission's own pictures."""
+    return [one["digest"] for one in json.loads(images or "[]") if "of" not in one]
 
 
 def _another_lesson(mission: UvmObject, options: dict[str, Any]) -> bool:
@@ -384,19 +399,21 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     """A mission as plain values."""
     mission._p_activate()
     own, prototype = mission.__dict__, getattr(mission, "parent*")
-    plain = {name: own[name] if name in own else getattr(prototype, name) for name in _DESCRIBED}
+    # As it was at a moment before an upgrade, and in an image that is only looked at, the prototype lacks the newest slots.
+    plain = {name: own[name] if name in own else getattr(prototype, name, DEFAULTS.get(name)) for name in _DESCRIBED}
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None
     plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
     plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
+    plain["images"] = json.loads(plain["images"]) if plain["images"] else []
     plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []
     return plain
 
 
 def described(line: Line) -> dict[str, Any]:
     """What is left of a mission, with the keys of `describe`: what is not kept is as if it had not been said; `folded` is True."""
-    plain: dict[str, Any] = {**{name: DEFAULTS.get(name) for name in _DESCRIBED}, "folded": True, "questions": []}
+    plain: dict[str, Any] = {**{name: DEFAULTS.get(name) for name in _DESCRIBED}, "folded": True, "questions": [], "images": []}
     plain |= {"id": line.id, "brief": line.brief, "number": line.number, "state": line.state, "origin": line.origin}
     plain |= {"accepted": float(line.accepted), "finished": float(line.accepted + line.seconds)}
     if line.undone:

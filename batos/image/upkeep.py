@@ -47,18 +47,20 @@ class Upkeep:
         backups: pathlib.Path,
         interval_s: float,
         first_s: float,
+        upload_hours: float = 24,
         missions: folding.Terms = folding.Terms(),  # noqa: B008  # frozen
         free: folding.Free = folding.everything,
     ) -> None:
         """
         :param backups: the folder of backups that name none.
+        :param upload_hours: for which a picture that no mission holds is kept.
         :param interval_s: between two runs of retention and pack; the first comes `first_s` after the start.
         :param missions: which missions stay whole.
         :param free: whose work on missions is waited for before they are folded.
         """
         self._image, self._meter = image, meter
         self._history_days, self._journal_days, self._backups = history_days, journal_days, backups
-        self._interval, self._first = interval_s, first_s
+        self._interval, self._first, self._upload_hours = interval_s, first_s, upload_hours
         self._missions, self._free = missions, free
         self._stop = threading.Event()
         self._task: asyncio.Task[Any] | None = None
@@ -117,7 +119,7 @@ class Upkeep:
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts of journals older than `journal_days`, and fold old missions.
+        """Drop the texts of journals older than `journal_days`, their pictures, and pictures that no mission came for; fold old missions.
 
         :raises Busy: while other upkeep is under way.
         """
@@ -203,7 +205,8 @@ class Upkeep:
         return await in_helper(fork, self._image.db, path, folder, at, self._stop)
 
     async def _retain(self) -> dict[str, Any]:
-        found = await retention.retain(self._image, self._journal_days)
+        uploads = await retention.drop_uploads(self._image, self._upload_hours)
+        found = {**await retention.retain(self._image, self._journal_days), **({"uploads": uploads} if uploads else {})}
         await self._meter.fold()  # what is not in the durable total of costs is not folded
         await self._image.committer.told()
         return {**found, "folded": await folding.fold(self._image, self._missions, self._free)}

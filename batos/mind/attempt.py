@@ -19,13 +19,13 @@ from batos.errors import Conflicted, UnknownPersona
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
-from batos.mind import conversation
+from batos.mind import conversation, sight
 from batos.mind.claims import BeingWritten, WriterAwaited
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
-from batos.mind.thinking import NeedInference, Thinking, thinking
+from batos.mind.thinking import NeedInference, PromptTooLong, Thinking, thinking
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
@@ -48,6 +48,7 @@ class Attempts:
             attempt.recall()
         if not attempt.mission["message"]:
             await attempt.decide()  # before the unit is opened: it may take a while
+            await attempt.look()
         try:
             return await self._until_committed(attempt)
         finally:
@@ -76,6 +77,9 @@ class Attempts:
             except NeedInference as need:
                 await attempt.settle(need)
                 attempt.restart(gated=True)
+            except PromptTooLong as found:
+                attempt.narrow(found)
+                attempt.restart(gated=attempt.gated)
             except NeedEvidence as need:
                 await attempt.evidence.about(need.question)
                 attempt.restart(gated=True)
@@ -121,6 +125,8 @@ class Attempts:
                 if see is not None:
                     see(result, cycle)
                 return result
+            except PromptTooLong as found:
+                raise found.cause from None
             finally:
                 attempt.making.release()
 
@@ -149,6 +155,9 @@ class Attempts:
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
         attempt.conversation = conversation.told(unit.root, mission, **before)
         attempt.turns = conversation.turns(unit.root, mission, **before)
+        if images := attempt.mission["images"]:
+            told_of = conversation.told_of(unit.root, mission, **before)
+            attempt.shown = sight.shown(images, attempt.id, told_of, limits.brief_images)
         attempt.follows_deep = conversation.is_deep_before(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
@@ -164,6 +173,12 @@ class Attempts:
             facts["quoted"] = True  # memory's own words: what the model made of them was not fit
         if cycle.cut:
             facts["cut"] = True  # the answer came to the longest that it may be, and ends with its last whole sentence
+        if attempt.room is not None and (left := sum(map(len, attempt.shown[:-1]))):
+            facts["images_left_out"] = left  # those of earlier missions, likewise
+        if cycle.left_out:
+            facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for the model's context
+        if cycle.unsure:
+            facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if attempt.proposes and mission.origin == "system":

@@ -38,15 +38,25 @@ def turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[tuple[
     The same bounds as for `told`, but each turn is whole, the newest in any case: so a follow-up's prompt begins with that of the turn
     before it, which the model has read already.
     """
-    said: list[tuple[str, str]] = []
+    return tuple((earlier.brief, answer) for earlier, answer in _turns(root, mission, missions, chars))
+
+
+def told_of(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[str, ...]:
+    """The ids of the missions that `turns` tells of, in its order."""
+    return tuple(str(earlier.id) for earlier, _ in _turns(root, mission, missions, chars))
+
+
+def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any, str]]:
+    """Earlier missions with their answers, the oldest first."""
+    said: list[tuple[Any, str]] = []
     left = chars
     for earlier in _before(root, mission, missions):
         answer = _answer(earlier) or _NONE
         left -= len(earlier.brief) + len(answer)
         if left < 0 and said:
             break
-        said.append((earlier.brief, answer))
-    return tuple(reversed(said))
+        said.append((earlier, answer))
+    return said[::-1]
 
 
 def is_deep_before(root: Any, mission: Any) -> bool:

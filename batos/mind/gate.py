@@ -18,6 +18,8 @@ _AGAIN = 3  # times that one sentence may be said
 _NO_WORDS = 0.5  # share of strings that are no words
 LONGEST = 20_000  # characters of an answer: far above what `num_predict` lets through by default
 _WORD = re.compile(r"\w")
+_LONG = 20  # characters of a sentence with which a loop begins
+_MOST = 0.7  # share of sentences said before, in a loop
 _VOWELS = frozenset("aeiouy")
 _ECHO_WORDS = 8  # an answer this much longer than the brief says something of its own
 
@@ -25,23 +27,46 @@ _ECHO_WORDS = 8  # an answer this much longer than the brief says something of i
 def whole(text: str, *, cut: bool) -> str:
     """An answer that came to the longest that it may be, up to its last whole sentence or line; any other as it is.
 
+    What such an answer says again and again at its end is left out, too.
+
     :param cut: whether the model was stopped, and did not end by itself.
     """
     if not cut:
         return text
+    text = _before_loop(text)
     ends = [found.end() for found in _SENTENCE_END.finditer(text)]
     end = max(ends[-1] if ends else 0, text.rfind("\n"))
     kept = text[:end].rstrip() if end >= _KEPT * len(text) else f"{text.rstrip()}…"
     return f"{kept}\n```" if kept.count("```") % 2 else kept
 
 
-def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "") -> str | None:
+def _before_loop(text: str) -> str:
+    """A text up to where it begins to say, to its end and for the most part, what it has said before."""
+    if "```" in text:
+        return text
+    ends = [found.end() for found in re.finditer(r"[。！？]|[.!?…]+(?=\s|$)|\n+|$", text)]
+    said = [(begin, " ".join(_bare(text[begin:end].lower().split()))) for begin, end in zip([0, *ends], ends, strict=False)]
+    said = [(begin, words) for begin, words in said if words]
+    known: set[str] = set()
+    again = []  # of each sentence: whether it was said before
+    for _, words in said:
+        again.append(words in known)
+        known.add(words)
+    for at, (begin, words) in enumerate(said):
+        rest = again[at:-1] if at + 1 < len(said) else again[at:]  # the last one is cut off somewhere
+        if again[at] and len(words) >= _LONG and sum(rest) >= _MOST * len(rest):
+            return text[:begin].rstrip()
+    return text
+
+
+def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "", tongue: bool = True) -> str | None:
     """Why a text is not fit to be the answer to a brief; None if it is.
 
     :param brief: what was asked; empty: the checks against it are left out.
     :param prompt: what the model was told beside the brief: an answer does not tell it back.
     :param shortest: characters that it must have.
     :param longest: characters that it may have.
+    :param tongue: whether it has to be in the brief's language.
     """
     words = text.lower().split()
     if not _WORD.search(text):
@@ -58,7 +83,7 @@ def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LO
         return "it tells the instructions back"
     if brief and _echoes(words, brief.lower().split()):
         return "it only repeats the brief"
-    return language.differs(text, brief) if brief else None
+    return language.differs(text, brief) if brief and tongue else None
 
 
 def _echoes(words: list[str], asked: list[str]) -> bool:

@@ -10,8 +10,8 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("batos.mind")
 
+_T = TypeVar("_T")
 Texts = Mapping[str, tuple[str, ...]]
 """By persona: its exemplars."""
 
@@ -81,13 +82,33 @@ class Likeness:
 
         :param nearest: how many of a persona's exemplars count, the most alike first.
         """
+
+        async def compared() -> dict[str, Alike]:
+            matrix = await self._ready(exemplars)
+            (vector,) = await self._embed([text], self._limit_s)
+            return _compared(matrix, _packed(vector, self.model), nearest, self.model)
+
+        return await self._in_time(compared())
+
+    async def nearest(self, text: str, others: Sequence[str]) -> float | None:
+        """The cosine of a text to the one of others that is most alike; None if that cannot be told now."""
+
+        async def compared() -> float:
+            import numpy as np
+
+            rows = [_unpacked(_packed(vector, self.model)) for vector in await self._embed([text, *others], self._limit_s)]
+            return float(max(np.einsum("i,i->", rows[0], row) for row in rows[1:]))
+
+        return await self._in_time(compared())
+
+    async def _in_time(self, comparing: Coroutine[Any, Any, _T]) -> _T | None:
+        """What a comparison finds; None where the embedder is away, or does not answer in time."""
         if self._now() < self._away_until:
+            comparing.close()
             return None
         try:
             async with asyncio.timeout(self._limit_s):
-                matrix = await self._ready(exemplars)
-                (vector,) = await self._embed([text], self._limit_s)
-                return _compared(matrix, _packed(vector, self.model), nearest, self.model)
+                return await comparing
         except (TimeoutError, BatosError) as e:
             self._away_until, self.state = self._now() + self._pause_s, "away"
             cause = e.message if isinstance(e, BatosError) else f"no answer within {self._limit_s:g} s"
@@ -149,6 +170,12 @@ def _packed(vector: Sequence[float], model: str) -> bytes:
     return (row / length).astype(np.float16).tobytes()
 
 
+def _unpacked(vector: bytes) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    return np.frombuffer(vector, np.float16).astype(np.float32)
+
+
 def _stacked(rows: dict[str, list[bytes]], model: str) -> tuple[np.ndarray[Any, Any], dict[str, tuple[int, int]]]:
     import numpy as np
 
@@ -163,7 +190,7 @@ def _stacked(rows: dict[str, list[bytes]], model: str) -> tuple[np.ndarray[Any, 
 def _compared(matrix: _Matrix, vector: bytes, nearest: int, model: str) -> dict[str, Alike]:
     import numpy as np
 
-    row = np.frombuffer(vector, np.float16).astype(np.float32)
+    row = _unpacked(vector)
     if not matrix.parts:
         return {}
     if matrix.rows.shape[1:] != row.shape:

@@ -16,6 +16,7 @@ FAILURES = 20  # the newest of a mission's failed attempts
 
 _OF_MISSION = (
     "id", "brief", "state", "origin", "persona", "priority", "accepted", "finished", "attempts", "context", "schema", "questions", "rating",
+    "images",
 )  # fmt: skip
 
 
@@ -82,6 +83,7 @@ def _cycle(cycle: UvmObject) -> dict[str, Any]:
         "state": str(slots["state*"].name),
         "depth": slots.get("depth", ""),
         "depth_why": slots.get("depth_why", ""),
+        **({"left_out": dict(slots["left_out"])} if slots.get("left_out") else {}),
         "flavour": slots.get("flavour", ""),
         "planned_by": slots.get("plan_source", ""),
         "plan": plan,

@@ -13,7 +13,7 @@ from typing import Any
 
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import evidence, forms, gate, prompts, weaving
+from batos.mind import evidence, forms, gate, language, prompts, relevance, weaving, window
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -38,7 +38,7 @@ async def idle(cycle: UvmObject) -> str:
         lobby, parts = lobby_of(cycle.persona), attempt.share_out(cycle.brief)
         if not parts and approach.depth == "council":
             parts = attempt.council()
-        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject))
+        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject) and attempt.sees(name))
     if not cycle.parts:
         cycle.facets = tuple(list(_facets(cycle))[: attempt.settings.facets_limit])
     return "DECOMPOSING"
@@ -67,9 +67,10 @@ async def decompose(cycle: UvmObject) -> str:
     if may_ask:
         own += f" {cycle.may_ask_prompt}"
     prompt, form = await _prompt(cycle, own, **values), weaving.plan_form(names, may_ask=may_ask)
-    role, system, turns = _voice(cycle)
+    role, system = _voice(cycle)
     try:
-        found = await current().structured(role, system, prompt, form, part="plan", by=by(cycle), turns=turns, temperature=COLD)
+        more = _with(cycle, (await _within(cycle)).turns)
+        found = await current().structured(role, system, prompt, form, part="plan", temperature=COLD, **more)
     except InferenceFailed as e:
         if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
             raise
@@ -143,20 +144,31 @@ async def _other(persona: UvmObject, part: str) -> str:
 @Primitive.register
 async def synthesize(cycle: UvmObject) -> str:
     """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision, which is
-    plainer and colder."""
-    voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
+    plainer and colder. Where both are refused, the best of the answers at hand is kept, and is said to be unsure.
+    """
+    voices, told = cycle._tmp_synthesis_, await _within(cycle)
+    found = told.passages
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
-    grounded = bool(found) and not schema and bool(cycle.persona.grounded)
+    grounded = bool(found) and not schema and bool(cycle.persona.grounded) and not current().shown  # what a picture shows is in no passage
     own = cycle.meta_prompt if voices else cycle.direct_prompt
-    prompt = await _prompt(cycle, own, voices=weaving.voices(voices))
+    prompt = await _prompt(cycle, own, voices=weaving.voices(window.voices_within(voices, current().room)))
     if schema:
         prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
     fault: str | None = None
     form = schema
+    doubted: tuple[str, bool, str] | None = None  # an answer that may be none to this brief, whether it was cut off, and why
     for again in (False, True):
         more = f"\n\nAn earlier answer was refused because {fault}. Write another." if fault else ""
+        if fault:
+            current().revised(by(cycle), fault)
         warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
-        reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
+        try:
+            reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
+        except InferenceFailed as e:
+            if form is None or e.cause not in ("refused", "server_error"):
+                raise
+            form = None  # Ollama makes no grammar of it: the prompt has its words, and the answer is checked against it
+            reply = await _ask(cycle, prompt + more, warmth=warmth, plainer=again)
         text = reply.text.strip()
         if not schema:
             cycle.cut = reply.done_reason == "length"
@@ -164,13 +176,26 @@ async def synthesize(cycle: UvmObject) -> str:
         fault = await _fault_of(cycle, text, schema)
         if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
             fault = "most of it is not from the passages from memory"
-        if fault is None:
-            return _woven(cycle, text, voices, found, whole=bool(schema))
+        elif fault is None and not schema and (fault := await _doubt_of(cycle, text)):
+            doubted = text, cycle.cut, fault
+        if fault is None and (fault := await _objection(cycle, text)) is None:
+            return _woven(cycle, text, voices, told, whole=bool(schema))
         if form and reply.done_reason != "stop":
             form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
     if grounded:  # who is to keep to memory says what memory says, where the model does not
         cycle.quoted = True
-        return _woven(cycle, evidence.quoted(cycle.brief, found), voices, found, whole=False)
+        return _woven(cycle, evidence.quoted(cycle.brief, found), voices, told, whole=False)
+    if depth_of(cycle) == 1 and not schema and not _has_critic(cycle):  # a part of another cycle's brief can be done without
+        for name, said in voices:
+            if not await _fault_of(cycle, said, None) and not await _doubt_of(cycle, said):
+                why = (
+                    f"what was made of all notes was refused twice, the last time because {fault}; this is what {weaving.called(name)} said"
+                )
+                doubted = said, False, why
+                break
+        if doubted:
+            text, cycle.cut, cycle.unsure = doubted
+            return _woven(cycle, text, voices, told, whole=False)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
 
 
@@ -180,13 +205,15 @@ def _warmth(earlier: float, now: float | None = None) -> float | None:
     return earlier if current().earlier else now
 
 
-def _woven(cycle: UvmObject, text: str, voices: Any, found: tuple[evidence.Passage, ...], *, whole: bool) -> str:
+def _woven(cycle: UvmObject, text: str, voices: Any, told: window.Told, *, whole: bool) -> str:
     """Keep an answer with where it comes from; the next state.
 
     :param whole: whether it is one value of a schema, of which no sentence is anybody's.
     """
     cycle.voices, cycle._tmp_synthesis_ = voices, text
-    if found:
+    if told.left_out:
+        cycle.left_out = told.left_out
+    if found := told.passages:
         cycle.cited = tuple(tuple(one) for one in evidence.citations(evidence.cited(text, found, cycle.brief), found))
     if not whole:
         cycle.woven = tuple(name for _, name in weaving.woven_from(text, voices))
@@ -199,9 +226,17 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
         cycle.value, problem = forms.read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
-    elif fault := gate.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest, prompt=_own_words(cycle)):
-        return fault
-    return await _objection(cycle, text) if current().settings.critic == "on" and depth_of(cycle) == 1 else None
+        return None
+    return gate.fault_of(text, cycle.brief, shortest=cycle.shortest, longest=cycle.longest, prompt=_own_words(cycle), tongue=False)
+
+
+async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
+    """Why a text that is an answer may not be one to this brief; None where nothing speaks against it."""
+    attempt = current()
+    if (doubt := language.differs(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown:  # what a picture shows, no brief has in it
+        return doubt
+    asked = [said for said in (attempt.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
+    return relevance.FOREIGN if await relevance.is_foreign(text, asked, attempt.nearness) else None
 
 
 def _own_words(cycle: UvmObject) -> str:
@@ -210,10 +245,18 @@ def _own_words(cycle: UvmObject) -> str:
     return re.sub(r"\$\w+", " ", words)
 
 
+def _has_critic(cycle: UvmObject) -> bool:
+    """Whether every answer of this cycle has to pass a critic."""
+    return current().settings.critic == "on" and depth_of(cycle) == 1
+
+
 async def _objection(cycle: UvmObject, text: str) -> str | None:
-    """What the critic has against an answer; a critic that says nothing that can be read has nothing against it."""
+    """What the critic has against an answer, where there is one; who says nothing that can be read has nothing against it."""
+    if not _has_critic(cycle):
+        return None
     critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
-    prompt = weaving.fill(cycle.critic_prompt, brief=_told(cycle), answer=text)
+    told = await _within(cycle)
+    prompt = weaving.fill(cycle.critic_prompt, brief=prompts.told(told.before, told.brief, cycle.asked), answer=text)
     reply = await _ask(cycle, prompt, persona=critic, schema=weaving.VERDICT, part="critic", silent=True, warmth=0.0)
     fit, reason = weaving.read_verdict(reply.text)
     return None if fit else f"the critic says: {reason}"
@@ -249,45 +292,52 @@ def lobby_of(obj: UvmObject) -> UvmObject:
 
 async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
     """A prompt of this cycle."""
-    found, attempt = await _evidence(cycle), current()
-    return prompts.filled(own, _told(cycle), cycle.evidence_prompt, found, earlier=attempt.earlier, **values)
+    told = await _within(cycle)
+    brief = prompts.told(told.before, told.brief, cycle.asked)
+    return prompts.filled(own, brief, cycle.evidence_prompt, told.passages, earlier=current().earlier, **values)
 
 
-def _told(cycle: UvmObject) -> str:
-    before = "" if cycle.depth == "direct" else current().conversation
-    return prompts.told(before, str(cycle.brief), cycle.asked)
+async def _within(cycle: UvmObject) -> window.Told:
+    """What there is room for of the brief, of what was said before and of what memory has to say."""
+    attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
+    found = await attempt.evidence.about(brief, gated=attempt.gated)
+    before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
+    return window.fitted(brief, before, turns, found, attempt.room)
 
 
 async def _evidence(cycle: UvmObject) -> tuple[evidence.Passage, ...]:
     """What memory has to say to the brief."""
-    return await current().evidence.about(str(cycle.brief), gated=current().gated)
+    return (await _within(cycle)).passages
 
 
 def _recalled(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> str:
     return f"\n\n{evidence.shown(cycle.evidence_prompt, found)}" if found else ""
 
 
-def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """Who speaks: the role of the model, the system message, and what was said before, where it is told as turns.
+def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str]:
+    """Who speaks: the role of the model, and the system message.
 
     :param plainer: without the persona's inspirations, whatever the flavour.
     """
     speaker, attempt = persona or cycle.persona, current()
-    turns = attempt.turns if cycle.depth == "direct" and depth_of(cycle) == 1 else ()
     flavour: Flavour = "light" if plainer and cycle.flavour == "full" and not attempt.earlier else cycle.flavour
-    voice = attempt.plain_voice_of(speaker) if flavour == "off" else attempt.voice_of(speaker)
-    return voice, system_message(speaker, flavour), turns
+    return attempt.plain_voice_of(speaker) if flavour == "off" else attempt.voice_of(speaker), system_message(speaker, flavour)
+
+
+def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """What all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
+    return {"by": by(cycle), "turns": turns, "narrows": True, "pictured": True}
 
 
 async def _ask(
     cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plainer: bool = False, **more: Any
 ) -> ChatReply:
-    role, system, turns = _voice(cycle, persona, plainer=plainer)
-    attempt = current()
+    role, system = _voice(cycle, persona, plainer=plainer)
+    attempt, turns = current(), (await _within(cycle)).turns
     options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if not system else {})}
     if warmth is not None:
         options["temperature"] = warmth
-    return await attempt.chat(role, system, prompt, by=by(cycle), turns=turns, **options, **more)
+    return await attempt.chat(role, system, prompt, **_with(cycle, turns), **options, **more)
 
 
 STATES: dict[str, dict[str, Any]] = {

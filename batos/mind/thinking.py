@@ -6,6 +6,8 @@ journal miss is a NeedInference, which leaves the gate, is paid outside, and the
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import contextvars
 import dataclasses
@@ -13,7 +15,7 @@ import hashlib
 import math
 import operator
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -22,9 +24,10 @@ from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
 from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
-from batos.image import experts, journal
+from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
+from batos.mind import window
 from batos.mind.begun import Begun
 from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
@@ -33,7 +36,9 @@ from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
+from batos.mind.sight import Shown, Sight, lent, together
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
 
@@ -73,6 +78,17 @@ class NeedInference(BatosSignal):
         self.request, self.place, self.label = request, place, label
 
 
+class PromptTooLong(BatosSignal):
+    """A prompt, or it and its answer, does not fit the model's context: less is to be told."""
+
+    def __init__(self, told: int, cause: InferenceFailed) -> None:
+        """
+        :param told: characters of the prompt.
+        """
+        super().__init__(cause.message)
+        self.told, self.cause = told, cause
+
+
 class NeedAnswer(BatosSignal):
     """A mission has a question for its user, and goes on when it is answered."""
 
@@ -110,8 +126,10 @@ class Thinking:
         propose: Propose = nothing_proposed,
         parameters: Callable[[str], int | None] = lambda model: None,
         base_of: Callable[[str], str] = lambda role: BASE_MODEL,
+        nearness: Nearness = not_told,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
+        sight: Sight | None = None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -124,8 +142,10 @@ class Thinking:
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
         :param parameters: of a model, by its name; None where that is not known.
         :param base_of: from a persona's role to the model that its own is made of: nobody's voice.
+        :param nearness: of an answer to what it answers to.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
+        :param sight: knows which models see.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
@@ -140,7 +160,12 @@ class Thinking:
         self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
+        self.room: int | None = None  # characters that may be told, where all were too many
+        self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
+        self.sight, self._lent = sight or Sight(), lent(mission["questions"])
         self.follows_deep = False  # whether what it follows was thought about in several ways
+        self._nearness: Nearness = nearness if self.compare else not_told
+        self._near: dict[tuple[str, ...], float | None] = {}
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
@@ -163,6 +188,7 @@ class Thinking:
         self._begun.recall()
         self.evidence.load()
         self._shared = self._image.read(journal.shared_of, self.id)
+        self.room = self._image.read(journal.room_of, self.id)
         recorded = self._image.read(journal.approaches_of, self.id)
         self._approaches = {mark: Approach(*fields) for mark, fields in recorded.items()}
         record = self._image.read(journal.route_of, self.id)
@@ -176,10 +202,26 @@ class Thinking:
         The record goes with the mission's next commit, so it is durable no later than anything that depends on it.
         """
         if self.routed is None:
-            self.routed = await self.router.decide(self.mission, compare=self.compare)
+            pictured = bool(self.mission["images"]) and self.mission["persona"] is None and not self._lent
+            among = await self.sight.personas(self.router.personas, self.settings.routing_s) if pictured else None
+            self.routed = await self.router.decide(self.mission, compare=self.compare, among=among)
             self.persona, self.why = self.routed.persona.upper(), self.routed.why
             self._keep(journal.set_route, self.routed.to_record())
         return self.routed
+
+    async def look(self) -> None:
+        """See that whoever thinks the mission through sees its own pictures. Those of earlier missions are shown only where he does.
+
+        :raises ModelBlind: where he does not, with what follows.
+        :raises NeedAnswer: where the mission may ask which model shall.
+        """
+        if self.routed is not None and any("of" not in one for one in self.mission["images"]):
+            await self.sight.look(self.routed.persona, self._lent, self.ask if self.mission["may_ask"] else None)
+
+    def sees(self, persona: str) -> bool:
+        """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
+        own = any("of" not in one for one in self.mission["images"])
+        return not own or bool(self._lent) or self.sight.known(self.sight.model_of(persona)) is not False
 
     def share_out(self, brief: str) -> Shares:
         """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""
@@ -230,8 +272,34 @@ class Thinking:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(scores, key=lambda name: -scores[name])[: self.settings.voices_limit]
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
         return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
+
+    async def nearness(self, text: str, others: Sequence[str]) -> float | None:
+        """How alike a text is to the one of others that is most so, as a cosine; None where that cannot be told.
+
+        Under the gate nothing waits for a model: there it is what was found before.
+        """
+        asked = (text, *others)
+        if asked not in self._near and not self.gated:
+            self._near[asked] = await self._nearness(text, others)
+        return self._near.get(asked)
+
+    def narrow(self, found: PromptTooLong) -> None:
+        """Tell less from now on; whoever takes the mission up again does, too.
+
+        :raises InferenceFailed: where less would be too little.
+        """
+        room = found.told if self.room is None and any(self.shown[:-1]) else window.narrower(found.told, self.room)
+        if room is None:
+            raise InferenceFailed(
+                f"{found.cause.message}; with all left out that may be it is still longer than what {found.cause.context['model']} reads "
+                "at a time: shorten it, raise num_ctx, or use a model with a longer context (`batos models --fit`)",
+                cause="too_long", model=found.cause.context["model"],
+            )  # fmt: skip
+        log.info("told_less", mission=self.id, chars=room, why=found.cause.message)
+        self.room = room
+        self._keep(journal.set_room, room)
 
     def _keep(self, record: Callable[..., None], *what: Any) -> None:
         self._image.committer.defer(record, self.id, *what)
@@ -263,6 +331,8 @@ class Thinking:
         A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
         cannot speak any more.
         """
+        if self._lent:
+            return self._lent
         name = str(persona.name)
         if name not in self._voices:
             plain = str(persona.model)
@@ -274,7 +344,7 @@ class Thinking:
 
     def plain_voice_of(self, persona: UvmObject) -> str:
         """The model that speaks where nobody's voice is wanted: what the persona's own is made of."""
-        return self._base_of(str(persona.model))
+        return self._lent or self._base_of(str(persona.model))
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""
@@ -329,6 +399,8 @@ class Thinking:
         silent: bool = False,
         by: By | None = None,
         turns: tuple[tuple[str, str], ...] = (),
+        narrows: bool = False,
+        pictured: bool = False,
         **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
@@ -338,6 +410,9 @@ class Thinking:
         :param silent: whether its text is no event.
         :param by: the cycle that asks, for the events and the journal.
         :param turns: what was said before, as pairs of what the user said and what was answered.
+        :param narrows: whether the prompt is shorter where less may be told (`room`).
+        :param pictured: whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns.
+        :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises BudgetSpent: past `mission_inferences`.
         """
@@ -349,22 +424,35 @@ class Thinking:
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         model = self.model_of(role)
         digest = await self._inference.digest(model)
-        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns)
-        content = journal.content_of(digest, system, user, schema, chosen, turns)
+        shown = self._shown_to(model, turns) if pictured and self.shown else ()
+        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
+        content = journal.content_of(digest, system, user, schema, chosen, turns, shown)
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
         self.tally.asked[key] += 1
+        told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
+        try:
+            known = await self._inferred(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
+        except InferenceFailed as e:
+            if narrows and e.cause == "too_long":
+                raise PromptTooLong(told, e) from None
+            raise
+        self.tally.used.append(known)
+        if narrows and _is_full(known, chosen) and window.narrower(told, self.room) is not None:
+            why = f"{model} had no room for its answer: {known.prompt_tokens} of {chosen['num_ctx']} tokens were read"
+            raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
+        return ChatReply(*_REPLY_OF(known))
+
+    async def _inferred(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None) -> journal.Inference:
         known = self.known(place)
         if known is not None:
             self.tally.replayed += 1
-        elif self.gated and place[:2] in self._failed:
+            return known
+        if self.gated and place[:2] in self._failed:
             raise self._failed[place[:2]]
-        elif self.gated:
-            raise NeedInference(request, place, by.label(part))
-        else:
-            known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
-        self.tally.used.append(known)
-        return ChatReply(*_REPLY_OF(known))
+        if self.gated:
+            raise NeedInference(request, place, label)
+        return await self.pay(request, place, label, heard)
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
         """Inferences of this mission, silent ones, until one is an answer of a form.
@@ -378,6 +466,29 @@ class Thinking:
 
         settings = self.settings
         return await structured(ask, user, form, repairs=settings.structured_repairs, raw_chars=settings.malformed_chars)
+
+    def _shown_to(self, model: str, turns: tuple[tuple[str, str], ...]) -> Shown:
+        if self.sight.known(model) is False:
+            return ()
+        if self.room is None:
+            return self.shown if turns else together(self.shown)
+        own = self.shown[-1]  # all was too long: pictures of earlier turns take the most
+        return (((),) * len(turns) + (own,)) if own else ()
+
+    async def with_pictures(self, request: ChatRequest) -> ChatRequest:
+        """The request as it is sent: with the bytes of what it shows, which are read when they are needed and kept nowhere else.
+
+        :raises ImageDamaged: where they are not what was uploaded.
+        """
+        if not request.shown:
+            return request
+
+        def read(digest: str) -> str:
+            return base64.b64encode(self._image.read(pictures.read, digest)).decode()
+
+        every = dict.fromkeys(digest for turn in request.shown for digest in turn)
+        found = {digest: await asyncio.to_thread(read, digest) for digest in every}
+        return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))
 
     def known(self, place: Place) -> journal.Inference | None:
         """The inference that was paid for already, if it was."""
@@ -404,6 +515,7 @@ class Thinking:
                 hear(begun)
         if request.schema is None:  # the grammar of a schema begins at the beginning
             hear = self._begun.listener(place[:2], hear)
+        request = await self.with_pictures(request)
         try:
             reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
         finally:
@@ -437,6 +549,10 @@ class Thinking:
         log.debug("transition", mission=self.id, model=model, **by._asdict())
         self.publish("state", model=model, **by._asdict(), **facts)
 
+    def revised(self, by: By, why: str) -> None:
+        """Tell the watchers that an answer that they may have heard is refused, and another comes."""
+        self.publish("revised", why=why, model=self._own["model"], **by._asdict())
+
     def publish(self, kind: str, **facts: Any) -> None:
         """An event of this mission."""
         if not self._events.heard(self.id, kind):
@@ -466,6 +582,13 @@ class Thinking:
             "prompt_ms": round(sum(e.prompt_eval_ms for e in used), 1),
             "models": sorted({e.model for e in used}),
         }
+
+
+def _is_full(reply: journal.Inference, options: Mapping[str, Any]) -> bool:
+    """Whether an answer ended because the context was full, before it came to its own longest."""
+    context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
+    full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
+    return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
 def _said(persona: UvmObject, name: str, otherwise: str) -> Any:

@@ -84,7 +84,12 @@ def read_verdict(text: str) -> tuple[bool, str]:
 
 def voices(answers: Sequence[tuple[str, str]]) -> str:
     """The facets' answers as one text for the weaving."""
-    return "\n\n".join(f"{facet.removesuffix('_facet_').replace('_', ' ')}: {text}" for facet, text in answers)
+    return "\n\n".join(f"{called(facet)}: {text}" for facet, text in answers)
+
+
+def called(facet: str) -> str:
+    """A facet's name as people read it."""
+    return facet.removesuffix("_facet_").replace("_", " ")
 
 
 def woven_from(text: str, answers: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -25,7 +25,7 @@ from batos.testing.runners import Runners
 from batos.testing.script import Answer, Fault, FaultKind, Script, When
 
 EMBEDDED = ("smollm2:embedded", "minilm:embedded", "robin:embedded", "brick:embedded", "babs:embedded", "alfred:embedded")
-VERSION = "0.17.4"
+VERSION = "0.21.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,11 @@ class ScriptedOllama:
         if self._thread is not None:
             self._thread.join()
         self.script.reopen()
+
+    def give_sight(self, *names: str) -> None:
+        """Let models that are there see; so do those that are made of them from then on."""
+        for name in map(tagged, names):
+            self.models[name] = replace(self.models[name], can=(*self.models[name].can, "vision"))
 
     # --- the script
 

@@ -139,7 +139,7 @@ def _said(root: Any, mission: UvmObject, cycle: UvmObject, settings: Settings) -
             prompt = asked(states.DELEGATING, states.DELEGATING.meta_prompt, intent=intents[name], query=query)
             if answer := _answer(entries, cycle, "DELEGATING", name, prompt):
                 yield Said(system, prompt, answer, False)
-    if (spoken or direct) and not cycle.quoted:
+    if (spoken or direct) and not (cycle.quoted or cycle.unsure):
         weave = states.SYNTHESIZING
         prompt = asked(weave, weave.direct_prompt if direct else weave.meta_prompt, voices=weaving.voices(list(spoken.items())))
         if answer := _answer(entries, cycle, "SYNTHESIZING", None, prompt, turns):

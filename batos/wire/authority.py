@@ -29,9 +29,8 @@ class Authority:
         """
         self._clients = clients
         self._local_role: Role = settings.local_role
-        self._data, self._backups = settings.data, settings.backups
-        self._bound = clients is not None or bool(settings.folders)
-        self._folders = (self._data, self._backups, *map(Path, settings.folders))
+        self._backups = settings.backups
+        self._folders = (settings.data, settings.backups, *map(Path, settings.folders))
         self._own = os.getuid()
 
     def check(self, request: Request, message: Message) -> None:
@@ -52,7 +51,7 @@ class Authority:
 
     def bounds(self, request: Request, message: Message) -> bool:
         """Whether the files and folders that a request names have to be looked at: see `check_paths`."""
-        return self._bound and bool(request.named) and not self._is_own(message)
+        return bool(request.named) and not self._is_own(message)
 
     async def check_paths(self, request: Request) -> None:
         """See that all that a request names is in folders that may be named, wherever links lead.

@@ -12,22 +12,27 @@ id from here, and an id accepted twice is one mission, so that neither a lost me
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import math
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from batos.errors import Busy, MissionFailed, MissionPending, from_wire
+from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, from_wire
 from batos.wire.connection import MESSAGE_BYTES
-from batos.wire.fields import WAIT_S_LIMIT
+from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
+from batos.wire.image_files import ImageFile, bytes_of
 from batos.wire.operating import Operating
 
 __all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
 LONG_S = 3600.0  # for what takes as long as the image is large
 _BUSY_PAUSE_S = 1.0
+_KEEPING_S = 30.0  # for a daemon to write what came, on a slow disk
+_BESIDE_DATA = 512  # bytes of a message beside its data
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class Client(Operating):
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
 
@@ -71,13 +77,48 @@ class Client(Operating):
         :param schema: JSON schema of the answer; the result's `value` is then of that form.
         :param depth: how much it is thought about: `direct`, `facets` or `council`; `auto`, or left out, by the brief and the model.
         :param flavour: how much of the persona's own flavour is in the answer: `full`, `light`, `off`, `auto`.
+        :param images: files of images that go with the brief (PNG, JPEG, WebP), or their bytes, or what `upload` returned of them.
         :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
+        :raises Unreadable: for a file of an image that cannot be read.
         :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
         """
         mission = str(uuid.uuid4()) if id is None else id
-        wants = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
-        return await self._accept("submit", id=mission, brief=brief, persona=persona, deadline_s=deadline_s, priority=priority, **wants)
+        wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
+        wants |= {"persona": persona, "deadline_s": deadline_s, "priority": priority}
+        for again in (False, True):
+            known = [dict(one) if isinstance(one, Mapping) else await self.upload(one) for one in images]
+            named = [{name: one[name] for name in ("digest", "name") if name in one} for one in known]
+            try:
+                return await self._accept("submit", id=mission, brief=brief, images=named or None, **wants)
+            except UnknownPicture:  # it was there, and went before this came
+                if again:
+                    raise
+        raise AssertionError("the second time returns or raises")
+
+    async def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
+        """Bring an image to the daemon, for missions to come; it is durable when this returns, and waits for one for `upload_hours`.
+
+        :param image: a file, or its bytes.
+        :param name: by which it is shown; left out, that of the file.
+        :returns: `digest` and `name`, by which `submit` takes it, and `type`, `bytes`, `width`, `height`.
+        :raises Unreadable: for a file that cannot be read.
+        :raises InvalidInput: for what is no image that models take.
+        :raises MessageTooLarge: for one of more bytes or pixels than the daemon takes.
+        """
+        data, called = await asyncio.to_thread(bytes_of, image)
+        digest = hashlib.sha256(data).hexdigest()
+        reply = await self._ask("upload", digest=digest, bytes=len(data))
+        while not reply["whole"]:
+            have, most = reply["have"], min(reply["part"], self._part_bytes)
+            part = base64.b64encode(data[have : have + most]).decode()
+            reply = await self._ask("upload", hold_s=_KEEPING_S, digest=digest, bytes=len(data), offset=have, data=part)
+        return {"digest": digest, "name": (called if name is None else name)[-IMAGE_NAME_CHARS:], **reply["image"]}
+
+    @property
+    def _part_bytes(self) -> int:
+        """How much of an image goes into one message: base64 makes four bytes of three."""
+        return max(3, (self._message_bytes - _BESIDE_DATA) * 3 // 4)
 
     async def send(
         self,

@@ -202,7 +202,7 @@ class _Stream:
 
     def put(self, reply: dict[str, Any]) -> None:
         """Keep a reply; events are dropped and counted while nobody takes them."""
-        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "progress", "model", "file"):
+        if self.replies.qsize() >= _EVENTS_KEPT and reply.get("type") in ("state", "token", "revised", "progress", "model", "file"):
             self._dropped += 1 + reply.get("dropped", 0)
             return
         if self._dropped:

@@ -67,9 +67,9 @@ def prepare(endpoint: str) -> None:
 def to_connect(endpoint: str) -> str:
     """Where a client of this machine finds a daemon that listens at `endpoint`: every address of it is loopback, too.
 
-    Who has no daemon of his own is led to that of the machine, where there is one.
+    Who has no daemon of his own is led to that of the machine, where there is one: a socket that a killed daemon left is none.
     """
-    if endpoint == local_endpoint() and not _is_there(endpoint) and _is_there(MACHINE):
+    if endpoint == local_endpoint() and _is_there(MACHINE) and not _answers(endpoint.removeprefix(_IPC)):
         return MACHINE
     for everywhere, here in (("tcp://*:", "tcp://127.0.0.1:"), ("tcp://0.0.0.0:", "tcp://127.0.0.1:"), ("tcp://[::]:", "tcp://[::1]:")):
         if endpoint.startswith(everywhere):

@@ -20,6 +20,8 @@ DAYS_LIMIT = 36_500
 QUESTION_CHARS = 8192
 HITS_LIMIT = 100
 WHY_CHARS = 2000
+IMAGES_LIMIT = 64
+IMAGE_NAME_CHARS = 256
 
 _INT64 = 2**63
 _SHOWN = 64
@@ -29,6 +31,7 @@ _ID = r"^[A-Za-z0-9._:@/-]+$"
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _PATH = r"^[^\x00]+$"
 _TID = r"^[0-9a-f]{16}$"
+_DIGEST = r"^[0-9a-f]{64}$"
 
 WORDS = {
     _ID: (r"[A-Za-z0-9._:@/-]", "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"),
@@ -36,6 +39,7 @@ WORDS = {
     MODEL_NAME: (r"[A-Za-z0-9._:@/\[\]-]", "a model's name is 1 to 512 of the letters A-Z a-z, the digits 0-9 and . _ : @ / [ ] -"),
     SPEAKER: (r"[A-Za-z0-9._:@/\[\]=-]", "write the name of a model or profile, such as qwen3:8b, or robin=qwen3:8b for one persona"),
     _PATH: (r"[^\x00]", "a path has no such character"),
+    _DIGEST: (r"[0-9a-f]", "a digest is SHA-256 as 64 of the digits 0-9 a-f"),
     _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
 }
 """Of patterns which characters they let pass, and what they ask for in words."""
@@ -75,6 +79,7 @@ Speaker = Annotated[str, StringConstraints(pattern=SPEAKER, min_length=1, max_le
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=_PATH, min_length=1, max_length=4096)]
 Day = Annotated[str, AfterValidator(_day)]
+Digest = Annotated[str, StringConstraints(pattern=_DIGEST)]
 Moment = Annotated[str, StringConstraints(pattern=_TID)] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
 """Id of a transaction, or seconds since the epoch."""
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from typing import Any, Literal, Self, TypeVar
 
 from batos.wire.client import LONG_S, MESSAGE_BYTES, Accepted, Client
+from batos.wire.image_files import ImageFile
 from batos.wire.keys import ClientKeys
 
 T = TypeVar("T")
@@ -59,9 +60,14 @@ class SyncClient:
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask, "depth": depth, "flavour": flavour}
+        wants["images"] = images
         return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority, **wants))
+
+    def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
+        return self._run(self._client.upload(image, name))
 
     def send(
         self,

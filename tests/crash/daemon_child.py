@@ -21,7 +21,7 @@ from batos.autotelic.rehearsal import Rehearsals
 from batos.bridge import expert_model
 from batos.bridge.client import OllamaInference
 from batos.cli import main
-from batos.image import experts, groupsync, journal, ledger, questions, reversal
+from batos.image import experts, groupsync, journal, ledger, pictures, questions, reversal
 from batos.image.committer import Committer
 from batos.kernel import Kernel
 from batos.mind import psm
@@ -175,6 +175,17 @@ STEPS: dict[str, Callable[[], None]] = {
 }
 """Steps of a mission's life; the tests of transitions kill before or after each."""
 
+PICTURE_POINTS: dict[str, Callable[[], None]] = {
+    "before a picture is kept": lambda: before(pictures, "add"),
+    "after a picture is kept": lambda: after(pictures, "add"),
+    "before a picture is said to be there": lambda: before(ClientHandle, "send", lambda handle, reply, **_: reply.get("whole") is True),
+    "before a mission holds it": lambda: before(pictures, "hold"),
+    "after a mission holds it": lambda: after(pictures, "hold", bool),
+    "before it is read": lambda: before(pictures, "read"),
+    "after it was read": lambda: after(pictures, "read"),
+}
+"""Steps of a picture, from its upload to the first inference that shows it."""
+
 UNDO_POINTS: dict[str, Callable[[], None]] = {
     "before it is planned": lambda: before(reversal, "planned"),
     "before it is written": lambda: before(reversal, "write"),
@@ -261,7 +272,7 @@ if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
     if point in TRAINING_POINTS:
         play_trainings(os.environ.get("TRAINER", "good"))
-    tables = (POINTS, STEPS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS)
+    tables = (POINTS, STEPS, PICTURE_POINTS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS)
     (install,) = {*(table[point] for table in tables if point in table)}
     install()
     if sys.argv[2].startswith("+"):

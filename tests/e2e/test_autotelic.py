@@ -105,11 +105,12 @@ class User:
         return end
 
     def asks_until(self, event: str, most: int) -> list[str]:
-        """Ask until the daemon's log has a line of that name; how the missions ended."""
+        """Ask until the daemon's log has a line of that name; how the missions ended: their states, or `unsure`."""
         states: list[str] = []
         while not any(line.get("event") == event for line in self.running.log):
             assert len(states) < most, f"no {event} after {most} missions: {self.running.log[-8:]}"
-            states.append(self.asks()["state"])
+            end = self.asks()
+            states.append("unsure" if (end.get("result") or {}).get("unsure") else end["state"])
         return states
 
 
@@ -160,10 +161,10 @@ def test_an_unattended_run(tmp_path: Path, server: ScriptedOllama) -> None:
 
         world.weedy = True  # what was good when it was rehearsed does harm now
         ended = user.asks_until("change_taken_back", most=20)
-        assert ended[:3] == ["FAILED"] * 3
+        assert ended[:3] == ["unsure"] * 3, "what its facets said was all that could be had"
         undone = first(running, GOOD)
         assert (undone["number"], undone["state"]) == (good["number"], "undone"), "a later harm is undone"
-        assert "FAILED; before, 0 of" in undone["reason"]
+        assert "FAILED or unsure; before, 0 of" in undone["reason"]
         assert undone["effect"]["client brief"]["failed"][0] == 0
         assert peer.ask("undo_change", number=good["number"])["already"] is True
         assert peer.ask("undo_change", number=harmful["number"])["code"] == "invalid", "nothing of it was ever there"
@@ -177,6 +178,7 @@ def test_an_unattended_run(tmp_path: Path, server: ScriptedOllama) -> None:
 REAL: dict[str, Any] = {
     "autotelic": "on", "remember": "off", "evidence_passages": 0, "heartbeat_first_s": 3600, "senses_s": 0.5, "num_predict": 24,
     "facets_limit": 1, "mission_attempts": 1, "structured_repairs": 1, "trigger_personas": 2, "rehearsal_missions": 1, "rehearsal_least": 1,
+    "routing_s": 120,  # what a busy machine is too slow to look at is routed by rules, and tells nothing of what came nearest to whom
 }  # fmt: skip
 SLOW_S = 240  # for one step on a real model on a busy machine
 
@@ -188,7 +190,8 @@ def test_a_shorter_run_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> Non
         peer.socket.setsockopt(zmq.RCVTIMEO, 1000 * SLOW_S)
         for n in range(2):  # both of them ROBIN's: the others are never chosen
             peer.send("submit", id=f"u{n}", brief=FEELING.format(n=n), watch=True)
-            peer.until_result()
+            ended = peer.until_result()[-1]
+            assert ended["state"] == "COMPLETE", ended
         fired = running.logged("trigger_fired", SLOW_S, trigger="persona_unchosen")
         decided = running.logged(("promoted", "refused"), SLOW_S)
         (change,) = changes(running, str(decided["change"]))

@@ -49,7 +49,7 @@ def daemon(script: Script) -> Iterator[Daemon]:
     stop = asyncio.Event()
 
     async def serve() -> None:
-        listener = Listener(["tcp://127.0.0.1:*"], Settings(), scripted)
+        listener = Listener(["tcp://127.0.0.1:*"], Settings(folders=("/",)), scripted)
         await listener.start()
         scripted.endpoint = listener.bound[0]
         started.set()

@@ -231,7 +231,7 @@ async def test_the_link_again_takes_the_place_of_the_session_before(kernel: Kern
 
 async def test_all_sessions_are_ended_from_a_terminal_while_the_daemon_runs(kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
     async with seated(kernel) as seat, seated(kernel) as other, live(other) as followed:
-        command = ["console", "--logout-all", "--data", str(kernel.settings.data)]
+        command = ["console", "--logout", "--all", "--data", str(kernel.settings.data)]
         assert await asyncio.to_thread(main, command) == 0
         assert "2 sessions ended" in capsys.readouterr().out
         await seat.see("/", 401)
@@ -240,22 +240,32 @@ async def test_all_sessions_are_ended_from_a_terminal_while_the_daemon_runs(kern
 
 def test_all_sessions_are_ended_from_a_terminal_without_a_daemon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--data", str(tmp_path), "--json"]
-    assert main(["console", "--logout-all", *where]) == 0
+    assert main(["console", "--logout", "--all", *where]) == 0
     assert json.loads(capsys.readouterr().out) == {"type": "console", "ended": 0}
     key = sessions_of(tmp_path).begin()
-    assert main(["console", "--logout-all", *where]) == 0
+    assert main(["console", "--logout", "--all", *where]) == 0
     assert json.loads(capsys.readouterr().out) == {"type": "console", "ended": 1}
     assert not sessions_of(tmp_path).is_open(key)
-    assert main(["console", "--logout-all", "--data", str(tmp_path / "nowhere")]) == 0
+    assert main(["console", "--logout", "--all", "--data", str(tmp_path / "nowhere")]) == 0
     assert not (tmp_path / "nowhere").exists()
 
 
 def test_the_sessions_of_the_daemon_that_answers_are_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sessions_of(tmp_path).begin()
     with daemon({"info": {"type": "info", "console": "http://127.0.0.1:5780", "data": str(tmp_path)}}) as scripted:
-        assert main(["console", "--logout-all", "--connect", scripted.endpoint]) == 0
+        assert main(["console", "--logout", "--all", "--connect", scripted.endpoint]) == 0
     assert capsys.readouterr().out.startswith("1 session ended")
-    assert main(["console", "--logout-all", "--connect", f"ipc://{tmp_path}/nobody"]) == 3
+    assert main(["console", "--logout", "--all", "--connect", f"ipc://{tmp_path}/nobody"]) == 3
+
+
+@pytest.mark.parametrize("half", ["--logout", "--all"])
+def test_a_terminal_has_no_session_of_its_own_to_end(half: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key = sessions_of(tmp_path).begin()
+    assert main(["console", half, "--data", str(tmp_path)]) == 2
+    assert "--logout --all" in " ".join(capsys.readouterr().err.split())
+    assert sessions_of(tmp_path).is_open(key)
+    assert main(["console", "--logout-all", "--data", str(tmp_path)]) == 0, "as it was called first"
+    assert not sessions_of(tmp_path).is_open(key)
 
 
 async def test_the_setting_bounds_what_is_kept(tmp_path: Path) -> None:

@@ -82,6 +82,65 @@ def test_unless_the_brief_speaks_of_languages() -> None:
     assert gate.fault_of(GERMAN, "How would you say it in the language of Goethe if you were to write it?") is None
 
 
+RIGHT = [  # of brief and answer
+    ("スマートフォンのバッテリー交換とメンテナンスについて",
+     "はい、お使いの電話の電池は、お店でかえてもらうことができます。だいたい一時間くらいでおわります。"),
+    ("賃貸契約更新料相場教示希望", "お調べしたところ、更新のときに払うお金は、だいたい家賃の一か月ぶんくらいになることが多いようです。"),
+    ("明日のかいぎでなにをはなしたらいいかおしえてください",
+     "一、予算。二、人員配置。三、日程。以上三項目を提案。予算執行状況確認、人員配置計画見直。"),
+    ("Pythonでリストを逆順にする関数を書いてください",
+     "def rev(xs):\n    return xs[::-1]  # for and with not in is the list that you have"),
+    ("請用 Python 寫一個函數,判斷一個數字是不是質數",
+     "可以這樣寫:\nfor i in range(2, n): \n    if n % i == 0: return False\n  return it is not in the set of them"),
+    ("Wie heißen die bekanntesten Lieder der Beatles und warum sind sie so beliebt?",
+     "1. All You Need Is Love\n2. Here Comes the Sun\n3. With a Little Help from My Friends\n4. I Want to Hold Your Hand"),
+    ("Summarise this text for me in two sentences please:\nIch weiß nicht, warum ich mich so müde fühle, und ich habe das Gefühl.",
+     "The writer does not know why they are tired, and they feel that it is not getting better with the time that passes."),
+    ("Was bedeutet der Satz: To be or not to be, that is the question?",
+     "Hamlet fragt sich, ob er leben oder sterben will, und das lässt ihn nicht los."),
+    ("Wie nennt man es, wenn ein Lied sich im Kopf festsetzt und man es nicht los wird?",
+     "Das ist ein „catchy tune that you have in your head and that is not leaving“, und man sagt auch Ohrwurm dazu."),
+    ("как приготовить борщ по-домашнему, чтобы он был густым", "Сварите бульон, добавьте свёклу, капусту и картофель; варите 40 минут."),
+    ("오늘 저녁에 뭘 먹으면 좋을까요? 간단한 걸로 추천해 주세요", "김치볶음밥은 어떠세요? 밥과 김치, 계란만 있으면 10분이면 됩니다."),
+    ("मुझे आज बहुत थकान हो रही है, क्या करूँ", "थोड़ा आराम करें, पानी पिएँ और जल्दी सो जाएँ।"),
+    ("كيف يمكنني أن أتعلم البرمجة بسرعة في المنزل", "ابدأ بلغة Python ثم تدرب كل يوم على مشروع صغير."),
+    ("¿Cómo puedo mejorar mi inglés para una entrevista?",
+     "Practice with a friend every day and record what you say so that you can hear it."),
+    ("What is the formula for the area of a circle and why is it so?",
+     "𝐀 = 𝜋𝐫², because the circle can be cut into slices that you lay side by side."),
+    ("Ｗｈａｔ　ｉｓ　ｔｈｅ　ｂｅｓｔ　ｗａｙ　ｔｏ　ｌｅａｒｎ　ｔｏ　ｓｗｉｍ？",
+     "It is best to go to the pool with somebody who can, and to do it often."),
+]  # fmt: skip
+WRONG = [
+    (GERMAN, "You should rest and drink water, and it is a good idea to see what the doctor has to say to you."),
+    (
+        "スマートフォンのバッテリー交換とメンテナンスについて",
+        "You can have the battery of your phone replaced in a shop, and it will take about an hour.",
+    ),
+    (BRIEF, "Вы можете сделать маленький шаг и посмотреть, куда он приведёт вас сегодня."),
+    (
+        "как приготовить борщ по-домашнему, чтобы он был густым",
+        "You have to boil the beets with the cabbage, and then you add what is left of the stock.",
+    ),
+    ("今天晚上吃什么比较好?请推荐简单的", "You could make fried rice with the vegetables that are left, and it is ready in ten minutes."),
+    ("오늘 저녁에 뭘 먹으면 좋을까요? 간단한 걸로 추천해 주세요", "今日はカレーライスにしましょう。かんたんに作れておいしいですよ。"),
+    (
+        "Que puis-je faire pour mieux dormir la nuit, je suis fatigué ?",
+        "You should go to bed at the same time, and it is best that there is no light.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("brief", "answer"), RIGHT)
+def test_an_answer_in_the_briefs_language_is_let_through(brief: str, answer: str) -> None:
+    assert language.differs(answer, brief) is None
+
+
+@pytest.mark.parametrize(("brief", "answer"), WRONG)
+def test_an_answer_in_another_is_told(brief: str, answer: str) -> None:
+    assert "the request is in" in (language.differs(answer, brief) or "")
+
+
 @pytest.mark.parametrize(
     "brief",
     [
@@ -93,3 +152,24 @@ def test_unless_the_brief_speaks_of_languages() -> None:
 )
 def test_english_briefs_with_words_of_other_languages_are_english(brief: str) -> None:
     assert language.language_of(brief) in (None, "English")
+
+
+LOOP = "The key had been put in a box. Whoever opened it lost an hour. "
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"Once there was a key. {LOOP}{LOOP}{LOOP}The key had", f"Once there was a key. {LOOP}".strip()),
+        (
+            f"{LOOP}It was cold. {LOOP}And then he went home to his own bed. He slept. The",
+            f"{LOOP}It was cold. {LOOP}And then he went home to his own bed. He slept.",
+        ),
+        ("Yes. Yes. Yes. Yes. The last", "Yes. Yes. Yes. Yes."),
+        ("```\nprint(1)\nprint(1)\nprint(1)\n", "```\nprint(1)\nprint(1)\nprint(1)\n```"),
+        ("The bread is good today. The bread is good today. The br", "The bread is good today."),
+    ],
+)
+def test_of_an_answer_that_was_cut_what_it_says_again_and_again_is_left_out(text: str, kept: str) -> None:
+    assert gate.whole(text, cut=True) == kept
+    assert gate.whole(text, cut=False) == text

@@ -203,10 +203,10 @@ def test_images_are_pinned_to_what_their_names_mean_today(tmp_path: Path) -> Non
     digest = "sha256:" + "5" * 64
     done = pinned(tmp_path, f'for last; do :; done; echo "$last" >>{tmp_path}/asked; echo {digest}')
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "asked").read_text().split() == ["docker://python:3.13-slim", "docker://ollama/ollama:0.17.4"]
+    assert (tmp_path / "asked").read_text().split() == ["docker://python:3.13-slim", "docker://ollama/ollama:0.21.0"]
     now = (tmp_path / "Containerfile").read_text("utf-8")
     assert f"\nARG PYTHON_IMAGE=python:3.13-slim@{digest}\n" in now
-    assert f"\nARG OLLAMA_IMAGE=ollama/ollama:0.17.4@{digest}\n" in now
+    assert f"\nARG OLLAMA_IMAGE=ollama/ollama:0.21.0@{digest}\n" in now
     before = (ROOT / "Containerfile").read_text("utf-8")
     assert re.sub("@sha256:[0-9a-f]{64}", "", now) == re.sub("@sha256:[0-9a-f]{64}", "", before)
 
@@ -222,8 +222,8 @@ def test_an_answer_that_is_no_digest_changes_nothing(tmp_path: Path, said: str) 
 def test_a_build_from_images_that_are_not_pinned_says_so(tmp_path: Path) -> None:
     text = re.sub(r"\\\n\s*", "", (ROOT / "Containerfile").read_text("utf-8"))
     [said] = re.findall(r"^RUN (for image in .*)$", text, re.MULTILINE)
-    env = {"PATH": "/usr/bin:/bin", "PYTHON_IMAGE": f"python:3.13-slim@sha256:{'5' * 64}", "OLLAMA_IMAGE": "ollama/ollama:0.17.4"}
+    env = {"PATH": "/usr/bin:/bin", "PYTHON_IMAGE": f"python:3.13-slim@sha256:{'5' * 64}", "OLLAMA_IMAGE": "ollama/ollama:0.21.0"}
     done = subprocess.run(["/bin/sh", "-c", said], capture_output=True, text=True, env=env, timeout=10)
     assert done.returncode == 0
-    assert done.stderr.startswith("NOT PINNED: ollama/ollama:0.17.4 ")
+    assert done.stderr.startswith("NOT PINNED: ollama/ollama:0.21.0 ")
     assert done.stderr.count("\n") == 1

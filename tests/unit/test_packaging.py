@@ -179,6 +179,12 @@ def test_the_ollama_of_the_container_is_the_one_that_is_built_elsewhere() -> Non
     assert built[1] == taken[1]
 
 
+def test_the_images_of_the_container_are_named_by_their_digests() -> None:
+    images = re.findall(r"^ARG \w+_IMAGE=(\S+)$", (ROOT / "Containerfile").read_text("utf-8"), re.MULTILINE)
+    assert len(images) == 2
+    assert all(re.fullmatch(r"[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", image) for image in images), images
+
+
 # --- tools/*.sh
 
 

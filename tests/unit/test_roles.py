@@ -177,13 +177,15 @@ async def test_with_keys_only_the_data_folder_and_named_ones_may_be_named(ring: 
         assert await named(bound, own, {"op": "backup", "folder": "../../other"}) == ["path_refused"]
 
 
-async def test_without_keys_folders_bound_who_is_not_the_daemons_own_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folders", [(), ("/srv/notes",)])
+async def test_without_keys_who_is_not_the_daemons_own_user_is_bounded_too(tmp_path: Path, folders: tuple[str, ...]) -> None:
     local = f"ipc://{tmp_path}/s"
-    async with listening() as (listener, _):
-        assert await named(listener.bound[0], None, *naming(tmp_path)) == [None] * 4
-    async with listening(folders=("/srv/notes",), data=tmp_path / "data") as (listener, _):
-        assert await named(listener.bound[0], None, *naming(tmp_path)) == ["path_refused"] * 4
-    async with listening(endpoint=local, folders=("/srv/notes",), data=tmp_path / "data") as _:
+    settings: dict[str, Any] = {"folders": folders, "data": tmp_path / "data"}
+    async with listening(**settings) as (listener, _):
+        bound = listener.bound[0]
+        assert await named(bound, None, *naming(tmp_path)) == ["path_refused"] * 4
+        assert await named(bound, None, *naming(tmp_path / "data" / "x")) == [None] * 4
+    async with listening(endpoint=local, **settings) as _:
         assert await named(local, None, *naming(tmp_path)) == [None] * 4
 
 

@@ -66,7 +66,7 @@ async def test_a_child_is_started_and_stopped(service: OllamaService, settings: 
     host = await service.start()
     assert host.startswith("127.0.0.1:")
     assert service.state == "running"
-    assert service.version == await version_at(host) == "0.17.4"
+    assert service.version == await version_at(host) == "0.21.0"
     assert service.pid is not None
     pid = service.pid
     await service.stop()

@@ -113,7 +113,7 @@ async def test_send_is_a_mission() -> None:
 
 
 async def test_the_other_ops() -> None:
-    async with listening(Missions()) as (listener, _), Client(listener.bound[0]) as client:
+    async with listening(Missions(), folders=("/f",)) as (listener, _), Client(listener.bound[0]) as client:
         assert await client.status("m") == {"type": "status", "id": "m"}
         assert await client.cancel("m") == {"type": "cancel", "id": "m"}
         assert await client.show("t") == {"type": "show", "target": "t"}
@@ -416,7 +416,7 @@ def _threaded(answer: Answer) -> Iterator[Listener]:
         started: asyncio.Future[Listener] = runner.get_loop().create_future()
 
         async def serve() -> None:
-            async with listening(answer) as (listener, _):
+            async with listening(answer, folders=("/f",)) as (listener, _):
                 started.set_result(listener)
                 await stop.wait()
 

@@ -57,6 +57,28 @@ def test_where_a_client_of_the_same_machine_finds_it(listens: str, found: str) -
     assert to_connect(listens) == found
 
 
+def test_who_has_no_daemon_of_his_own_is_led_to_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, path = tmp_path / "machine.sock", tmp_path / ".local/share/batos/wire.sock"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(endpoints, "MACHINE", f"ipc://{machine}")
+    own = f"ipc://{path}"
+    assert Client().endpoint == own, "there is none of the machine either"
+    with sockets.socket(sockets.AF_UNIX) as theirs:
+        theirs.bind(str(machine))
+        theirs.listen()
+        assert Client().endpoint == f"ipc://{machine}"
+        path.parent.mkdir(parents=True)
+        with sockets.socket(sockets.AF_UNIX) as ours:
+            ours.bind(str(path))
+            ours.listen()
+            assert Client().endpoint == own
+        assert path.is_socket()
+        assert Client().endpoint == f"ipc://{machine}", "nobody listens at what a killed daemon left"
+        assert to_connect(f"ipc://{tmp_path}/another") == f"ipc://{tmp_path}/another", "what somebody named is what he meant"
+    monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/batos")  # what systemd tells the daemon itself
+    assert Settings().endpoints == ("ipc:///run/batos/wire.sock",)
+
+
 async def test_a_taken_port_is_named_with_the_remedy() -> None:
     async with listening() as (first, _):
         second = Listener(first.bound, Settings(), Scripted())
@@ -123,21 +145,6 @@ async def test_the_default_is_a_socket_of_ones_own_that_clients_find(tmp_path: P
             assert [stat.S_IMODE(one.stat().st_mode) & 0o077 for one in (socket, socket.parent)] == [0, 0]
     finally:
         os.umask(before)
-
-
-def test_who_has_no_daemon_of_his_own_is_led_to_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, own = tmp_path / "machine.sock", tmp_path / ".local/share/batos/wire.sock"
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("BATOS_LISTEN", raising=False)
-    monkeypatch.setattr(endpoints, "MACHINE", f"ipc://{machine}")
-    assert Client().endpoint == f"ipc://{own}"
-    machine.touch()
-    assert Client().endpoint == f"ipc://{machine}"
-    own.parent.mkdir(parents=True)
-    own.touch()
-    assert Client().endpoint == f"ipc://{own}"
-    monkeypatch.setenv("RUNTIME_DIRECTORY", "/run/batos")  # what systemd tells the daemon itself
-    assert Settings().endpoints == ("ipc:///run/batos/wire.sock",)
 
 
 async def test_clients_find_the_endpoint_that_the_settings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

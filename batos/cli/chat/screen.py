@@ -21,6 +21,7 @@ _ADVICE = {
     "attempts_exhausted": "`batos failures --mission {id}` says what each attempt met",
     "quality_refused": "say it in other words, or let another think: /persona",
     "budget_spent": "ask for less at a time",
+    "model_blind": "once a model that sees thinks, give the image and the brief again",
     "cancelled": "somebody took it back",
     "image": "look at the disk of the daemon",
 }
@@ -90,15 +91,17 @@ class Screen:
         self._told = ""
         if event.get("type") == "token":
             self._token(event)
+        elif event.get("type") == "revised" and not inside(event):
+            self.restart(f"refused, {one_line(event.get('why', ''), 200)}; it is written anew")
         elif event.get("type") in ("state", "status"):
             self._state(event)
 
-    def restart(self) -> None:
-        """Leave what is there of the answer: it is written anew."""
+    def restart(self, why: str = "it was cut off here, and begins again") -> None:
+        """Leave what is there of the answer, and say why: it is written anew."""
         if self._heard:
             self._heard = ""
             self._running.end()
-            self.told("\n(it was cut off here, and begins again)")
+            self.told(f"\n({why})")
 
     def _token(self, event: dict[str, Any]) -> None:
         text = clean(event.get("text", ""))

@@ -93,7 +93,7 @@ function followMission(head) {
   let waiting = null;
   const look = () => { waiting = null; refresh(location.href); };
   const stop = listen(head.dataset.liveMission, (kind, event) => {
-    if (kind === "token") {
+    if (kind === "token" || kind === "revised") {
       say(stream, event);
       return;
     }
@@ -103,10 +103,10 @@ function followMission(head) {
       stream.remove();
     }
     if (!waiting) waiting = setTimeout(look, GATHER_MS);
-  }, ["status", "state", "token", "needs_input", "result"]); // the status comes first: what happened since the page was made is in it
+  }, ["status", "state", "token", "revised", "needs_input", "result"]); // the status comes first: what happened since the page was made is in it
 }
 
-/* What a facet is saying, as it says it. As text, never as HTML. */
+/* What a facet is saying, as it says it, or why that was refused and is said anew. As text, never as HTML. */
 function say(stream, event) {
   stream.hidden = false;
   const who = `${event.cycle ?? ""} ${event.facet || "weaving"}`;
@@ -119,7 +119,11 @@ function say(stream, event) {
     place.append(name, document.createElement("p"));
     stream.append(place);
   }
-  place.lastChild.textContent += event.text;
+  if (event.type === "revised") {
+    place.lastChild.className = "warn";
+    place.lastChild.textContent += ` (refused, ${event.why})`;
+    place.append(document.createElement("p"));
+  } else place.lastChild.textContent += event.text;
 }
 
 function slide(slider) {
