@@ -104,8 +104,17 @@ class StandIn:
 
 
 def word(chance: random.Random) -> str:
+    """One of some thousand words, few of which are used much, as in a language (Zipf)."""
+    return WORDS[int(len(WORDS) ** chance.random()) - 1]
+
+
+def vocabulary(count: int) -> list[str]:
     syllables = ("ba", "ce", "di", "fo", "gu", "ha", "ke", "li", "mo", "nu", "pa", "re", "si", "to", "vu", "za")
-    return "".join(chance.choices(syllables, k=chance.choice((2, 3, 4))))
+    chance = random.Random(1)
+    return ["".join(chance.choices(syllables, k=chance.choice((2, 3, 4)))) for _ in range(count)]
+
+
+WORDS = vocabulary(8000)
 
 
 def hashed(text: str) -> list[float]:
