@@ -149,7 +149,9 @@ def put_together(root: Any, found: Inner, data: bytes, made: archiving.Made, mis
 
 def _blank(root: Any, mission: str) -> None:
     """Take what a model said out of the mission by which it was asked."""
-    if mission:
+    if mission and (line := ledger.line_of(root, mission)) is not None:
+        ledger.ledger_of(root).folded.keep(line._replace(came=""))
+    elif mission:
         record = ledger.mission_of(root, mission)
         record.result = record.result and json.dumps({**json.loads(record.result), "text": "", "value": None})
         journal.drop_texts(journal.of(record))

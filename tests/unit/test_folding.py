@@ -19,6 +19,7 @@ from batos.image.folding import Terms
 from batos.image.journal import Inference
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
+from batos.memory import curating
 from batos.mind import conversation
 from batos.objects import UvmObject
 
@@ -243,6 +244,25 @@ def test_a_line_is_short_whatever_is_in_it(id: str, brief: str, came: str) -> No
         assert now == was or (not now and len(id) > 100) or was.encode("utf-8", "replace").startswith(now[:-1].encode("utf-8", "replace"))
     if len(id) < 50:
         assert len(back.brief) > 5 or back.brief == brief
+
+
+async def test_what_a_model_said_of_what_is_forgotten_goes_from_the_line_too(image: LivingImage) -> None:
+    await ended(image, 1, STRETCH + 1)
+    await fold(image)
+    await image.system(curating._blank, "m7")
+    assert image.read(lambda root: (ledger.record_of(root, "m7")["result"]["text"], ledger.record_of(root, "m7")["brief"])) == (
+        "",
+        "brief 7",
+    )
+    assert image.read(lambda root: len(ledger.ledger_of(root).folded)) == STRETCH
+
+
+async def test_a_folded_mission_is_no_object_any_more_and_that_is_said(image: LivingImage) -> None:
+    await ended(image, 1, STRETCH + 1)
+    await fold(image)
+    for look in (looks(image).ls, lambda id: looks(image).history(id, 9)):
+        with pytest.raises(MissionFolded, match="only one line of it is kept"):
+            look("m7")
 
 
 async def test_a_kill_between_two_batches_loses_nothing(tmp_path: Path) -> None:
