@@ -190,6 +190,7 @@ class Curator:
 
     async def _seen(self, now: float) -> None:
         """Notice which sections came and went, a few in one transaction: whoever commits meanwhile waits for it."""
+        await self._image.system(curating.nothing)  # after the reads that were flushed
         found = await in_helper(self._image.read, standing.unseen, now)
         for begin in range(0, max(map(len, found)), _SEEN):
             some = standing.Unseen(*(lot[begin : begin + _SEEN] for lot in found))
