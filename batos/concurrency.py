@@ -116,6 +116,12 @@ class SingleFlight(Generic[T]):
             raise Busy(f"the {self._name} was given up: the daemon is stopping; ask again when it is back")
         return task.result()
 
+    async def give_up(self, key: Hashable) -> None:
+        """Cancel the work that is under way for `key`, if there is any; return when it has ended."""
+        if (task := self._under_way.get(key)) is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
     async def stop(self) -> None:
         """Cancel what is under way; return when it has ended."""
         tasks = list(self._under_way.values())

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.bridge.models import Models
+from batos.bridge.needs import Needs
 from batos.errors import RoleRefused
 from batos.image import history, journal, ledger, unwritten
 from batos.image.living import LivingImage
@@ -31,6 +32,8 @@ from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
+PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
+"""What `status` tells of what a mission is provided with."""
 _Message = schemas.Send | schemas.Teach | schemas.Revert | schemas.Grant
 
 
@@ -214,11 +217,12 @@ class Desk:
     def _asked(self, request: schemas.Submit) -> Reply:
         """What the client wants of the answer, and what it follows.
 
-        :raises InvalidInput: for a schema that is none.
+        :raises InvalidInput: for a schema or a need that is none.
         :raises UnknownMission: for a mission to follow that is not there.
         """
         if request.form is not None:
             forms.check_schema(request.form)
+        Needs.parse(request.needs)
         if request.context is not None:
             self._image.read(ledger.require, request.context)
         schema = None if request.form is None else json.dumps(request.form)
@@ -228,6 +232,7 @@ class Desk:
             "may_ask": request.may_ask,
             "depth": request.depth,
             "flavour": request.flavour,
+            "needs": json.dumps(request.needs) if request.needs else None,
         }
 
     async def _message(
@@ -324,6 +329,8 @@ class Desk:
         facts |= {name: known[name] for name in ("context", "questions", "rating", "undone", "images") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
+        if provided := self._image.read(journal.provided_of, id):
+            facts["provided"] = {name: provided[name] for name in PROVIDED if provided.get(name) not in (None, "")}
         state = self._state(id, known["state"])
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
@@ -372,10 +379,11 @@ class Desk:
         if asked == request:  # again after a silence, in which one file takes long: it stays one watch, and no file is read again
             client.send({"type": "ingest", "watching": True, "queued": queued})
             return
-        ingest = await self._memory.ask(request.paths, request.follow)
+        ingest = await self._memory.ask(request.paths, request.follow, request.exclude)
         if not request.watch:
             ingest.close()
-            client.send({"type": "ingest", "queued": len(ingest.files), **({"refused": ingest.refused} if ingest.refused else {})})
+            more = {name: facts for name, facts in (("refused", ingest.refused), ("left_out", ingest.left_out)) if facts}
+            client.send({"type": "ingest", "queued": len(ingest.files), **more})
             return
         client.send({"type": "ingest", "watching": True, "queued": len(ingest.files)})
         if watched in self._ingests_watched:

@@ -28,6 +28,7 @@
     │   ├── AttemptsExhausted      too many attempts, restarts counted
     │   ├── Conflicted             its commit met more conflicts than the limit allows
     │   ├── BudgetSpent            more inferences, or cycles inside cycles, than the limits allow
+    │   ├── ModelNeeded            it needs what no model here can do, and none may be had; see `needs`, `model`, `bytes`, `command`
     │   ├── GrantNeeded            a generated method would change more than a receiver, and its user has not let it; see `grant`
     │   ├── QualityRefused         nothing fit to be an answer came out
     │   └── ModelBlind             it has images, and the model that would think about them does not see; see `models` and `persona`
@@ -168,6 +169,12 @@ class Unreadable(InvalidInput):
     code = "unreadable"
 
 
+class UnreadableNow(Unreadable):
+    """Cannot be read for a reason that is not in the file: its rights (then `shut`), or its disk. It is tried again by itself."""
+
+    shut = False
+
+
 class MissionIdTaken(InvalidInput):
     code = "id_taken"
 
@@ -232,6 +239,16 @@ class GrantNeeded(MissionFailed):
 
     def __init__(self, message: str, *, primitive: str, target: str, selector: str, grant: Iterable[str]) -> None:
         super().__init__(message, primitive=primitive, target=target, selector=selector, grant=list(grant))
+
+
+class ModelNeeded(MissionFailed):
+    """A mission needs what no model here can do, and none was provided.
+
+    `needs` are its needs in words. Where a model is known that meets them, `model` names it, `bytes` is the size of its download, and
+    `command` gets it.
+    """
+
+    code = "model_needed"
 
 
 class ModelBlind(MissionFailed):

@@ -47,6 +47,7 @@ from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.mind.thinking import Thinking
+from batos.providing import Providing
 from batos.recollection import Recollection
 from batos.substrate import Substrate
 from batos.undoing import Undoing
@@ -82,6 +83,7 @@ class Kernel:
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self.console: Console | None = None
+        self.providing: Providing | None = None  # where there is an Ollama
 
     @classmethod
     async def start(
@@ -149,6 +151,9 @@ class Kernel:
         await self.memory.open(inference, self.profile.embedder, asked_only=asked_only, stack=self._stack, background=self._background)
         self.undoing = Undoing(self.image, self.memory, settings, self.loop)
         self._stack.push_async_callback(self.undoing.stop)
+        if self.substrate.places:
+            self.providing = Providing(settings, self.image, self.substrate, self.loop.budget)
+            self.undoing.withdrawn = self.providing.withdrawn
         self.methods = Methods(
             self.image,
             settings,
@@ -207,6 +212,8 @@ class Kernel:
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
+        if self.providing is not None:
+            self._background(self.providing.run(self.events), "models provided")
         self._background(ahead.read(settings, self.scheduler.quiet, self._methods_written), "handbook")
 
     async def _methods_written(self) -> bool:
@@ -274,6 +281,7 @@ class Kernel:
             on_paid=self._on_paid,
             outage=self.substrate.outage,
             propose=self.improving.propose,
+            provider=self.providing,
             **self._host(self.image, self.methods, self.router),
         )
 

@@ -19,8 +19,10 @@ from batos.bridge import choice
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, Known
 from batos.bridge.client import tagged
 from batos.bridge.models import Models
+from batos.bridge.persona_models import modelfile_of, name_of
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, profile_names
 from batos.bridge.ready import ReadyInference
+from batos.bridge.selection import Space
 from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
 from batos.config import Settings, nearest
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from batos.bridge.candidates import Candidate
     from batos.bridge.factory import LoraFactory
     from batos.bridge.loads import Load
+    from batos.bridge.modelfile import Modelfile
+    from batos.bridge.needs import Needs
     from batos.bridge.place import Place
     from batos.bridge.service import OllamaService
 
@@ -274,6 +278,58 @@ class Substrate:
             log.warning("models_unknown", error=e.detail, hint="the installed models think")
             return None
         return [dataclasses.replace(one, can=self.known.of(one.digest) or one.can) for one in found]
+
+    # --- what missions need
+
+    async def met(self, needs: Needs) -> bool:
+        """Whether all models with which personas speak meet needs, as they are loaded here.
+
+        :raises InferenceFailed: where that cannot be found out.
+        """
+        return needs.context <= int(self.options.get("num_ctx") or 0) and await self.able(needs)
+
+    async def able(self, needs: Needs) -> bool:
+        """Whether all models with which personas speak could meet needs, however they are loaded.
+
+        :raises InferenceFailed: where that cannot be found out.
+        """
+        for model in dict.fromkeys(self._voices()):
+            await self._inference.digest(model)  # once it is there, it is known what it can do
+            can = self.capabilities(model)
+            if can is not None and needs.lacking(can):
+                return False
+        return True
+
+    async def here(self) -> list[Candidate]:
+        """The models of the first Ollama.
+
+        :raises InferenceFailed: where it does not say.
+        """
+        found = await self._found()
+        if found is None:
+            raise InferenceFailed("Ollama does not say what it has", cause="unreachable")
+        return found
+
+    @property
+    def room(self) -> Space:
+        """The room that there is for another model."""
+        return Space(self._settings.memory_budget_bytes, self.places[0].provisioner.room)
+
+    def in_force(self, model: str) -> bool:
+        """Whether the profile in force rests on a model, or a persona's model has that name."""
+        profile, named = self.profile, choice.named(self._settings).personas
+        names = {*(one.name for one in profile.models), *profile.personas.values(), *named.values()}
+        return tagged(model) in map(tagged, names)
+
+    def voices_on(self, model: str) -> dict[str, tuple[str, Modelfile]]:
+        """By persona's role, the name and the Modelfile of its model on `model`."""
+        return {one.role: (name_of(persona, model), modelfile_of(one, model)) for persona, one in self._voices_of.items()}
+
+    def options_on(self, context: int, answer: int) -> Record:
+        """Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
+        settings = self._settings
+        own = {"num_predict": settings.num_predict, "num_thread": settings.num_thread}
+        return {"num_ctx": context, "num_predict": answer, **{name: value for name, value in own.items() if value}}
 
     # --- another model
 

@@ -68,6 +68,12 @@ async def load(ask: Ask, model: str, options: Mapping[str, Any]) -> None:
     await _asking(ask, model, options)(think=None)
 
 
+def tiny(model: str, options: Mapping[str, Any]) -> ChatRequest:
+    """A request that a model answers with hardly anything."""
+    given = {name: value for name, value in options.items() if name != "think"}
+    return ChatRequest(model, "", _QUESTION, options=tuple(sorted({**given, "num_predict": 1, "seed": 1}.items())))
+
+
 Say = Callable[..., Awaitable[ChatReply | None]]
 
 

@@ -17,7 +17,7 @@ from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.output import Output, ago, one_line
-from batos.cli.record import FOLDED, rated, routing_pairs, undone_pairs
+from batos.cli.record import FOLDED, provided_pairs, rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
 from batos.config import nearest, shown
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
@@ -35,7 +35,7 @@ OUTCOMES = {
     "different": "different: what decides this mission has changed since",
     "journal_ended": "the same as far as its journal goes",
 }
-STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
 DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
 _SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
 MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question, and waits for `batos answer`.")]
@@ -64,6 +64,10 @@ def send(
     flavour: Annotated[
         str | None, typer.Option("--flavour", metavar="FLAVOUR", help="How much of the persona's own flavour: full, light, off, or auto.")
     ] = None,
+    needs: Annotated[
+        str | None,
+        typer.Option("--needs", metavar="NEEDS", help="What its model must do: vision, tools, thinking, context:32k; auto: see its plan."),
+    ] = None,
     images: Annotated[
         list[Path] | None,
         typer.Option("--image", metavar="FILE", help="An image to look at: PNG, JPEG or WebP; may be repeated."),
@@ -81,6 +85,7 @@ def send(
     async def submit(client: Client) -> Accepted:
         try:
             more: dict[str, Any] = {"context": context, "schema": form, "may_ask": may_ask, "depth": depth, "flavour": flavour}
+            more["needs"] = [word.strip() for word in (needs or "").split(",") if word.strip()]
             more["images"] = images or ()
             return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority, **more)
         except UnknownPersona as e:
@@ -403,6 +408,7 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         shown["asks"] = reply["question"]["question"]
     if reply.get("waits_for"):
         shown["waits for"] = reply["waits_for"]
+    shown |= provided_pairs(reply)
     shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts") or None}
     shown |= {name: f"{ago(reply[name])} ago" for name in ("accepted", "finished") if reply.get(name)}
     if reply.get("folded"):

@@ -92,6 +92,16 @@ def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
     return shown
 
 
+def provided_pairs(told: dict[str, Any]) -> dict[str, str]:
+    """What a mission is provided with because no model here could do what it needs, as a `status` tells it: names and values."""
+    provided = told.get("provided")
+    if not provided or "why" not in provided:
+        return {}
+    model = provided.get("model") or "the model that thinks anyway"
+    change = f" (change {provided['change']})" if provided.get("change") else ""
+    return {"needs": ", ".join(provided["needs"]), "provided with": f"{model}, {provided['state']}{change}: {provided['why']}"}
+
+
 def _cycle(cycle: dict[str, Any], output: Output) -> None:
     output.say(f"\ncycle {cycle['cycle']}: {cycle['persona']}, {cycle['why']}", "bold")
     output.say(f"  brief: {one_line(cycle['brief'], _WIDTH)}", "dim")

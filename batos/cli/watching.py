@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from batos.cli.output import Output, PassingLine
+from batos.cli.output import Output, PassingLine, size
 
 STATE_STYLES = {"COMPLETE": "green", "FAILED": "bold red"}
 _COLUMN = 14  # wide enough for the longest name of a state
@@ -53,6 +53,8 @@ class Watcher:
             self._line(event, "", f"refused, {event.get('why')}; written anew")
         elif kind == "needs_input":
             self._question(event)
+        elif kind == "provision":
+            self._provision(event)
         elif kind in ("state", "status"):
             self._state(event)
 
@@ -89,6 +91,11 @@ class Watcher:
             self._heard += text
             self._output.write(text)
 
+    def _provision(self, event: dict[str, Any]) -> None:
+        completed, total = event.get("completed"), event.get("total")
+        share = f", {completed * 100 // total} % of {size(total)}" if total and completed is not None else ""
+        self._passing.tell(f"pulling {event.get('model')}: {event.get('status')}{share}")
+
     def _question(self, event: dict[str, Any]) -> None:
         self._passing.clear()
         self._output.say(f"\n{event.get('question')}", "bold")
@@ -111,7 +118,8 @@ class Watcher:
             self._output.say()
         if self._shown[0] != "COMPLETE":
             self._line(event, "COMPLETE", "")
-        for line in (*sources(result or {}), *doubts(result or {}), self._choice(result or {}), cost(result or {})):
+        told = result or {}
+        for line in (*sources(told), *doubts(told), provision(told), self._choice(told), cost(told)):
             if line:
                 self._output.say(" " * 10 + line, "dim")
 
@@ -166,6 +174,15 @@ def doubts(result: dict[str, Any]) -> list[str]:
     wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
     told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new one has no name yet
     return [*unsure, *(f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told)]
+
+
+def provision(result: dict[str, Any]) -> str:
+    """The model that a mission was provided with because none here could do what it needed, and how that is taken back."""
+    provided = result.get("provided") or {}
+    if not provided:
+        return ""
+    back = f"; `batos changes undo {provided['change']}` takes it back" if provided.get("change") else ""
+    return f"thought with {provided.get('model') or 'a larger context'}, since it needs {', '.join(provided['needs'])}{back}"
 
 
 def cost(result: dict[str, Any]) -> str:

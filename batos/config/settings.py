@@ -187,6 +187,15 @@ class Settings(Checked):
 
     # --- memory
     ingest_file_bytes: int = Field(64 * MIB, ge=1, le=16_384 * MIB, description="largest file that is read into the memory")
+    read_s: float = Field(
+        120, ge=1, le=86400, description="processor time for the child process that reads a file; past it, the file is refused"
+    )
+    read_memory_bytes: int = Field(
+        2048 * MIB,
+        ge=256 * MIB,
+        le=1024 * 1024 * MIB,
+        description="address space of the child process that reads files; past it, one is refused",
+    )
     ingest_batch_bytes: int = Field(256 * 1024, ge=1024, le=256 * MIB, description="text that one transaction of an ingest stores")
     ingest_section_chars: int = Field(
         8000, ge=500, le=1_000_000, description="longest section: neighbours are of one section, and an unchanged one keeps its chunks"
@@ -394,6 +403,13 @@ class Settings(Checked):
     )
     training_limit_s: float = Field(6 * 3600, gt=0, le=7 * 86400, description="time after which such a training is given up")
     loop_pull_bytes: int = Field(8192 * MIB, ge=0, le=2**50, description="bytes of such models that it may pull in 24 hours")
+    model_registry: str = Field(
+        "",
+        max_length=256,
+        pattern=r"^$|^[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
+        description="host:port of a registry whose models missions are offered that need what no model here can do, before those of the "
+        "shipped catalogue; plain HTTP on loopback, else HTTPS; empty: none",
+    )
     leash_s: float = Field(6 * 3600, ge=0.05, le=366 * 86400, description="time for which a change is watched; no other is made meanwhile")
     leash_missions: int = Field(12, ge=4, le=1000, description="missions after a change that are enough to say whether it does harm")
     leash_failures: float = Field(0.15, gt=0, le=1, description="share of missions more that FAILED before a change is undone")

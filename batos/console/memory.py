@@ -11,7 +11,7 @@ from batos.console.asking import Reply
 from batos.console.seat import Seat
 
 FIELDS = ("kind", "source", "speaker", "since", "until")
-KINDS = ("text", "markdown", "html", "pdf", "code", "conversation", "mission", "summary")
+KINDS = ("text", "markdown", "html", "pdf", "document", "table", "mail", "code", "conversation", "mission", "summary")
 
 
 async def search(seat: Seat, request: Request) -> Response:

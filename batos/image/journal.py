@@ -147,6 +147,8 @@ class Journal(Persistent):
     """By the mark of a brief: the personas that it was shared out to, each with its part."""
     approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By the mark of a brief: how it is thought about, as the fields of `batos.mind.depth.Approach`."""
+    provided: str | None = None
+    """What the mission was, or is being, provided with where it needs what no model here can do, as JSON (`batos.mind.provided`)."""
     room: int | None = None
     """How many characters it may tell its models, where all were too many for the context; None: all."""
     spent: tuple[tuple[Any, ...], ...] = ()
@@ -291,6 +293,19 @@ def approaches_of(root: Any, mission: str) -> dict[bytes, tuple[str, ...]]:
     """By the marks of briefs: how they are thought about."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).approaches)
+
+
+def set_provided(root: Any, mission: str, record: Mapping[str, Any]) -> None:
+    """System transaction: record how far a mission is with what it is provided with; nothing is recorded of one that is not there."""
+    if mission in root["ledger"].missions:
+        _writable(root, mission).provided = json.dumps(dict(record), ensure_ascii=False)
+
+
+def provided_of(root: Any, mission: str) -> dict[str, Any]:
+    """What is recorded of what a mission is provided with; empty where that is nothing."""
+    found = root["ledger"].missions.get(mission)
+    held = None if found is None else of(found).provided
+    return {} if held is None else json.loads(held)
 
 
 def set_room(root: Any, mission: str, chars: int) -> None:

@@ -45,7 +45,7 @@ _NEAR = 50  # ids that are looked at for one that was meant
 
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
-    "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "paused": False, "questions": None,
+    "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
     "rating": None, "undone": None, "lesson": None, "pupil": None,
     "images": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
@@ -220,7 +220,7 @@ def accept(
 ) -> tuple[bool, dict[str, Any]]:
     """Accept a mission, or find that it was accepted before.
 
-    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; message, schema and lesson as JSON.
+    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; lists and objects as JSON.
     :param begin: count its first attempt too, because it starts at once.
     :param first: what is written with the acceptance of a new one; takes the root. What it raises refuses the mission.
     :returns: whether it is new, and its record (`describe`).
@@ -405,6 +405,7 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None
     plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
+    plain["needs"] = json.loads(plain["needs"]) if plain["needs"] else None
     plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
     plain["images"] = json.loads(plain["images"]) if plain["images"] else []
     plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []

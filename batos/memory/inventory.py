@@ -19,18 +19,29 @@ from batos.objects import UvmObject
 _SHOWN = 100  # refusals that are told of at a time
 
 
-def described(root: Any, documents: int | None, away: Mapping[str, str]) -> dict[str, Any]:
+def described(root: Any, documents: int | None, away: Mapping[str, str], left: Mapping[str, Any]) -> dict[str, Any]:
     """How much there is of everything, as plain values; with `documents` that many of them, the newest first.
 
     :param away: watched folders that cannot be looked through, and why.
+    :param left: what is not read of watched folders (`batos.memory.files.LeftOut`).
     """
     library = library_of(root)
     told: dict[str, Any] = {
         **library.counts.told(),
         "archives": len(library.archives),
         "waiting": {"files": len(library.queue), "sections": len((library.change or library).waiting) - 1},
-        "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at) in library.refused.items()][:_SHOWN],
-        "followed": [{"folder": folder, "away": away.get(folder, "")} for folder in library.watched],
+        "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at, *_) in library.refused.items()][
+            :_SHOWN
+        ],
+        "followed": [
+            {
+                "folder": folder,
+                "away": away.get(folder, ""),
+                **({"exclude": exclude} if exclude else {}),
+                **({"left_out": left[folder]} if left.get(folder) else {}),
+            }
+            for folder, (_, _, *exclude) in library.watched.items()
+        ],
     }
     if documents is not None:
         told["listed"] = []
@@ -50,6 +61,7 @@ def _listed(library: Library, document: UvmObject) -> dict[str, Any]:
         "day": datetime.date.fromordinal(document.day).isoformat() if document.day else None,
         "mission": document.mission,
         "complete": document.complete,
+        "doubts": list(document.doubts),
         "archives": [node.number for node in document.archives],
         "oid": oid_of(document),
     }

@@ -16,11 +16,12 @@ from batos.objects import Primitive, UvmObject
 
 DOCUMENT: dict[str, Any] = {
     "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "sections": (),
-    "speakers": (), "days": (), "of": (),
+    "speakers": (), "days": (), "of": (), "doubts": (),
     "digest": b"", "complete": False, "archives": (), "whole": (), "archive": None,
 }  # fmt: skip
 """Slots of the prototype of documents. `day` counts as `datetime.date.toordinal` does, 0 is none; `sections` are numbers;
-`of` is what a summary is of; `complete` says that all of it is there, also of a file that takes several transactions;
+`of` is what a summary is of; `doubts` are what its reader was not sure of, or did not read; `complete` says that all of it is there, also
+of a file that takes several transactions;
 `archives` are those that hold some of its sections; `whole` are all that it has then, in their order, where that is not that of
 their numbers; `archive` is what a summary stands for."""
 ARCHIVE: dict[str, Any] = {

@@ -48,7 +48,7 @@ _CLOSERS = "\"')]}”’»›」』）】*_`"
 _END = re.compile(
     rf"(?:(?<![{re.escape(_STOPS)}])[{re.escape(_STOPS)}]++[{re.escape(_CLOSERS)}]*+(?=\s)|[{_WIDE_STOPS}]++[{re.escape(_CLOSERS)}]*+)\s*+"
 )
-_WORD_BEFORE = re.compile(r"[^\s(\[{\"'“‘«/]+\Z")
+_WORD_BEFORE = re.compile(r"(?<![^\s(\[{\"'“‘«/])[^\s(\[{\"'“‘«/]++\Z")
 _NEXT = re.compile(r"[\W_]*(\w+)")
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
 _ITEM = re.compile(r"\s*(?:[-*+•‣◦–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+\S")

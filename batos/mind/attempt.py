@@ -48,6 +48,7 @@ class Attempts:
             attempt.recall()
         if not attempt.mission["message"]:
             await attempt.decide()  # before the unit is opened: it may take a while
+            await attempt.check_needs()
             await attempt.look()
         try:
             return await self._until_committed(attempt)
@@ -167,6 +168,8 @@ class Attempts:
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
         if not attempt.earlier:
             facts["depth"] = cycle.depth
+        if attempt.provision:
+            facts["provided"] = attempt.provision.facts()
         if cycle.cited:
             facts["citations"] = [Citation(*one).to_wire() for one in cycle.cited]
         if cycle.quoted:

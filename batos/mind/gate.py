@@ -11,7 +11,7 @@ from collections import Counter
 
 from batos.mind import language
 
-_SENTENCE_END = re.compile(r"[。！？]+[”’」』）]*|[.!?…]+[\"'”’»)\]*_]*(?=\s|$)")
+_SENTENCE_END = re.compile(r"[。！？]++[”’」』）]*+|(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s|$)")
 _KEPT = 0.25  # of an answer that was cut must be whole sentences, or all of it is kept
 _RUN = 7  # words in a row that an answer has from the prompt's own
 _AGAIN = 3  # times that one sentence may be said

@@ -11,12 +11,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from batos.bridge.needs import Needs
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
 from batos.mind import evidence, forms, gate, language, prompts, relevance, weaving, window
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
+from batos.mind.provided import names_more
 from batos.mind.thinking import By, current
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.processor import carried
@@ -58,27 +60,36 @@ async def decompose(cycle: UvmObject) -> str:
         cycle.plan, cycle.plan_source = cycle.parts, "personas"
         return "DELEGATING"
     names = [name for name, _ in cycle.facets]
-    may_ask = current().mission["may_ask"] and depth_of(cycle) == 1
-    if not names and not may_ask:
+    own_cycle = depth_of(cycle) == 1
+    may_ask, may_need = current().mission["may_ask"] and own_cycle, names_more(current().mission) and own_cycle
+    if not names and not may_ask and not may_need:
         cycle.plan, cycle.plan_source = (), cycle.depth
         return "DELEGATING"
     own = cycle.meta_prompt if names else "Request: $brief\n\n"
     values = {"facets": "\n".join(f"- {name}: {intent}" for name, intent in cycle.facets), "names": ", ".join(names)}
     if may_ask:
         own += f" {cycle.may_ask_prompt}"
-    prompt, form = await _prompt(cycle, own, **values), weaving.plan_form(names, may_ask=may_ask)
+    if may_need:
+        own += f" {cycle.needs_prompt}"
+    prompt, form = await _prompt(cycle, own, **values), weaving.plan_form(names, may_ask=may_ask, needs=may_need)
     role, system = _voice(cycle)
+    needs: list[str]
     try:
         more = _with(cycle, (await _within(cycle)).turns)
         found = await current().structured(role, system, prompt, form, part="plan", temperature=COLD, **more)
     except InferenceFailed as e:
         if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
             raise
-        question, plan = weaving.read_question(raw[-1]), weaving.read_plan(raw[-1], names, cycle.brief)
+        told = (await _within(cycle)).brief  # as far as there is room for it: a facet would tell the whole of it again
+        question, plan = weaving.read_question(raw[-1]), weaving.read_plan(raw[-1], names, told)
+        needs = weaving.read_needs(raw[-1])
         cycle.plan_source = "fallback"
     else:
-        plan = found.value.model_dump(by_alias=True)
-        question, cycle.plan_source = plan.pop(weaving.QUESTION, ""), "model"
+        said: dict[str, Any] = found.value.model_dump(by_alias=True)
+        question, needs, plan = said.pop(weaving.QUESTION, ""), said.pop(weaving.NEEDS, []), said
+        cycle.plan_source = "model"
+    if may_need and needs:
+        await current().require(Needs.parse(needs))
     if may_ask and question:
         cycle.asked = (question, current().ask(question))
     cycle.plan = tuple(plan.items())
@@ -223,7 +234,7 @@ def _woven(cycle: UvmObject, text: str, voices: Any, told: window.Told, *, whole
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
     """Why an answer does not pass the gate; None if it does."""
     if schema:
-        cycle.value, problem = forms.read(text, schema)
+        cycle.value, problem = await forms.read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
         return None
@@ -356,6 +367,8 @@ STATES: dict[str, dict[str, Any]] = {
         "evidence_prompt": "Passages from memory:\n$passages",
         "may_ask_prompt": f"If something must be known that only the user can say, put one question in the key {weaving.QUESTION}; "
         "else leave that key empty.",
+        "needs_prompt": f"If the request cannot be met without seeing images (vision), calling tools (tools) or thinking it through before "
+        f"the answer (thinking), name that in the key {weaving.NEEDS}; else leave that list empty.",
     },
     "DELEGATING": {
         "behaviour": delegate,

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from batos.bridge.needs import Needs
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind
 from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
@@ -36,6 +37,8 @@ from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.provided import STATE as PROVISIONING
+from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
 from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
 from batos.mind.sight import Shown, Sight, lent, together
@@ -129,6 +132,7 @@ class Thinking:
         nearness: Nearness = not_told,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
+        provider: Provider | None = None,
         sight: Sight | None = None,
     ) -> None:
         """
@@ -145,6 +149,7 @@ class Thinking:
         :param nearness: of an answer to what it answers to.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
+        :param provider: provides models that can do more; None: the mission thinks with those that there are.
         :param sight: knows which models see.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
@@ -169,6 +174,9 @@ class Thinking:
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
+        if "thinking" in (mission.get("needs") or ()):
+            self._options["think"] = True
+        self._provider, self.provision = provider, Provision()
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._voices: dict[str, str] = {}
@@ -195,6 +203,52 @@ class Thinking:
         self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
         self.earlier = bool(self._recorded) and not self._approaches
+        self._think_with(Provision.of(self._image.read(journal.provided_of, self.id)))
+
+    async def check_needs(self) -> None:
+        """See that what thinks meets what the mission needs, as its record says.
+
+        :raises NeedModel: where it does not, or what it was provided with is there no more.
+        """
+        if self._provider is None or self.mission["origin"] == "system":
+            return
+        if self.provision and not await self._provider.stands(self.provision):
+            lost, self.provision = self.provision, Provision()
+            raise NeedModel(lost.needs)
+        await self.require(named(self.mission))
+        context, answer = (int(self._options.get(name) or 0) for name in ("num_ctx", "num_predict"))
+        length = length_of(str(self.mission["brief"]), context, answer) if context else Needs()
+        if not self.provision.declined.covers(length):
+            await self.require(length, may_do_without=True)
+
+    async def require(self, needs: Needs, *, may_do_without: bool = False) -> None:
+        """See that what thinks meets these needs.
+
+        :param may_do_without: whether the mission goes on as it is where nothing may be had that does.
+        :raises NeedModel: where it does not: the attempt ends, and the mission goes on when a model is provided that does.
+        """
+        if self._provider is None or not needs or self.provision.needs.covers(needs):
+            return
+        if self.provision or not await self._provider.met(needs):
+            raise NeedModel(needs | self.provision.needs, may_do_without=may_do_without)
+
+    async def provide(self, need: NeedModel) -> None:
+        """Have the mission provided with what meets its needs.
+
+        :raises NeedAnswer, ModelNeeded, InferenceFailed: see `Provider.provide`.
+        """
+        assert self._provider is not None
+        self.state = self.reached = PROVISIONING
+        self.publish("state", needs=need.needs.words())
+        self._think_with(await self._provider.provide(self, need.needs, may_do_without=need.may_do_without))
+
+    def _think_with(self, provision: Provision) -> None:
+        self.provision = provision
+        self._options |= provision.options
+        if provision.needs.thinking:
+            self._options["think"] = True
+        if provision.model:
+            self.direct, self.plain = dict(provision.direct), {}
 
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
@@ -214,14 +268,24 @@ class Thinking:
 
         :raises ModelBlind: where he does not, with what follows.
         :raises NeedAnswer: where the mission may ask which model shall.
+        :raises NeedModel: where no model here sees, and another one may be had.
         """
-        if self.routed is not None and any("of" not in one for one in self.mission["images"]):
+        if self.routed is None or not any("of" not in one for one in self.mission["images"]) or self.provision.needs.vision:
+            return
+        try:
             await self.sight.look(self.routed.persona, self._lent, self.ask if self.mission["may_ask"] else None)
+        except ModelBlind as e:
+            if e.context["models"] or self._provider is None:
+                raise
+            seeing = Needs(vision=True)  # no model here sees: another one may be had
+            if not self.provision.declined.covers(seeing):
+                await self.require(seeing, may_do_without=True)
+            raise ModelBlind(f"{e.message}. {self.provision.why}", **e.context) from None
 
     def sees(self, persona: str) -> bool:
         """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
         own = any("of" not in one for one in self.mission["images"])
-        return not own or bool(self._lent) or self.sight.known(self.sight.model_of(persona)) is not False
+        return not own or bool(self._lent) or self.provision.needs.vision or self.sight.known(self.sight.model_of(persona)) is not False
 
     def share_out(self, brief: str) -> Shares:
         """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""
@@ -331,8 +395,10 @@ class Thinking:
         A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
         cannot speak any more.
         """
-        if self._lent:
+        if self._lent and not self.provision.needs.vision:
             return self._lent
+        if self.provision.model:
+            return self.provision.voices.get(str(persona.model).lower(), self.provision.model)
         name = str(persona.name)
         if name not in self._voices:
             plain = str(persona.model)
@@ -344,7 +410,9 @@ class Thinking:
 
     def plain_voice_of(self, persona: UvmObject) -> str:
         """The model that speaks where nobody's voice is wanted: what the persona's own is made of."""
-        return self._lent or self._base_of(str(persona.model))
+        if self._lent and not self.provision.needs.vision:
+            return self._lent
+        return self.provision.model or self._base_of(str(persona.model))
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""

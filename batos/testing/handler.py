@@ -225,7 +225,7 @@ class Handler(BaseHTTPRequestHandler):
         begin: dict[str, Any] = {"status": "pulling manifest"}
         if name not in self.owner.pullable:
             return self._stream([begin, {"error": "pull model manifest: file does not exist"}])
-        self.owner.models[name] = base(name)
+        self.owner.models[name] = self.owner.pulled.get(name) or base(name)
         layer = {"status": "pulling layer", "digest": "sha256:" + self.owner.models[name].weights, "total": 2}
         return self._stream([begin, {**layer, "completed": 1}, {**layer, "completed": 2}, {"status": "success"}])
 

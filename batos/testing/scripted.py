@@ -51,6 +51,8 @@ class ScriptedOllama:
         self.models: dict[str, Model] = {tagged(m): base(m) for m in models}
         self.blobs: dict[str, bytes] = {}
         self.pullable = {tagged(m) for m in pullable}
+        self.pulled: dict[str, Model] = {}
+        """By name, what comes of a pull; of any other, a model like those that are there from the beginning."""
         self.requests: list[Recorded] = []
         self.abandoned = 0
         self.connections: set[socket.socket] = set()

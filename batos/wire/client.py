@@ -68,6 +68,7 @@ class Client(Operating):
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        needs: Sequence[str] = (),
         images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
@@ -77,6 +78,7 @@ class Client(Operating):
         :param schema: JSON schema of the answer; the result's `value` is then of that form.
         :param depth: how much it is thought about: `direct`, `facets` or `council`; `auto`, or left out, by the brief and the model.
         :param flavour: how much of the persona's own flavour is in the answer: `full`, `light`, `off`, `auto`.
+        :param needs: what its model must be able to do: `vision`, `tools`, `thinking`, `context:32k`; `auto`: what its plan names.
         :param images: files of images that go with the brief (PNG, JPEG, WebP), or their bytes, or what `upload` returned of them.
         :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
         :raises Unreadable: for a file of an image that cannot be read.
@@ -85,6 +87,7 @@ class Client(Operating):
         """
         mission = str(uuid.uuid4()) if id is None else id
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
+        wants["needs"] = list(needs) or None
         wants |= {"persona": persona, "deadline_s": deadline_s, "priority": priority}
         for again in (False, True):
             known = [dict(one) if isinstance(one, Mapping) else await self.upload(one) for one in images]
@@ -382,19 +385,22 @@ class Client(Operating):
         """
         return await self._ask("experts", hold_s=timeout_s if scan else 0.0, scan=scan or None, persona=persona, voice=voice)
 
-    async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
+    async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
         """Have files, and those in folders, read into the memory: absolute paths of the daemon's machine. `queued` says how many.
 
         They are in the daemon's queue when this returns, and are read also if it is killed now. `refused` has those that are not there.
 
         :param follow: folders that the daemon watches from now on.
+        :param exclude: patterns of what is left out of folders, as in `.gitignore`; `left_out` tells how much that is.
         :raises Unreadable: where none of them is there.
         """
-        return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None)
+        return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None, exclude=list(exclude) or None)
 
-    async def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> AsyncGenerator[dict[str, Any], None]:
+    async def watch_ingest(
+        self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """As `ingest`, with what becomes of each file: an event `file` each, in the end the figures."""
-        fields = {"paths": list(paths) or None, "follow": list(follow) or None}
+        fields = {"paths": list(paths) or None, "follow": list(follow) or None, "exclude": list(exclude) or None}
         async with contextlib.aclosing(self._follow("ingest", **fields, watch=True)) as events:
             async for event in events:
                 yield event

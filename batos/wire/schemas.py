@@ -21,6 +21,7 @@ from batos.wire.fields import (
     MissionId,
     Moment,
     Name,
+    Need,
     Persona,
     Priority,
     Rating,
@@ -83,6 +84,7 @@ class Submit(_MissionRequest):
     may_ask: bool = False  # whether the mission may ask its user a question
     depth: Literal["auto", "direct", "facets", "council"] | None = None
     flavour: Literal["auto", "full", "light", "off"] | None = None
+    needs: Annotated[list[Need], Field(max_length=8)] = Field(default_factory=list)  # what its model must be able to do
     images: Annotated[list[Image], Field(max_length=IMAGES_LIMIT)] = Field(default_factory=list)  # that were uploaded before
 
 

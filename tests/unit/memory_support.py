@@ -60,10 +60,10 @@ class Memory:
     def __init__(self, image: LivingImage, recollection: Recollection, embedder: CountsWords) -> None:
         self.image, self.recollection, self.embedder = image, recollection, embedder
 
-    async def read(self, *paths: Path | str, follow: Sequence[Path] = ()) -> dict[str, Any]:
+    async def read(self, *paths: Path | str, follow: Sequence[Path] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
         """Have files read; the figures, with all events as `events`."""
         events: list[dict[str, Any]] = []
-        asked = await self.recollection.ask([str(path) for path in paths], [str(folder) for folder in follow])
+        asked = await self.recollection.ask([str(path) for path in paths], [str(folder) for folder in follow], exclude)
         return {**await asked.done(events.append), "events": events}
 
     def look(self, function: Callable[[Library], Any]) -> Any:

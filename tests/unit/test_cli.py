@@ -250,6 +250,25 @@ def test_watch_prints_the_final_answer_when_the_stream_had_holes(capsys: pytest.
     assert "1 events were dropped" in shown.err
 
 
+def test_a_mission_that_was_provided_with_a_model_says_so_and_how_that_is_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
+    provided = {"needs": ["vision"], "model": "seer:9b", "change": 3, "why": "seer:9b is the smallest download", "state": "ready"}
+    coming = {"type": "provision", "state": "PROVISIONING", "model": "seer:9b", "status": "pulling", "completed": 5, "total": 10}
+    state = {"type": "state", "state": "PROVISIONING", "persona": "BABS", "elapsed_s": 0.0}
+    end = {**EVENTS[-1], "result": {**RESULT, "provided": provided}}
+    code, [request, _] = batos(
+        {"submit": ACCEPTED, "watch": [state, coming, end]}, "send", "x", "--needs", "vision, context:32k", "--watch"
+    )
+    assert (code, request.needs) == (0, ["vision", "context:32k"])
+    out = capsys.readouterr().out
+    assert "PROVISIONING" in out
+    assert "thought with seer:9b, since it needs vision; `batos changes undo 3` takes it back" in out
+    status = {"type": "status", "state": "PROVISIONING", "brief": "x", "provided": {**provided, "state": "begun"}}
+    batos({"status": status}, "status", "m1")
+    assert "seer:9b, begun (change 3): seer:9b is the smallest download" in " ".join(capsys.readouterr().out.split())
+    batos({"submit": ACCEPTED}, "send", "x", "--needs", "hearing")
+    assert "a need is vision, tools, thinking, context:TOKENS" in " ".join(capsys.readouterr().err.split())
+
+
 def test_watch_of_a_failed_mission_is_1(capsys: pytest.CaptureFixture[str]) -> None:
     code, _ = batos({"watch": [EVENTS[1], FAILED]}, "watch", "m1")
     assert code == 1

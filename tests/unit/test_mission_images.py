@@ -98,7 +98,8 @@ async def test_a_picture_goes_with_every_inference_of_its_mission(start: Start, 
 
 async def test_an_answer_has_to_do_with_the_picture_and_not_with_the_words(start: Start, server: ScriptedOllama) -> None:
     server.script.clear()
-    server.say("There are three boats with red sails, and they leave the harbour as it is in the morning, with all of the gulls.")
+    said = "There are three boats with red sails, and they leave the harbour as it is in the morning, with all of the gulls above them."
+    server.say(f"{said} The fourth one stays where it was, and nobody is in it.")
     kernel = await start()
 
     async def far(text: str, others: Sequence[str]) -> float:
@@ -107,7 +108,7 @@ async def test_an_answer_has_to_do_with_the_picture_and_not_with_the_words(start
     kernel.likeness.nearest = far  # type: ignore[method-assign]
     async with client_of(kernel) as client:
         for id, images in (("without", []), ("with", [png()])):
-            await client.submit("What do you make of this?", id=id, persona="robin", depth="direct", images=images)
+            await client.submit("What do you think people will make of this today?", id=id, persona="robin", depth="direct", images=images)
         results = {id: await client.result(id, timeout_s=60) for id in ("without", "with")}
     assert {id: "unsure" in result for id, result in results.items()} == {"without": True, "with": False}
 

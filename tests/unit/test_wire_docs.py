@@ -22,6 +22,7 @@ FIELDS = {
     "revised": {"id", "state", "persona", "cycle", "model", "elapsed_s", "why"},
     "method": {"target", "selector", "kind", "holder", "intent", "examples", "versions"},
     "needs_input": {"id", "state", "persona", "elapsed_s", "question", "number"},
+    "provision": {"id", "state", "model", "elapsed_s", "status"},
     "result": {"id", "state"},
     "error": {"code", "message"},
     "failures": {"failures"},
