@@ -14,6 +14,7 @@ from batos.errors import RoleRefused
 from batos.image import history, journal, ledger, unwritten
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
+from batos.image.turns import answering
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
 from batos.mind import forms, lessons
@@ -30,6 +31,7 @@ from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
+_FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
 """What `status` tells of what a mission is provided with."""
 _Message = schemas.Send | schemas.Teach | schemas.Revert | schemas.Grant
@@ -136,15 +138,15 @@ class Desk:
         """The one reply to what is no mission and no stream."""
         match request:
             case schemas.Method():
-                return await asyncio.to_thread(self._looks.method, request.target, request.selector, request.at)
+                return await answering(self._looks.method, request.target, request.selector, request.at)
             case schemas.Methods():
-                return await asyncio.to_thread(self._looks.methods, request.target, request.at)
+                return await answering(self._looks.methods, request.target, request.at)
             case schemas.Status():
                 return self._status(request.id)
             case schemas.Result():
                 return await self._result(request.id, request.wait_s)
             case schemas.Cancel():
-                self._image.read(ledger.mission_of, request.id)
+                self._image.read(ledger.require, request.id)
                 await self._scheduler.cancel(request.id)
                 return self._status(request.id)
             case schemas.Pause():
@@ -164,16 +166,16 @@ class Desk:
             case schemas.Ls():
                 return await self._seen(request.at, self._looks.ls, request.target)
             case schemas.Diff():
-                return await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b)
+                return await answering(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
-                return await asyncio.to_thread(self._looks.history, request.target, request.limit)
+                return await answering(self._looks.history, request.target, request.limit)
             case schemas.Missions() if request.state is None and request.at is None:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                return await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at)
+                return await answering(self._looks.missions, request.state, request.limit, request.at)
             case schemas.Failures():
                 fits = (request.id, request.code, request.selector, request.limit, request.at)
-                return await asyncio.to_thread(self._looks.failures, *fits)
+                return await answering(self._looks.failures, *fits)
             case schemas.Changes():
                 return self._looks.changes(request.number, request.state, request.limit)
             case schemas.UndoChange():
@@ -192,7 +194,7 @@ class Desk:
             case schemas.Info():
                 return {"type": "info", **self._info()}
             case schemas.Metrics():
-                return {"type": "metrics", "metrics": await asyncio.to_thread(self._metrics)}
+                return {"type": "metrics", "metrics": await answering(self._metrics)}
             case schemas.Personas():
                 return {"type": "personas", **await self._personas(request.accept)}
             case schemas.Experts():
@@ -222,7 +224,7 @@ class Desk:
             forms.check_schema(request.form)
         Needs.parse(request.needs)
         if request.context is not None:
-            self._image.read(ledger.mission_of, request.context)
+            self._image.read(ledger.require, request.context)
         schema = None if request.form is None else json.dumps(request.form)
         return {
             "context": request.context,
@@ -320,7 +322,7 @@ class Desk:
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)
-        facts = {name: known[name] for name in ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")}
+        facts = {name: known[name] for name in _FACTS}
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
@@ -334,10 +336,10 @@ class Desk:
 
     async def _seen(self, at: Moment | None, look: Callable[..., Reply], target: str | None) -> Reply:
         """The past is looked at in a thread: nothing of it is loaded yet."""
-        return look(target) if at is None else await asyncio.to_thread(look, target, at)
+        return look(target) if at is None else await answering(look, target, at)
 
     def _record(self, id: str) -> Reply:
-        return self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
+        return self._image.read(ledger.record_of, id)  # type: ignore[no-any-return]
 
     def _state(self, id: str, recorded: str) -> str:
         return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
@@ -404,7 +406,8 @@ def _options(request: schemas.Submit | _Message) -> Reply:
 
 
 def _outcome(known: Reply) -> Reply:
-    return {name: known[name] for name in ("result", "error") if known[name] is not None}
+    told = {name: known[name] for name in ("result", "error") if known[name] is not None}
+    return {**told, "folded": True} if known.get("folded") else told
 
 
 def _final(known: Reply) -> Reply:

@@ -10,6 +10,7 @@
     │   │   └── UnknownField       a field that the op does not have
     │   ├── UnknownPersona         no such persona
     │   ├── UnknownMission         no mission of that id
+    │   ├── MissionFolded          a mission so old that one line of it is kept, and more would be needed
     │   ├── UnknownTarget          no object under that path or oid
     │   ├── UnknownPicture         no image of that digest was uploaded, or it is not kept any more
     │   ├── UnknownSource          nothing in the memory is from there
@@ -129,6 +130,10 @@ class UnknownPersona(InvalidInput):
 
 class UnknownMission(InvalidInput):
     code = "unknown_mission"
+
+
+class MissionFolded(InvalidInput):
+    code = "mission_folded"
 
 
 class UnknownTarget(InvalidInput):

@@ -24,9 +24,10 @@ from batos.autotelic import home, voices, weights
 from batos.bridge.choice import named
 from batos.bridge.profiles import Profile
 from batos.bridge.types import Inference
+from batos.concurrency import Share
 from batos.config import RELOADED, Settings
 from batos.desk import Desk
-from batos.image import experts, premises
+from batos.image import experts, folding, premises
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -202,7 +203,8 @@ class Kernel:
         if settings.metrics:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         self.memory.remember(self.events)
-        self.memory.curate(self.scheduler.quiet, gists.asking(self.scheduler, self.events))
+        curators = Share(self.scheduler.quiet, settings.background_wait_s)
+        self.memory.curate(curators.turn, gists.asking(self.scheduler, self.events))
         # Stopped before the listener, so that the last results still leave.
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()
@@ -327,6 +329,8 @@ class Kernel:
             interval_s=settings.upkeep_s,
             first_s=settings.upkeep_first_s,
             upload_hours=settings.upload_hours,
+            missions=_kept_whole(settings),
+            free=memories.lived_through if settings.remember == "on" else folding.everything,
         )
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")
@@ -415,7 +419,8 @@ class Kernel:
         self.settings = settings = self.settings.model_copy(update={name: getattr(settings, name) for name in applied})
         logs.set_level(settings.log_level)
         self.scheduler.settings = settings
-        self.upkeep.plan(history_days=settings.history_days, journal_days=settings.journal_days, interval_s=settings.upkeep_s)
+        plan = {"history_days": settings.history_days, "journal_days": settings.journal_days, "interval_s": settings.upkeep_s}
+        self.upkeep.plan(**plan, missions=_kept_whole(settings))
         self.backups.plan = plan_of(settings, self.image.uri)
         self.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": [name for name in changed if name not in RELOADED]}
         log.info("reloaded", applied=applied, restart=self.reloaded["restart"])
@@ -443,3 +448,7 @@ class Kernel:
         """Stop in order: no new missions, those under way end or wait for the next start, the image is closed."""
         await self._stack.aclose()
         log.info("stopped", uptime_s=round(self.uptime_s, 1))
+
+
+def _kept_whole(settings: Settings) -> folding.Terms:
+    return folding.Terms(settings.missions_kept, settings.mission_days, settings.history_days, settings.context_missions)

@@ -16,10 +16,12 @@ from batos.errors import UnknownTarget
 from batos.image import history, ledger
 from batos.image.moments import Moment, Snapshot, looking_at, require_history, seconds_of, tid_of
 from batos.mind import holdings, record, versions
+from batos.objects import UvmObject
 
 Reply = dict[str, Any]
 _OF_ONE = ("content", "comparison", "effect", "digest", "missions")
 """What a list of changes leaves out."""
+_IN_LIST = ("origin", "accepted", "finished", "undone", "context")
 _LIST_BYTES = 4 * MIB  # of failures, which have sources of methods in them; a thousand of them would hold up whoever else is answered
 
 
@@ -42,6 +44,8 @@ class Looks:
     def show(self, target: str, at: Moment | None = None) -> Reply:
         """An object; for a mission, its record too, with the state that it is in: in its slots is what is on record."""
         with looking_at(self._db, self._snapshot, at) as root:
+            if (left := record.folded(root, target)) is not None:
+                return {"type": "show", "oid": None, "slots": {}, "tid": None, "record": left}
             found = history.resolve(root, target)
             if not record.is_mission(found):
                 return {"type": "show", **history.show(found)}
@@ -79,20 +83,10 @@ class Looks:
     def missions(self, state: str | None, limit: int, at: Moment | None = None) -> Reply:
         """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then."""
         with looking_at(self._db, self._snapshot, at) as root:
-            missions = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
-            rows = ({"id": m.id, "state": self._state(m.id, m.state) if at is None else m.state, "mission": m} for m in missions)
-            chosen = (row for row in rows if state is None or row["state"] == state)
-            listed = [
-                {
-                    "id": row["id"],
-                    "state": row["state"],
-                    "brief": history.in_list(row["mission"].brief),
-                    **{name: getattr(row["mission"], name) for name in ("origin", "accepted", "finished")},
-                    **({"undone": True} if row["mission"].undone else {}),
-                    **({"context": row["mission"].context} if row["mission"].context else {}),
-                }
-                for row in itertools.islice(chosen, limit)
-            ]
+            missions = ledger.listed(root, state) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            rows = ((m, self._state(m.id, m.state) if at is None else m.state) for m in missions)
+            chosen = (row for row in rows if state is None or row[1] == state)
+            listed = [_listed(*row) for row in itertools.islice(chosen, limit)]
         return {"type": "missions", "missions": listed}
 
     def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
@@ -140,6 +134,21 @@ class Looks:
 
     def _revision(self, one: Persistent | None) -> Reply:
         return {"tid": None} if one is None else history.revision(self._db, one)
+
+
+def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
+    """A row of the list of missions."""
+    folded = isinstance(mission, ledger.Line)
+    facts = ledger.described(mission) if isinstance(mission, ledger.Line) else {n: getattr(mission, n) for n in _IN_LIST}
+    return {
+        "id": mission.id,
+        "state": state,
+        "brief": history.in_list(mission.brief),
+        **{name: facts[name] for name in ("origin", "accepted", "finished")},
+        **({"undone": True} if facts["undone"] else {}),
+        **({"context": facts["context"]} if facts["context"] else {}),
+        **({"folded": True} if folded else {}),
+    }
 
 
 def _uses(root: Any) -> dict[str, usage.Use]:

@@ -23,7 +23,7 @@ from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living import LivingImage
-from batos.image.turns import in_helper
+from batos.image.turns import answering, in_helper
 from batos.mind.events import Events
 from batos.wire.schemas import Search
 
@@ -271,13 +271,13 @@ class Recollection:
         if (source := pin or unpin) is not None:
             told["pin"] = await self.curator.pin(source, stays=pin is not None)
         if archives is not None:
-            told["archived"] = await in_helper(self._image.read, _archived, archives)
+            told["archived"] = await answering(self._image.read, _archived, archives)
         if unfollow is not None:
             await self.watcher.remove(unfollow)
         if forget is not None:
             told["forgotten"] = await self.ingest.forget(forget)
             await self.vectors.purge()
-        held = await in_helper(self._image.read, _described, documents, self.watcher.away, self.watcher.left_out)
+        held = await answering(self._image.read, _described, documents, self.watcher.away, self.watcher.left_out)
         await self._image.told()  # what the image has can be read before the collection hears of it
         return {**held, **self._live(), **told}
 

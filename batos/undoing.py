@@ -234,7 +234,7 @@ class Undoing:
         image = self._image
         with image.snapshot(at=p64(u64(change.tid) - 1)) as before, image.snapshot(at=change.tid) as at:
             trees = _merge_trees(root, change, before, at, redo)
-            came, went = told_apart(before, at)
+            came, went = told_apart(before, at, change.others)
             if not (trees or came or went):
                 kinds = sorted({type(root._p_jar.get(oid)).__name__ for oid in change.others})
                 raise UndoConflict(

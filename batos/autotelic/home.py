@@ -58,7 +58,7 @@ def part(root: Any, name: str) -> UvmObject:
 
 def is_there(root: Any, mission: str) -> bool:
     """Whether a mission of that id was ever accepted."""
-    return mission in ledger.ledger_of(root).missions
+    return ledger.is_known(root, mission)
 
 
 def is_pending(root: Any, mission: str) -> bool:

@@ -22,6 +22,7 @@ from batos.bridge.hearing import Hearing
 from batos.bridge.text import leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.bridge.whole import embed_whole
+from batos.concurrency import ShortFirst
 from batos.errors import ConfigError, InferenceFailed
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 CONNECT_S = 10.0
 PROBE_S = 3.0  # time for a server to say its version
+QUESTION_TEXTS = 2  # texts that a question asks for at most; such requests go before batches of documents
 EMBED_BATCH = 32  # texts in one request: a cancelled or failed batch loses little
 DIGEST_TTL_S = 1.0  # how long a digest is believed without asking again
 DEFAULT_OPTIONS: Mapping[str, Any] = {"num_ctx": 2048, "num_predict": 160}
@@ -123,7 +125,7 @@ class OllamaInference:
         self.under_way = 0
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
-        self._embedding = asyncio.Semaphore(1)
+        self._embedding = ShortFirst()
         self._defaults = {**DEFAULT_OPTIONS, **(defaults or {})}
         self._policy = policy or Policy()
         self.breaker = Breaker(host, self._answers, self._policy)
@@ -238,7 +240,8 @@ class OllamaInference:
         return vectors
 
     async def _embed_batch(self, model: str, batch: list[str], deadline_s: float) -> list[list[float]]:
-        async with self._embedding, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
+        turn = self._embedding.turn(short=len(batch) <= QUESTION_TEXTS)
+        async with turn, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
             reply = await self._request(model, lambda: self._client.embed(model, batch, truncate=False))
         if len(reply.embeddings) != len(batch):
             raise InferenceFailed(

@@ -17,7 +17,7 @@ from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.output import Output, ago, one_line
-from batos.cli.record import provided_pairs, rated, routing_pairs, undone_pairs
+from batos.cli.record import FOLDED, provided_pairs, rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
 from batos.config import nearest, shown
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
@@ -178,6 +178,8 @@ def result(
         output.document({"type": "result", "id": id, "state": "COMPLETE", "result": found})
     else:
         output.say(str(found.get("text", "")))
+        if found.get("folded"):
+            output.note(FOLDED, "dim")
         for line in (*sources(found), *doubts(found), cost(found)):
             output.note(line, "dim")
 
@@ -273,7 +275,8 @@ def replay(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 def print_missions(listed: list[dict[str, Any]], output: Output) -> None:
     """Print the rows of a reply `missions`."""
-    briefs = ((m, f"(undone) {m['brief']}" if m.get("undone") else m.get("brief", "")) for m in listed)
+    marked = {"undone": "(undone) ", "folded": "(folded) "}
+    briefs = ((m, "".join(mark for name, mark in marked.items() if m.get(name)) + m.get("brief", "")) for m in listed)
     rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(brief)) for m, brief in briefs)
     output.rows(("id", "state", "from", "age", "brief"), rows, STATE_STYLES)
 
@@ -406,8 +409,10 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
     if reply.get("waits_for"):
         shown["waits for"] = reply["waits_for"]
     shown |= provided_pairs(reply)
-    shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts")}
+    shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts") or None}
     shown |= {name: f"{ago(reply[name])} ago" for name in ("accepted", "finished") if reply.get(name)}
+    if reply.get("folded"):
+        shown["kept"] = FOLDED
     if reply.get("rating"):
         shown["rated"] = rated(reply["rating"])
     if reply.get("error"):

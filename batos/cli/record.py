@@ -9,6 +9,7 @@ from typing import Any
 from batos.cli.output import Output, one_line, size
 from batos.cli.watching import source
 
+FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings mission_days, missions_kept)"
 _WIDTH = 400  # characters of one text; `--json` has them whole
 
 
@@ -16,6 +17,8 @@ def page(record: dict[str, Any], output: Output) -> None:
     """Print the record of a mission (`mind.record.of`)."""
     output.say(f"mission {record['id']}: {record['state']}", "bold")
     output.pairs((name, value) for name, value in _facts(record) if value not in (None, "", 0))
+    if record.get("folded"):
+        output.note(FOLDED, "yellow")
     for asked in record["questions"]:
         output.say(f"\nasked: {asked['question']}")
         output.say(f"  the user said: {asked['answer']}" if asked["answer"] is not None else "  (not answered)")
@@ -64,6 +67,8 @@ def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
     undone = told.get("undone")
     if not undone:
         return {}
+    if undone["at"] is None:
+        return {"undone": "yes; when is not kept"}
     more = "" if undone["with"] == told["id"] else f", with {undone['with']}"
     return {"undone": f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(undone['at']))}{more}"}
 
@@ -133,8 +138,8 @@ def _inferences(record: dict[str, Any], output: Output) -> None:
                 for i in record["inferences"]
             ],
         )  # fmt: skip
-    elif record["texts_dropped"]:
+    elif record["texts_dropped"] and not record.get("folded"):
         output.say("\nthe texts of its inferences were let go (setting journal_days); what they cost is known", "dim")
     for row in record["cost"]:
         tokens = f"{row['prompt_tokens']} tokens read, {row['answer_tokens']} written"
-        output.say(f"  {row['model']}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")
+        output.say(f"  {row['model'] or 'all models'}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")

@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 RELOADED = (
     "log_level", "queue_limit", "mission_attempts", "mission_deadline_s", "mission_inferences", "retry_backoff_s", "critic",
-    "question_chars", "examples_limit", "history_days", "journal_days", "upkeep_s",
+    "question_chars", "examples_limit", "history_days", "journal_days", "missions_kept", "mission_days", "upkeep_s",
     "backup_every_h", "backup_full_h", "backup_keep_days", "backup_keep_fulls", "backup_retry_s",
 )  # fmt: skip
 """Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
@@ -167,6 +167,12 @@ class Settings(Checked):
     history_days: float = Field(30, ge=0, le=36_500, description="days of history that a pack keeps")
     failure_source_bytes: int = Field(8192, ge=0, le=MIB, description="bytes of a refused method's source that the failure ledger keeps")
     journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")
+    missions_kept: int = Field(
+        10_000, ge=1, le=100_000_000, description="missions kept whole, the newest; of older ones a line of 200 bytes stays"
+    )
+    mission_days: float = Field(
+        365, ge=0, le=36_500, description="days after which a mission becomes such a line, unless it was rated, taught or is followed"
+    )
     upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
     backup_every_h: float = Field(24, ge=0, le=8760, description="hours between two backups, incremental where that can be; 0: none")
@@ -356,13 +362,16 @@ class Settings(Checked):
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
     audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
     audit_keys: int = Field(3, ge=1, le=100, description="rows of each of their tables that it is told, the most frequent")
+    background_wait_s: float = Field(
+        30, ge=0, le=86400, description="longest time for which heartbeat, triggers, curator and their missions wait for those of users"
+    )
     senses_s: float = Field(600, ge=0.05, le=86400, description="time between two records of what happened")
     senses_intervals: int = Field(1008, ge=2, le=100_000, description="such records that the image keeps, those of quiet times not counted")
     senses_keys: int = Field(64, ge=4, le=1000, description="rows of one table in such a record; more are summed up as `other`")
     cem_window: int = Field(32, ge=2, le=256, description="last missions that a mission's entropy is measured against")
     cem_baseline: int = Field(32, ge=4, le=10_000, description="missions from which is learned what entropy is usual")
     cem_missions: int = Field(10_000, ge=10, le=10_000_000, description="missions whose entropy the image keeps, the last ones")
-    cem_queue: int = Field(256, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
+    cem_queue: int = Field(4096, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
     weights_step: float = Field(0.02, ge=0, le=0.1, description="most that one outcome moves a weight of the entropy metric; 0: they stay")
     weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
     weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")

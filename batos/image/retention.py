@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from batos.errors import ImageDamaged
 from batos.image import journal, pictures
+from batos.image.chain import next_numbered
 from batos.image.ledger import FINAL, MILESTONE, ledger_of, numbered
 from batos.image.living import LivingImage
 
@@ -67,7 +68,7 @@ def due(root: Any, before: float, now: float, again: bool) -> Due:
     early = _of_numbers(root, passed_over) if again else []
     missions: list[tuple[int, str]] = []
     waiting = [] if again else list(passed_over)
-    for mission in (*early, *numbered(root, until, MILESTONE)):
+    for mission in (*early, *next_numbered(root, until, MILESTONE)):
         if mission.number > until and before <= mission.accepted <= now:
             break
         if mission.state in FINAL and mission.accepted < before:

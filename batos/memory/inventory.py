@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from ZODB.POSException import POSKeyError
 
 from batos.errors import ImageDamaged
+from batos.image.folded import descending
 from batos.image.history import oid_of
 from batos.memory.library import Library, library_of
 from batos.memory.origins import origin_of
@@ -26,10 +28,7 @@ def described(root: Any, documents: int | None, away: Mapping[str, str], left: M
     """
     library = library_of(root)
     told: dict[str, Any] = {
-        "documents": len(library.documents),
-        "sections": len(library.sections),
-        "chunks": len(library.chunks),
-        "entities": len(library.entities),
+        **library.counts.told(),
         "archives": len(library.archives),
         "waiting": {"files": len(library.queue), "sections": len((library.change or library).waiting) - 1},
         "refused": [{"path": path, "code": code, "message": text, "at": at} for path, (code, text, at, *_) in library.refused.items()][
@@ -46,11 +45,10 @@ def described(root: Any, documents: int | None, away: Mapping[str, str], left: M
         ],
     }
     if documents is not None:
-        newest = list(library.documents)[: -documents - 1 : -1]
         told["listed"] = []
-        for number in newest:
+        for _, document in itertools.islice(descending(library.documents), documents):
             with contextlib.suppress(ImageDamaged, POSKeyError):  # the self-audit tells of it
-                told["listed"].append(_listed(root, library, library.documents[number]))
+                told["listed"].append(_listed(root, library, document))
     return told
 
 

@@ -21,7 +21,7 @@ from ZODB.POSException import POSKeyError
 from batos.config import nearest
 from batos.errors import BatosError, ImageDamaged, InvalidInput
 from batos.image.living import LivingImage
-from batos.image.turns import in_helper
+from batos.image.turns import answering
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection
@@ -94,11 +94,11 @@ class Retrieval:
         if not any(char.isalnum() for char in wanted.question):
             raise InvalidInput("the question has no words: say what you look for")
         begun = self._now()
-        await in_helper(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
+        await answering(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
         view, today = self.view(), self._today()
-        filters, question = await in_helper(self._understand, view, wanted, today)
+        filters, question = await answering(self._understand, view, wanted, today)
         vectors, why = await self.vectors(view, question)
-        found, passages = await in_helper(self._find, view, question, vectors, wanted.k, filters)
+        found, passages = await answering(self._find, view, question, vectors, wanted.k, filters)
         self._on_read([hit.id for hit in found.hits])
         fits = any(passage["fits"] for passage in passages)
         reply = {"question": wanted.question, "hits": passages, "fits": fits, "by_vectors": found.by_vectors, "why": why}

@@ -64,7 +64,7 @@ def is_deep_before(root: Any, mission: Any) -> bool:
     earlier = next(_before(root, mission, 1), None)
     if earlier is None:
         return False
-    result = json.loads(earlier.result) if earlier.result else {}
+    result = json.loads(earlier.result) if not isinstance(earlier, ledger.Line) and earlier.result else {}
     return bool(result["facets"]) if "facets" in result else bool(kind_of(earlier.brief)[0])
 
 
@@ -73,6 +73,9 @@ def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
     seen, before = {mission.id}, mission.context
     while before is not None and before not in seen and len(seen) <= limit:
         seen.add(before)
+        if (line := ledger.line_of(root, before)) is not None:  # its beginnings are all that is known, and nothing of what was before it
+            yield line
+            return
         earlier = ledger.mission_of(root, before)
         yield earlier
         before = earlier.context
@@ -84,6 +87,8 @@ def with_brief(conversation: str, brief: str) -> str:
 
 
 def _answer(mission: Any) -> str:
+    if isinstance(mission, ledger.Line):
+        return mission.came if mission.state == ledger.COMPLETE else ""
     if mission.state != ledger.COMPLETE or not mission.result:
         return ""
     result = json.loads(mission.result)

@@ -29,6 +29,12 @@ def install(lobby: UvmObject) -> None:
     add_missing(lobby.memory, recall_=Primitive.of(recall_), remember_=Primitive.of(remember_), forget_=Primitive.of(forget_))
 
 
+def lived_through(root: Any) -> tuple[int, tuple[int, ...]]:
+    """The number up to which missions are in memory, and those before it that are not yet; see `batos.image.folding.Free`."""
+    lived = root["lobby"].memory.lived
+    return int(lived.until), tuple(lived.open)
+
+
 @Primitive.register
 async def recall_(memory: UvmObject, question: str) -> tuple[UvmObject, ...]:
     """The chunks that speak to a question, the best first. They answer `neighbours_`, `source_` and `mentions_`.

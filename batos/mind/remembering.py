@@ -18,6 +18,7 @@ import structlog
 
 from batos.errors import BatosError
 from batos.image import ledger
+from batos.image.chain import next_numbered
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.drafts import Draft, DraftPart
@@ -118,7 +119,7 @@ def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
     """What is to be remembered next: the mark after that, the numbers before it of missions that go on, and the missions."""
     until, waiting = _mark(root)
     missions = [one for number in waiting for one in ledger.numbered(root, number - 1, 1)]
-    missions += ledger.numbered(root, until, _STRETCH)
+    missions += next_numbered(root, until, _STRETCH)
     found: list[Lived] = []
     gathered = 0
     still_open: list[int] = []

@@ -56,7 +56,7 @@ class Scheduler:
         self._image, self._events, self.settings = image, events, settings
         self._thinking, self._on_signal = thinking, on_signal
         self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
-        self.queue = MissionQueue(grouping)
+        self.queue = MissionQueue(grouping, patience_s=settings.background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Thinking] = {}
         self._held, self._deadlines = Held(image), Deadlines(self._expire)
@@ -428,4 +428,4 @@ def _described(root: Any, id: str) -> Record:
 
 
 def _holds(root: Any, id: str) -> bool:
-    return id in ledger.ledger_of(root).missions
+    return ledger.is_known(root, id)

@@ -126,6 +126,8 @@ def flip(path: Path, *places: int) -> None:
 def consistent(library: Library) -> tuple[set[int], set[int]]:
     """All parts of a library say the same; the numbers of its chunks, and of those with a vector."""
     chunks = set(library.chunks)
+    sizes = {name: len(getattr(library, name)) for name in ("documents", "sections", "chunks", "entities")}
+    assert library.counts.told() == sizes
     assert {int(id) for segment in library.text.segments() for id in segment.ids} == chunks
     sections = [library.section(number) for number in library.sections]
     assert {n for section in sections for n in section.numbers} == chunks

@@ -189,7 +189,7 @@ async def test_a_library_of_an_earlier_version_is_completed(tmp_path: Path) -> N
     image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))  # nobody works on it
 
     def earlier(root: Any) -> None:
-        del library_of(root).unlinked
+        del library_of(root).unlinked, library_of(root).counts
         library_of(root).waiting.remove(0)
 
     await image.system(earlier)

@@ -15,7 +15,7 @@ import pytest
 
 from batos.config import Settings, load
 from batos.errors import Busy, InvalidInput, MessageTooLarge, MissionFailed, MissionIdTaken, UnknownPicture, Unreadable
-from batos.image import blobs, journal, ledger, pictures, retention
+from batos.image import blobs, folding, journal, ledger, pictures, retention
 from batos.kernel import Kernel
 from batos.mind.weaving import QUESTION
 from batos.testing import ScriptedOllama
@@ -381,6 +381,32 @@ async def test_where_all_is_too_long_for_the_context_pictures_of_earlier_turns_g
     assert shown(server)[-2:] == [[[png(seed=1)], [png(seed=2)]], [[], [png(seed=2)]]]
     kernel = await start(num_ctx=512)
     assert (await kernel._replays(kernel.substrate._inference).replay("m2"))["outcome"] == "same"
+
+
+async def test_a_folded_mission_holds_no_picture_and_is_told_by_its_own(start: Start) -> None:
+    kernel = await start()
+    async with client_of(kernel) as client:
+        await client.submit("What is this?", id="m1", images=[png()])
+        await client.result("m1", timeout_s=60)
+
+        def others(root: Any) -> None:
+            for n in range(2, ledger.MILESTONE + 2):
+                ledger.accept(root, f"n{n}", "b", {}, True)
+                ledger.complete(ledger.mission_of(root, f"n{n}"), {"text": ""}, None)
+                ledger.settle(root, f"n{n}")
+
+        await kernel.image.system(others)
+        await kernel.costs.fold()
+        await kernel.image.committer.told()
+        await folding.fold(kernel.image, folding.Terms(kept=1, days=0, history_days=0))
+        assert (await client.status("m1"))["folded"]
+        again = await client.submit("What is this?", id="m1", images=[png()])
+        assert (again.duplicate, again.state) == (True, "COMPLETE")
+        for images in ([], [png(seed=2)]):
+            with pytest.raises(MissionIdTaken):
+                await client.submit("What is this?", id="m1", images=images)
+    kept = kernel.image.read(lambda root: [list(held.missions) for held in ledger.ledger_of(root).pictures.kept.values()])
+    assert kept == [[], []], "what was uploaded since is held by nobody"
 
 
 async def test_a_picture_is_forgotten_with_the_last_mission_that_holds_it(start: Start, tmp_path: Path) -> None:
