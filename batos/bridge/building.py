@@ -125,7 +125,7 @@ class Builder:
         await blobs.upload(self._client, path, digest=digest, on_bytes=sent)
 
     async def _create(self, model: str, request: dict[str, Any], files: dict[Path, str]) -> None:
-        from ollama import ProgressResponse
+        from batos.bridge.client_library import ProgressResponse
 
         with ServerErrors(f"cannot upload the files of {model}", ROOM_REMEDY):
             for path, digest in files.items():
@@ -141,7 +141,7 @@ class Builder:
 
     async def _shown(self, name: str) -> Modelfile | None:
         """What a model is made of; None where it is not there or its Modelfile cannot be read: then it is built anew."""
-        from ollama import ResponseError
+        from batos.bridge.client_library import ResponseError
 
         with ServerErrors(f"cannot look at {name}", AGAIN):
             try:

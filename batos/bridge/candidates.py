@@ -136,7 +136,7 @@ async def show(client: AsyncClient, name: str) -> dict[str, Any] | None:
 
     :raises ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError: where the Ollama does not say.
     """
-    from ollama import ResponseError
+    from batos.bridge.client_library import ResponseError
 
     try:
         reply = await client._request_raw("POST", "/api/show", json={"model": name})  # type: ignore[no-untyped-call]

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from batos.bridge import grammars
+from batos.bridge import addresses, grammars
 from batos.bridge.breaker import Breaker, Policy
 from batos.bridge.failures import failures
 from batos.bridge.hearing import Hearing
@@ -44,30 +44,25 @@ _ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
     if hasattr(socket, name)
 ]
 """Options of a connection: a machine that is switched off in the middle of a pull sends nothing more, and would be waited for for ever."""
-_LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared with, never bound
 
 
 def connect(host: str) -> AsyncClient:
     """A client for the Ollama at `host` (as in OLLAMA_HOST: host, host:port or a URL).
 
-    :raises ConfigError: where that is no address.
+    :raises ConfigError: where that is no address, or the environment names a proxy, certificates or a key for it that cannot be used.
     """
-    from urllib.request import getproxies
-
     import httpx
-    from ollama import AsyncClient
 
-    scheme, _, bare = host.rpartition("://")
+    from batos.bridge.client_library import AsyncClient
+
+    address = addresses.parse(host)
+    addresses.check_key()
+    carrier = addresses.transport(address, _ALIVE)
+    timeout = httpx.Timeout(None, connect=CONNECT_S)
     try:
-        if scheme.lower() not in ("", "http", "https"):  # the client would take it for http, at another port
-            raise ValueError(f"{scheme}:// is not what an Ollama speaks")
-        # A proxy named in the environment is never meant for the machine itself.
-        trust_env = not bare.startswith(_LOOPBACK)
-        # httpx asks for no proxy where it is given a transport, so one that is named goes without.
-        own = {} if trust_env and getproxies() else {"transport": httpx.AsyncHTTPTransport(trust_env=trust_env, socket_options=_ALIVE)}
-        return AsyncClient(host, timeout=httpx.Timeout(None, connect=CONNECT_S), trust_env=trust_env, **own)
+        return AsyncClient(address.url, timeout=timeout, trust_env=False, transport=carrier, auth=address.user)
     except (ValueError, httpx.InvalidURL) as e:
-        raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts': {host!r} is no address ({e}); give host:port or a URL") from None
+        raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: {host!r} is no address ({e})") from None
 
 
 async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | None:

@@ -195,7 +195,7 @@ class Builder:
         :raises Unfit: where Ollama cannot run it.
         :raises NotNow: where something was in the way.
         """
-        from ollama import ResponseError
+        from batos.bridge.client_library import ResponseError
 
         said = [{"role": "user", "content": TRIAL}]
         try:
@@ -264,7 +264,8 @@ class failing:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         import httpx
-        from ollama import ResponseError
+
+        from batos.bridge.client_library import ResponseError
 
         if error is None or isinstance(error, (Unfit, NotNow, self._but)):
             return

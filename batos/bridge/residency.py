@@ -324,7 +324,8 @@ class Residency:
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
         """What fails here does not fail an inference: that one will meet the same Ollama and say what is wrong with it."""
         import httpx
-        from ollama import ResponseError
+
+        from batos.bridge.client_library import ResponseError
 
         try:
             yield

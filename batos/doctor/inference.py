@@ -28,7 +28,10 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
     host = address or settings.ollama_host or DEFAULT_HOST
-    version, served = await _asked(host)
+    try:
+        version, served = await _asked(host)
+    except ConfigError as e:
+        return [Check("ollama", "fail", e.message, "the daemon does not start with it")]
     servers = [await asyncio.to_thread(_server, settings, address, version)]
     servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
     if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
