@@ -12,8 +12,9 @@ from batos import logs
 from batos.cli import supervisor
 from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, run_async, settings_from
 from batos.cli.output import Output, size
+from batos.cli.streams import discard
 from batos.config import SettingRow, Settings, nearest, supervision, table
-from batos.errors import ConfigError
+from batos.errors import ConfigError, OutputFailed
 
 ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console = on.")]
 
@@ -61,10 +62,14 @@ def run(
     from batos import kernel, process  # late: the other verbs need none of it
 
     def started(daemon: kernel.Kernel) -> None:
-        if as_json:
-            output.event({"type": "started", **daemon.info()})
-        elif not supervision().journal:  # there the log says it, and nothing but the log is to be there
-            report(daemon.info(), output, daemon.console.link if daemon.console else "")
+        try:
+            if as_json:
+                output.event({"type": "started", **daemon.info()})
+            elif not supervision().journal:  # there the log says it, and nothing but the log is to be there
+                report(daemon.info(), output, daemon.console.link if daemon.console else "")
+        except (BrokenPipeError, OutputFailed) as e:  # a pipe that nobody reads, a full disk: no reason not to serve
+            discard()
+            output.note(f"what it has come up with cannot be told: {e}")
 
     run_async(process.run(read(), on_started=started, reload=read))
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from cli_support import Script, daemon
 
-from batos.cli import asking, main
+from batos.cli import app, asking, main
 from batos.cli.app import with_verb
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
+from batos.cli.verbs import GROUPS, MODULES
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
 
 ROOT = Path(__file__).parents[2]
@@ -683,3 +685,78 @@ def test_any_name_may_be_a_keyword_of_a_message_and_any_word_an_argument() -> No
     assert value_of("9" * 5000) == "9" * 5000
     assert value_of("[" * 100_000) == "[" * 100_000
     assert value_of('{"a": 1}') == {"a": 1}
+
+
+# --- standard streams that take nothing
+
+_ITSELF = "import sys; from batos.cli import main; sys.exit(main())"
+
+
+def _run_into(sink: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line whose standard output goes where the shell's words say."""
+    line = f'exec "{sys.executable}" -c "$0" "$@" {sink}'
+    return subprocess.run(["sh", "-c", line, _ITSELF, *words], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("sink", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("words", [("info",), ("info", "--json"), ("missions",), ("--version",), ("--help",), ("config", "--json")])
+def test_a_result_that_nobody_gets_is_an_error_of_its_own(sink: str, words: tuple[str, ...]) -> None:
+    connect: tuple[str, ...] = ()
+    with daemon({"info": {"type": "info", "version": "1"}, "missions": {"type": "missions", "missions": []}}) as scripted:
+        if words[0] in ("info", "missions"):
+            connect = ("--connect", scripted.endpoint)
+        done = _run_into(sink, *words, *connect)
+    if words == ("missions",):  # it has nothing for standard output: that there are none is said on standard error
+        assert (done.returncode, done.stderr.strip()) == (0, "no missions")
+        return
+    assert done.returncode == 4
+    assert done.stderr.startswith("output: standard output takes nothing (")
+    assert "Traceback" not in done.stderr
+    assert "fault" not in done.stderr
+
+
+@pytest.mark.parametrize("sink", ["2>/dev/full", "2>&-", "2>&- >&- <&-", "2>/dev/full >/dev/full"])
+def test_an_error_that_nobody_gets_has_its_exit_code(sink: str) -> None:
+    assert _run_into(sink, "status", "x", "--connect", "tcp://127.0.0.1:9").returncode == 3
+    assert _run_into(sink, "no-such-verb").returncode == 2
+
+
+def test_a_socket_never_comes_to_be_a_standard_stream() -> None:
+    code = "import os, sys; from batos.cli.app import _own_process; _own_process('info'); sys.exit(min(os.open('/', 0), 9) < 3)"
+    assert subprocess.run(["sh", "-c", f'exec "{sys.executable}" -c "$0" <&- >&- 2>&-', code], timeout=60).returncode == 0
+
+
+# --- verbs in groups, and what a short command loads
+
+
+def test_every_verb_is_in_one_group_and_in_the_module_that_it_names() -> None:
+    app.register()
+    named = [verb for verbs in GROUPS.values() for verb in verbs]
+    assert len(named) == len(set(named))
+    group = typer.main.get_command(app.app)
+    found = {name: one.callback.__module__.removeprefix("batos.cli.") for name, one in group.commands.items()}  # type: ignore[attr-defined]
+    assert found == MODULES
+
+
+def test_help_lists_the_verbs_in_their_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    heads = [said.index(f"\n{group}:\n") for group in GROUPS]
+    assert heads == sorted(heads)
+    for (_, verbs), start, end in zip(GROUPS.items(), heads, [*heads[1:], len(said)], strict=True):
+        assert re.findall(r"^  ([\w-]+) ", said[start:end], re.M) == list(verbs)
+
+
+@pytest.mark.parametrize(
+    ("words", "without"),
+    [
+        (["--version"], ("typer", "rich", "pydantic", "zmq", "asyncio")),
+        (["status", "x", "--connect", "tcp://127.0.0.1:9"], ("batos.kernel", "batos.cli.models", "batos.cli.methods", "ZODB", "ollama")),
+    ],
+)
+def test_a_short_command_loads_what_it_needs(words: list[str], without: tuple[str, ...]) -> None:
+    code = (
+        f"import sys; from batos.cli import main; main({words!r}); sys.exit(' '.join(n for n in {without!r} if n in sys.modules) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
