@@ -136,15 +136,11 @@ class Desk:
             case schemas.Result():
                 return await self._result(request.id, request.wait_s)
             case schemas.Cancel():
-                self._image.read(ledger.mission_of, request.id)
-                await self._scheduler.cancel(request.id)
-                return self._status(request.id)
+                return await self._steered(request.id, self._scheduler.cancel)
             case schemas.Pause():
-                await self._scheduler.pause(request.id)
-                return self._status(request.id)
+                return await self._steered(request.id, self._scheduler.pause)
             case schemas.Resume():
-                await self._scheduler.resume(request.id)
-                return self._status(request.id)
+                return await self._steered(request.id, self._scheduler.resume)
             case schemas.Answer():
                 await self._scheduler.answer(request.id, request.text, request.number, may_grant=client.operates)
                 return self._status(request.id)
@@ -307,6 +303,12 @@ class Desk:
             finally:
                 stop()
         return self._status(id)
+
+    async def _steered(self, id: str, steer: Callable[[str], Awaitable[object]]) -> Reply:
+        """Where a mission stands after it was cancelled, paused or let go on; `already` says that it had ended before, and stays so."""
+        already = self._record(id)["state"] in ledger.FINAL
+        await steer(id)
+        return self._status(id) | ({"already": True} if already else {})
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)

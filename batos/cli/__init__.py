@@ -22,7 +22,7 @@
     training.py   train
     service.py    service: a systemd unit; units.py has the texts
     upkeep.py     pack, backup, restore, fork
-    watching.py   a mission as it is thought through
+    watching.py   a mission as it is thought through; answering.py reads what it asks for
     record.py     the record of a mission as a page
     output.py     text for people, JSON for programs; streams.py where standard streams are full or closed
 

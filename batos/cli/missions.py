@@ -20,7 +20,7 @@ from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
 from batos.config import nearest, shown
-from batos.errors import Busy, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
+from batos.errors import Busy, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
 
 T = TypeVar("T")
@@ -36,9 +36,10 @@ OUTCOMES = {
     "journal_ended": "the same as far as its journal goes",
 }
 STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+ENDED = ("COMPLETE", "FAILED")
 DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
 _SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
-MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question, and waits for `batos answer`.")]
+MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question: here with --watch, else it waits for `batos answer`.")]
 _HELD = {
     "NEEDS_INPUT": "{id} has a question, and waits for its answer: `batos status {id}` shows it, `batos answer {id} ...` answers it",
     "PAUSED": "{id} is paused: `batos resume {id}` lets it go on",
@@ -117,7 +118,7 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Show a mission as it is thought through. Ctrl-C stops the showing, not the mission."""
 
     async def look(client: Client, output: Output) -> int:
-        return await Watcher(output).follow(client.watch(id))
+        return await Watcher(output, client).follow(client.watch(id))
 
     _looking(id, endpoint(connect), Output(as_json), look)
 
@@ -206,7 +207,7 @@ def status(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 @app.command()
 def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Take a mission back: it ends FAILED with the code `cancelled`, unless it had ended before."""
-    print_status(ask(endpoint(connect), lambda client: client.cancel(id)), Output(as_json))
+    steered(ask(endpoint(connect), lambda client: client.cancel(id)), "cancelled", Output(as_json))
 
 
 @app.command()
@@ -338,7 +339,7 @@ def give(submit: Callable[[Client], Awaitable[Accepted]], address: str, output: 
             output.event({"type": "accepted", **dataclasses.asdict(accepted)})
         else:
             output.say(f"mission {accepted.id}{' (accepted before)' if accepted.duplicate else ''}", "bold")
-        return await Watcher(output).follow(client.watch(accepted.id))
+        return await Watcher(output, client).follow(client.watch(accepted.id))
 
     _looking(given, address, output, look)
 
@@ -375,6 +376,20 @@ def _print_accepted(accepted: Accepted, output: Output) -> None:
     output.say(accepted.id)
     known = " before" if accepted.duplicate else ""
     output.note(f"accepted{known}, {accepted.state}; see it with: batos watch {accepted.id}, or: batos result {accepted.id}", "dim")
+
+
+def steered(reply: dict[str, Any], what: str, output: Output) -> None:
+    """Where a mission stands after it was steered, and that it was not where it had ended before.
+
+    :param what: what was asked for: cancelled, paused, resumed.
+    """
+    print_status(reply, output)
+    cancelled = (reply.get("error") or {}).get("code") == MissionCancelled.code
+    if what == "cancelled" and cancelled:
+        if reply.get("already"):
+            output.note(f"{reply['id']} was cancelled before", "dim")
+    elif reply.get("already") or reply["state"] in ENDED:
+        output.note(f"{reply['id']} had ended before it could be {what}: it is {reply['state']}, and stays so", "yellow")
 
 
 def print_status(reply: dict[str, Any], output: Output) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -685,6 +686,122 @@ def test_any_name_may_be_a_keyword_of_a_message_and_any_word_an_argument() -> No
     assert value_of("9" * 5000) == "9" * 5000
     assert value_of("[" * 100_000) == "[" * 100_000
     assert value_of('{"a": 1}') == {"a": 1}
+
+
+# --- a question of a mission that is watched, and drafts that are no answer
+
+_OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+ASKS = {"type": "needs_input", "state": "NEEDS_INPUT", "question": "How many guests?", "number": 1}
+STANDS_ASKED = {"type": "status", "state": "NEEDS_INPUT", "question": {"question": "How many guests?", "number": 1}}
+
+
+def _answered_at_a_terminal(script: Script, typed: list[tuple[str, str]], *words: str) -> tuple[int, str, list[Any]]:
+    """Exit code, what was shown and the requests, where each text is typed once another one has been shown.
+
+    The first answer that is no error brings the mission to its end.
+    """
+
+    def answer(request: Any) -> Any:
+        if request.text == "many":
+            return Busy("say a number")
+        scripted.watchers[0].send({"id": "m1", **EVENTS[-1]})
+        return {"type": "status", "state": "DELEGATING"}
+
+    leader, follower = pty.openpty()
+    with daemon({**script, "answer": answer}) as scripted:
+        command = [sys.executable, "-m", "batos", *words, "--connect", scripted.endpoint]
+        child = subprocess.Popen(
+            [sys.executable, "-c", _OWN_TERMINAL, *command],
+            stdin=follower, stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm"}, start_new_session=True,
+        )  # fmt: skip
+        os.close(follower)
+        seen = b""
+        with contextlib.suppress(OSError):
+            while piece := os.read(leader, 65536):
+                seen += piece
+                while typed and typed[0][0].encode() in seen:
+                    os.write(leader, typed.pop(0)[1].encode())
+        os.close(leader)
+        return child.wait(timeout=30), seen.decode(), scripted.requests
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ({"submit": ACCEPTED, "watch": [STANDS_ASKED, ASKS]}, ("send", "x", "--watch", "--may-ask", "--id", "m1")),
+        ({"watch": [STANDS_ASKED]}, ("watch", "m1")),
+    ],
+)
+def test_a_question_is_answered_where_the_mission_is_watched(script: Script, words: tuple[str, ...]) -> None:
+    typed = [("> ", "\n"), ("> \r\n> ", "many\n"), ("say a number", "twelve\n")]
+    code, shown, requests = _answered_at_a_terminal(script, typed, *words)
+    assert code == 0
+    assert shown.count("How many guests?") == 1
+    assert "Cake, shaped like a cat." in shown
+    assert [(one.text, one.number) for one in requests if one.op == "answer"] == [("many", 1), ("twelve", 1)]
+
+
+def test_a_question_that_is_left_open_says_how_it_is_answered() -> None:
+    _, shown, requests = _answered_at_a_terminal({"watch": [ASKS]}, [("> ", "\x04"), ("batos answer", "\x03")], "watch", "m1")
+    assert "batos answer m1 TEXT" in shown
+    assert "The mission goes on" in shown
+    assert [one.op for one in requests] == ["watch"]
+
+
+def test_without_a_terminal_it_is_said_how_a_question_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"watch": [ASKS, EVENTS[-1]]}, "watch", "m1")
+    assert code == 0
+    assert "batos answer m1 TEXT" in capsys.readouterr().err
+
+
+DRAFT = [EVENTS[5], {**EVENTS[6], "text": "Dogs, mostly."}]
+
+
+@pytest.mark.parametrize(
+    ("events", "marked"),
+    [
+        (
+            [*DRAFT, {"type": "revised", "why": "it has nothing to do with it"}, *EVENTS[6:]],
+            "that was refused, it has nothing to do with it",
+        ),
+        ([*DRAFT, *EVENTS[2:]], "(what stands above was a draft, and is thrown away: it begins again)"),
+        ([*DRAFT, EVENTS[-1]], "(what stands above was a draft, and is thrown away: the answer is another)"),
+        ([*DRAFT, FAILED], "(what stands above was a draft, and is thrown away: it came to no answer)"),
+        (EVENTS[5:], ""),
+        ([EVENTS[5], *EVENTS[7:]], ""),
+        ([EVENTS[5], EVENTS[6], EVENTS[-1]], ""),
+    ],
+)
+def test_a_draft_that_is_no_answer_is_marked(events: list[dict[str, Any]], marked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    batos({"watch": events}, "watch", "m1")
+    said = capsys.readouterr().out
+    if not marked:
+        assert "draft" not in said
+        return
+    assert said.index("Dogs, mostly.") < said.index(marked)
+    assert said.count(marked) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "stands", "said"),
+    [
+        ("cancel", {"state": "COMPLETE", "already": True}, "m1 had ended before it could be cancelled: it is COMPLETE"),
+        ("cancel", {"state": "COMPLETE"}, "m1 had ended before it could be cancelled: it is COMPLETE"),
+        ("cancel", {"state": "FAILED", "already": True, "error": {"code": "deadline", "message": "x"}}, "it is FAILED"),
+        ("cancel", {"state": "FAILED", "already": True, "error": {"code": "cancelled", "message": "x"}}, "m1 was cancelled before"),
+        ("cancel", {"state": "FAILED", "error": {"code": "cancelled", "message": "x"}}, ""),
+        ("pause", {"state": "COMPLETE", "already": True}, "m1 had ended before it could be paused"),
+        ("pause", {"state": "PAUSED"}, ""),
+        ("resume", {"state": "FAILED", "already": True}, "m1 had ended before it could be resumed"),
+        ("resume", {"state": "ACCEPTED"}, ""),
+    ],
+)
+def test_what_has_ended_is_said_to_stay_so(verb: str, stands: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({verb: {"type": "status", "brief": "x", **stands}}, verb, "m1")
+    assert code == 0
+    told = capsys.readouterr().err
+    assert said in told
+    assert bool(told) == bool(said)
 
 
 # --- standard streams that take nothing

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,43 @@ def test_a_zone_and_a_revision_and_now() -> None:
     assert moment("03f0b3a1c2d4e5f6") == "03f0b3a1c2d4e5f6"
     assert moment("now") is None
     assert moment(None) is None
+
+
+@pytest.mark.parametrize("text", ["9999-12-31", "9999-12-31 23:59", "9999-12-31 23:59:59", "9999-12-31T23:59:59.9+00:00", "9998-01-01"])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "UTC", "Pacific/Niue"])
+def test_the_end_of_all_years_is_a_time(text: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _zone(zone, monkeypatch):
+        found = moment(text)
+        assert isinstance(found, float)
+        assert 253e9 < found < 254e9
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01 00:00", "1969-12-30", "99999999999 d ago", "1000000d"])
+def test_before_all_images_is_a_time_at_which_there_was_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _zone("Europe/Berlin", monkeypatch):
+        assert moment(text) == 0.0
+
+
+def test_an_hour_that_there_is_twice_ends_with_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _zone("Europe/Berlin", monkeypatch):
+        found = moment("2026-10-25 02:30")
+        assert isinstance(found, float)
+        assert abs(found - moment("2026-10-25T01:31+00:00") + 60) < 0.001  # type: ignore[operator]
+
+
+def test_a_year_of_two_digits_is_asked_for_with_four() -> None:
+    for text in ("24-05-31", "31.05.24", "05/31/24"):
+        with pytest.raises(typer.BadParameter, match="four digits"):
+            moment(text)
+
+
+@contextlib.contextmanager
+def _zone(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", name)
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.mark.parametrize("text", ["yesterday", "", "25:00", "2026-13-01", "10 weeks", "-5m", "03f0"])
