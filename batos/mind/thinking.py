@@ -21,7 +21,7 @@ import structlog
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, QualityRefused
 from batos.image import experts, journal
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
@@ -354,6 +354,7 @@ class Thinking:
         :param by: the cycle that asks, for the events and the journal.
         :param turns: what was said before, as pairs of what the user said and what was answered.
         :raises InferenceFailed: with its cause.
+        :raises QualityRefused: where all of it is thought, and none of it answer.
         :raises BudgetSpent: past `mission_inferences`.
         """
         if self.tally.asked.total() >= self.settings.mission_inferences:
@@ -379,6 +380,8 @@ class Thinking:
         else:
             known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
         self.tally.used.append(known)
+        if schema is None and (why := _spent(known)):
+            raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(known))
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
@@ -491,6 +494,18 @@ def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
     """What a persona's slot says, own or inherited; a message that is not understood costs far more."""
     held = find(persona, name)
     return otherwise if held is None else held[1]
+
+
+def _spent(paid: journal.Inference) -> str:
+    """Why there is no answer, where a model spent all of it on its thought: neither another persona nor another try mends that."""
+    if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
+        return ""
+    went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
+    how = went if paid.done_reason == "length" else "its thought went in circles, and was ended"
+    return (
+        f"{paid.model} came to no answer: {how}. Let it answer at once (setting think, off), let it write more (setting num_predict), or "
+        "take another model (`batos models use NAME`)"
+    )
 
 
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")
