@@ -18,6 +18,7 @@ from batos.bridge import blobs, modelfile
 from batos.bridge.built import Built
 from batos.bridge.client import CONNECT_S
 from batos.bridge.modelfile import Modelfile
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.pulling import Step, follow
 from batos.bridge.recipes import Recipe
@@ -48,7 +49,7 @@ class Builder:
         with ServerErrors("cannot list the models", AGAIN):
             async with asyncio.timeout(CONNECT_S):
                 listed = await asked(self._client.list)
-            return {m.model: m.digest or "" for m in listed.models if m.model}
+            return {tagged(m.model): m.digest or "" for m in listed.models if m.model}
 
     async def digests(self, model: str, recipe: Recipe) -> dict[Path, str]:
         """The digest of every file of a recipe."""

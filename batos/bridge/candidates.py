@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from batos.bridge.capabilities import Capabilities, figure
-from batos.bridge.client import tagged
 from batos.bridge.experts import MARK
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.persona_models import is_ours
 from batos.bridge.wants import AGAIN, ServerErrors

@@ -18,6 +18,7 @@ from batos.bridge import addresses, grammars
 from batos.bridge.breaker import Breaker, Policy
 from batos.bridge.failures import failures
 from batos.bridge.hearing import Hearing
+from batos.bridge.names import tagged
 from batos.bridge.text import leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.bridge.whole import embed_whole
@@ -76,11 +77,6 @@ async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | No
             return str(reply.raise_for_status().json()["version"])
     except (TimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def tagged(name: str) -> str:
-    """A model's name with its tag, as Ollama lists it: `robin` is `robin:latest`."""
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 class OllamaInference:
@@ -240,7 +236,7 @@ class OllamaInference:
             async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
                 listed = await self._request(model, self._client.list)
             if asked_at >= self._digests_at:  # else one that was asked later has been answered before
-                self._digests = {m.model: m.digest for m in listed.models if m.model and m.digest}
+                self._digests = {tagged(m.model): m.digest for m in listed.models if m.model and m.digest}
                 self._digests_at = asked_at
         return self._digests
 

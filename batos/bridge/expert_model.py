@@ -18,9 +18,9 @@ from batos import private_files
 from batos.bridge import adapters, fuse
 from batos.bridge.adapters import Base, Unfit
 from batos.bridge.blobs import upload
-from batos.bridge.client import tagged
 from batos.bridge.experts import MARK, Staged, digest_of, names_a_repository, same_base
 from batos.bridge.modelfile import Modelfile, parse
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.profiles import Profile
 from batos.errors import BatosError, ModelfileError
@@ -114,7 +114,7 @@ async def delete(client: AsyncClient, model: str) -> None:
 
     :raises NotNow: where Ollama does not do it now.
     """
-    if model in await digests(client):
+    if tagged(model) in await digests(client):
         with failing(f"cannot delete {model}"):
             await asked(lambda: client.delete(model))
 
@@ -142,7 +142,7 @@ async def digests(client: AsyncClient) -> dict[str, str]:
     :raises NotNow: where it does not answer.
     """
     with failing("cannot list the models"):
-        return {m.model: m.digest for m in (await asked(client.list)).models if m.model and m.digest}
+        return {tagged(m.model): m.digest for m in (await asked(client.list)).models if m.model and m.digest}
 
 
 class Builder:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from batos.bridge.names import tagged
 from batos.config import Settings
 from batos.doctor.findings import Check, State, version_of
 from batos.errors import ConfigError
@@ -102,7 +103,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
         return None, frozenset()
     async with connect(host) as client:
         listed = await asked(client.list)
-    return version, frozenset(model.model or "" for model in listed.models)
+    return version, frozenset(tagged(model.model) for model in listed.models if model.model)
 
 
 def _server(settings: Settings, address: str, version: str | None) -> Check:
@@ -146,7 +147,8 @@ def models(profile: Profile, served: frozenset[str], where: str = "served") -> C
     :param served: those that are there; `where`: in words.
     """
     needed = {model.name: model for model in profile.models}
-    absent = [name for name in (*needed, *profile.personas.values()) if name not in served]
+    there = {tagged(name) for name in served}
+    absent = [name for name in (*needed, *profile.personas.values()) if tagged(name) not in there]
     if not absent:
         return Check("models", "ok", f"all {len(needed) + len(profile.personas)} of profile {profile.name} are {where}")
     to_pull, broken = [], []

@@ -17,7 +17,7 @@ from batos.bridge import service as service_module
 from batos.bridge.built import Built
 from batos.bridge.client import OllamaInference, connect
 from batos.bridge.processes import Note
-from batos.bridge.profiles import Profile, load_profile, modelfiles_folder
+from batos.bridge.profiles import BaseModelSource, Profile, load_profile, modelfiles_folder
 from batos.bridge.provision import Provisioner
 from batos.bridge.service import OllamaService
 from batos.bridge.types import ChatRequest
@@ -79,6 +79,36 @@ async def test_made_present_deleted_changed(client: AsyncClient, profile: Profil
     assert await inference.digest(robin) != before
     assert (await inference.chat(ChatRequest(robin, "", "Hello"), deadline_s=60)).text
     await inference.close()
+
+
+async def test_one_model_in_all_its_spellings(client: AsyncClient, tmp_path: Path, ollama_host: str) -> None:
+    """Ollama lists a model as it was named, finds it however it is spelled, and nothing is pulled for another spelling."""
+    mark = uuid.uuid4().hex[:8]
+    name = f"Mixed-{mark}:Test"
+    spellings = [
+        name, name.lower(), name.upper(), f"library/{name}", f"registry.ollama.ai/library/{name.lower()}",
+        f"https://registry.ollama.ai/library/{name}",
+    ]  # fmt: skip
+    await client.copy("smollm2:embedded", name)
+    inference = OllamaInference(ollama_host)
+    (tmp_path / "own").mkdir()
+    try:
+        assert name in {m.model for m in (await client.list()).models}, "it keeps the letters that it was given"
+        assert len({await inference.digest(spelled) for spelled in spellings}) == 1
+        assert (await inference.chat(ChatRequest(spellings[-1], "", "Hello", options=(("num_predict", 4),)), deadline_s=60)).text
+        for number, spelled in enumerate(spellings):
+            robin = f"batos-{mark}-{number}:test"
+            (tmp_path / "own" / "robin.Modelfile").write_text(MODELFILE.format(base=spelled))
+            base = BaseModelSource(name=spelled)
+            profile = Profile(name="own", models=(base,), embedder=spelled, dimensions=1, personas={"robin": robin}, options={})
+            try:
+                assert await run(client, profile, tmp_path) == ["present", "created from robin.Modelfile"], spelled
+                assert await run(client, profile, tmp_path) == ["present", "present"], spelled
+            finally:
+                await client.delete(robin)
+    finally:
+        await inference.close()
+        await client.delete(name)
 
 
 async def test_what_no_registry_has(client: AsyncClient) -> None:

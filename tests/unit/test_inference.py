@@ -245,6 +245,10 @@ def test_names_and_addresses() -> None:
     assert [tagged(n) for n in ("a", "a:b", "127.0.0.1:5000/ns/a", "127.0.0.1:5000/ns/a:b")] == [
         "a:latest", "a:b", "127.0.0.1:5000/ns/a:latest", "127.0.0.1:5000/ns/a:b",
     ]  # fmt: skip
+    same = ("SmolLM2", "library/smollm2:latest", " registry.ollama.ai/Library/smollm2", "https://registry.ollama.ai/library/SMOLLM2:Latest")
+    assert {tagged(name) for name in same} == {"smollm2:latest"}
+    other = ("hf.co/library/x", "library/ns/x", "localhost:5000/library/x", "ollama.com/library/x", "x/library")
+    assert [tagged(name) for name in other] == [f"{name}:latest" for name in other]
     for bad in ("127.0.0.1:notaport", "http://[::1"):
         with pytest.raises(ConfigError, match="ollama_host"):
             connect(bad)
