@@ -18,7 +18,7 @@ from batos.bridge import blobs, modelfile
 from batos.bridge.built import Built
 from batos.bridge.client import CONNECT_S
 from batos.bridge.modelfile import Modelfile
-from batos.bridge.names import tagged
+from batos.bridge.names import as_listed, tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.pulling import Step, follow
 from batos.bridge.recipes import Recipe
@@ -91,7 +91,11 @@ class Builder:
         async with self._requantized(model, recipe, digests) as (made, known):
             try:
                 await self._make_room(model, made, known)
-                await asked(lambda: self._create(model, made.request(known), known))
+                request = made.request(known)
+                if recipe.base:
+                    with ServerErrors("cannot list the models", AGAIN):
+                        request["from"] = await as_listed(self._client, recipe.base)
+                await asked(lambda: self._create(model, request, known))
             finally:
                 self._room.release(model)
         self._built.note(model, (await self.listed()).get(model, ""), recipe.fingerprint(digests, base_digest))

@@ -20,7 +20,7 @@ from batos.bridge.adapters import Base, Unfit
 from batos.bridge.blobs import upload
 from batos.bridge.experts import MARK, Staged, digest_of, names_a_repository, same_base
 from batos.bridge.modelfile import Modelfile, parse
-from batos.bridge.names import tagged
+from batos.bridge.names import as_listed, tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.profiles import Profile
 from batos.errors import BatosError, ModelfileError
@@ -181,7 +181,9 @@ class Builder:
         try:
             if how == "adapter":
                 given = await self._adapter(staged, on, file)
-                await self._create(staged.model, from_=on.model, adapters=given, license=mark)
+                with failing("cannot list the models"):
+                    base = await as_listed(self._client, on.model)
+                await self._create(staged.model, from_=base, adapters=given, license=mark)
             else:
                 given = await self._fused(staged, on, file)
                 quantize = {} if self._quantize == "f16" else {"quantize": self._quantize}

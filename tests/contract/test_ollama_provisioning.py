@@ -101,11 +101,9 @@ async def test_one_model_in_all_its_spellings(client: AsyncClient, tmp_path: Pat
             (tmp_path / "own" / "robin.Modelfile").write_text(MODELFILE.format(base=spelled))
             base = BaseModelSource(name=spelled)
             profile = Profile(name="own", models=(base,), embedder=spelled, dimensions=1, personas={"robin": robin}, options={})
-            try:
-                assert await run(client, profile, tmp_path) == ["present", "created from robin.Modelfile"], spelled
-                assert await run(client, profile, tmp_path) == ["present", "present"], spelled
-            finally:
-                await client.delete(robin)
+            assert await run(client, profile, tmp_path) == ["present", "created from robin.Modelfile"], spelled
+            assert await run(client, profile, tmp_path) == ["present", "present"], spelled
+            await client.delete(robin)
     finally:
         await inference.close()
         await client.delete(name)
