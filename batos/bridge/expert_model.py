@@ -74,7 +74,8 @@ class Foundation:
         """Digest of all that goes into the model."""
         shown = self.shown
         parts = [shown.template, shown.system, shown.parameters, shown.messages]
-        return digest_of([MAKER, staged.content, staged.model, self.weights.name, how, parts])
+        mixed = ["each pair of matrices by its own rank"] if staged.adapter.mixed else []  # an earlier version had them all by one
+        return digest_of([MAKER, staged.content, staged.model, self.weights.name, how, parts, *mixed])
 
 
 async def foundation(client: AsyncClient, persona: str, model: str, base_name: str, known_as: tuple[str, ...]) -> Foundation:
