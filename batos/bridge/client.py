@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from batos.bridge import addresses, grammars
 from batos.bridge.breaker import Breaker, Policy
+from batos.bridge.control_marks import apart
 from batos.bridge.failures import failures
 from batos.bridge.hearing import Hearing
 from batos.bridge.names import tagged
@@ -170,14 +171,14 @@ class OllamaInference:
                     yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
+        messages: list[dict[str, Any]] = [{"role": "system", "content": apart(request.system)}] if request.system else []
         for said, answered in request.turns:
-            messages += [{"role": "user", "content": said}, {"role": "assistant", "content": answered}]
+            messages += [{"role": "user", "content": apart(said)}, {"role": "assistant", "content": apart(answered)}]
         images = {"images": list(request.images)} if request.images else {}
-        messages.append({"role": "user", "content": request.user, **images})
+        messages.append({"role": "user", "content": apart(request.user), **images})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
-            messages.append({"role": "assistant", "content": request.begun})
+            messages.append({"role": "assistant", "content": apart(request.begun)})
             options["num_predict"] = max(1, options["num_predict"] - request.begun_tokens)
         return {
             "model": request.model,
