@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batos.bridge.names import tagged
+from batos.cli import folders
 from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, app, check_reachable, endpoint, run_async, settings_from
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, clean, one_line, size
@@ -60,6 +61,7 @@ def models(
     if fit:
         return _fit(chosen, endpoint(connect), output)
     if remove:
+        data = folders.meant(data, output, config_file=config_file)
         return _remove(settings_from(data, None, None, None, config_file, None)[0], dry, endpoint(connect), output)
 
     async def follow(client: Client) -> dict[str, Any]:

@@ -26,8 +26,9 @@ def test_everything_that_the_tutorial_shows_appears(tmp_path: Path, ollama_host:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("node_modules"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}
     environment |= {"PYTHONPATH": str(ROOT), "BATOS_OLLAMA_HOST": ollama_host, "COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
+    environment["HOME"] = str(tmp_path)
     environment["BATOS_LISTEN"] = f"tcp://127.0.0.1:{_free_port()}"  # the usual one may be somebody's
-    run = ".venv/bin/batos run --data ./var"
+    run = ".venv/bin/batos run"
     followed = follow((ROOT / "docs" / "tutorial.md").read_text("utf-8"), folder, environment, instead={"make run": run})
     assert [trouble for _, block in followed for trouble in block.trouble()] == []
 
