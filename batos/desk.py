@@ -155,13 +155,14 @@ class Desk:
                 return await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
                 return await asyncio.to_thread(self._looks.history, request.target, request.limit)
-            case schemas.Missions() if request.state is None and request.at is None:
+            case schemas.Missions() if request.state is request.at is request.before is None and not request.words:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                return await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at)
+                fits = (request.state, request.limit, request.at, request.before, request.words)
+                return await asyncio.to_thread(self._looks.missions, *fits)
             case schemas.Failures():
-                fits = (request.id, request.code, request.selector, request.limit, request.at)
-                return await asyncio.to_thread(self._looks.failures, *fits)
+                sought = (request.id, request.code, request.selector, request.limit, request.at)
+                return await asyncio.to_thread(self._looks.failures, *sought)
             case schemas.Changes():
                 return self._looks.changes(request.number, request.state, request.limit)
             case schemas.UndoChange():
@@ -248,7 +249,7 @@ class Desk:
         watched = request.watch and (request.id, client) in self._watches
         watch = self._watches.open(request.id, client) if request.watch else None
         try:
-            new, given = await self._scheduler.submit(request.id, brief, options, first)
+            new, given = await self._scheduler.submit(request.id, brief, {**options, "origin": client.origin}, first)
         except BaseException:
             if watch is not None and not watched:
                 watch.stop()

@@ -125,26 +125,38 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 @app.command()
 def missions(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those whose brief has all of these words, or whose id begins so.")
+    ] = None,
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only those that are older than this one.")] = None,
     at: AtFlag = None,
     image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List missions, the newest first."""
+    """List missions, the newest first, or those that one looks for."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
-    wanted, then = state and state.upper(), moment(at)
-    reply = look(image, connect, lambda looks: looks.missions(wanted, limit, then), lambda client: client.missions(wanted, limit, then))
+    wanted, then, sought = state and state.upper(), moment(at), " ".join(words or ())
+    reply = look(
+        image,
+        connect,
+        lambda looks: looks.missions(wanted, limit, then, before, sought),
+        lambda client: client.missions(wanted, limit, then, before=before, words=sought or None),
+    )
     output = Output(as_json)
     if as_json:
         output.document(reply)
         return
     if not reply["missions"]:
-        output.note("no missions" + (f" in {state.upper()}" if state else ""), "dim")
+        output.note("no missions" + (f" in {state.upper()}" if state else "") + " that fit" * bool(sought or before), "dim")
         return
     print_missions(reply["missions"], output)
+    if len(reply["missions"]) == limit:
+        same = " ".join(["batos missions", *(words or ()), *(["--state", wanted] if wanted else ())])
+        output.note(f"older ones: {same} --before {reply['missions'][-1]['id']}", "dim")
 
 
 @app.command()

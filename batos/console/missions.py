@@ -19,6 +19,7 @@ from batos.errors import InvalidInput
 
 FINAL = ("COMPLETE", "FAILED")
 STATES = ("ACCEPTED", *THINKING, "NEEDS_INPUT", "PAUSED", *FINAL)
+WORDS_CHARS = 1000
 SAID = {
     "accepted": "The mission is accepted, and on disk.",
     "cancelled": "The mission was cancelled.",
@@ -35,8 +36,10 @@ SAID = {
 
 async def overview(seat: Seat, request: Request) -> Response:
     """The missions, and a form for a new one."""
-    state = request.query_params.get("state") or None
-    listed = (await seat.asker.ask("missions", state=state, limit=seat.settings.console_rows))["missions"]
+    state, before = (request.query_params.get(name) or None for name in ("state", "before"))
+    words = (request.query_params.get("q") or "")[:WORDS_CHARS]
+    rows = seat.settings.console_rows
+    listed = (await seat.asker.ask("missions", state=state, limit=rows, before=before, words=words or None))["missions"]
     info = await seat.asker.ask("info")
     return await seat.show(
         "missions.html",
@@ -46,6 +49,9 @@ async def overview(seat: Seat, request: Request) -> Response:
         info=info,
         state=state,
         states=STATES,
+        words=words,
+        before=before,
+        older=listed[-1]["id"] if len(listed) == rows else None,
         new_id=str(uuid.uuid4()),
         brief=request.query_params.get("brief", ""),
         context=request.query_params.get("context", ""),

@@ -10,7 +10,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from batos.wire.fields import WAIT_S_LIMIT, WHY_CHARS, Deadline, Limit, MissionId, Moment, Name, Persona, Priority, Rating, State, Target
+from batos.wire.fields import (
+    WAIT_S_LIMIT,
+    WHY_CHARS,
+    Deadline,
+    Limit,
+    MissionId,
+    Moment,
+    Name,
+    Persona,
+    Priority,
+    Rating,
+    State,
+    Target,
+    Words,
+)
 from batos.wire.keeping import (
     Accepting,
     Backup,
@@ -238,6 +252,8 @@ class Missions(Request):
     state: State | None = None
     limit: Limit = 50
     at: Moment | None = None
+    before: MissionId | None = None
+    words: Words = ""
 
 
 class Failures(Request):

@@ -441,3 +441,25 @@ async def test_at_the_time_that_is_told_of_a_revision_it_is_seen(image: LivingIm
         found = int.from_bytes(moments._stamp(told), "big")
         assert found >= tid
         assert moments.seconds_of(found.to_bytes(8, "big")) == told
+
+
+async def test_missions_are_looked_for_and_paged_through(image: LivingImage) -> None:
+    for number, brief in enumerate(("Plan a birthday party", "Plan the week", "The BIRTHDAY cake", "Something else")):
+        await image.system(ledger.accept, f"m-{number}", brief, {}, False)
+    seen = looks(image)
+
+    def found(*given: Any, **more: Any) -> list[str]:
+        return [one["id"] for one in seen.missions(*given, **more)["missions"]]
+
+    assert found(None, 2) == ["m-3", "m-2"]
+    assert found(None, 2, before="m-2") == ["m-1", "m-0"]
+    assert found(None, 2, before="m-0") == []
+    assert found("ACCEPTED", 9, before="m-2") == ["m-1", "m-0"]
+    assert found("COMPLETE", 9, before="m-2") == []
+    assert found(None, 9, words="birthday") == ["m-2", "m-0"]
+    assert found(None, 9, words=" plan BIRTH ") == ["m-0"]
+    assert found(None, 9, words="birthday", before="m-2") == ["m-0"]
+    assert found(None, 9, words="M-1") == ["m-1"]
+    assert found(None, 9, words="nothing has these") == []
+    with pytest.raises(UnknownMission):
+        found(None, 9, before="nobody")
