@@ -158,7 +158,7 @@ class Desk:
             case schemas.Missions() if request.state is request.at is request.before is None and not request.words:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                fits = (request.state, request.limit, request.at, request.before, request.words)
+                fits = (request.state, request.limit, request.at, request.before, request.words or "")
                 return await asyncio.to_thread(self._looks.missions, *fits)
             case schemas.Failures():
                 sought = (request.id, request.code, request.selector, request.limit, request.at)
@@ -169,7 +169,7 @@ class Desk:
                 why = request.why or "taken back by its user"
                 return {"type": "undo_change", **await self._undoing.undo_change(request.number, why, dry=request.dry)}
             case schemas.Replay():
-                return {"type": "replay", **await self._replays.replay(request.id)}
+                return {"type": "replay", **await self._replays.replay(request.id, prompts=request.prompts)}
             case schemas.Pack():
                 return {"type": "pack", **await self._upkeep.pack(request.days)}
             case schemas.Fork():

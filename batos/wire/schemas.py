@@ -253,7 +253,7 @@ class Missions(Request):
     limit: Limit = 50
     at: Moment | None = None
     before: MissionId | None = None
-    words: Words = ""
+    words: Words | None = None
 
 
 class Failures(Request):
@@ -274,6 +274,7 @@ class Replay(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["replay"]
     id: MissionId
+    prompts: bool = False
 
     @property
     def waits(self) -> bool:

@@ -174,8 +174,8 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))
 
-    def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
-        return self._run(self._client.replay(id, timeout_s))
+    def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
+        return self._run(self._client.replay(id, timeout_s, prompts=prompts))
 
     def undo(
         self,

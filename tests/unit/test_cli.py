@@ -877,3 +877,19 @@ def test_a_short_command_loads_what_it_needs(words: list[str], without: tuple[st
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_mission_was_asked_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {
+        "cycle": "1", "state": "SYNTHESIZING", "persona": "ROBIN", "part": None, "model": "robin:embedded", "system": "You are ROBIN.",
+        "user": "Cake?", "turns": [["Hello", "Hi"]], "schema": {"type": "object"}, "said": "Cake.",
+    }  # fmt: skip
+    reply = {"type": "replay", "state": "COMPLETE", "outcome": "different", "prompts": [asked], "more": True}
+    code, [request] = batos({"replay": reply}, "show", "m1", "--prompts")
+    assert (code, request.id, request.prompts) == (0, "m1", True)
+    told = capsys.readouterr()
+    for words in ("1: robin:embedded, ROBIN, SYNTHESIZING", "You are ROBIN.", "Hello", "Hi", "Cake?", '{"type": "object"}', "Cake."):
+        assert words in told.out
+    assert "others had no room" in told.err
+    assert "has changed since" in told.err
+    assert batos({}, "show", "m1", "--prompts", "--at", "2h")[0] == 2
