@@ -47,7 +47,7 @@ class Replaying(Thinking):
         return found
 
     async def chat(self, role: str, system: str, user: str, **more: Any) -> ChatReply:
-        """See `Thinking.chat`; what is asked is kept, where that is wanted: the journal holds what was answered, and a sum of what was asked."""
+        """See `Thinking.chat`; what is asked is kept, where that is wanted: the journal has answers, and sums of what was asked."""
         if self.prompts is None:
             return await super().chat(role, system, user, **more)
         by, turns = more.get("by"), more.get("turns", ())
