@@ -287,7 +287,7 @@ def read_brief() -> str:
     :raises typer.BadParameter: if it is not UTF-8.
     """
     try:
-        return sys.stdin.buffer.read().decode("utf-8").strip()
+        return sys.stdin.buffer.read().decode("utf-8-sig").strip()  # some shells put a mark before it
     except UnicodeDecodeError as e:
         raise typer.BadParameter(f"the brief on standard input is not UTF-8 (byte {e.start})") from None
 
@@ -298,7 +298,7 @@ def read_schema(file: str) -> dict[str, Any]:
     :raises typer.BadParameter: if it cannot be read, or is none.
     """
     try:
-        found = json.loads(Path(file).read_text("utf-8"))
+        found = json.loads(Path(file).read_text("utf-8-sig"))
     except OSError as e:
         raise typer.BadParameter(f"--schema {file}: {e.strerror or e}") from None
     except (ValueError, RecursionError) as e:

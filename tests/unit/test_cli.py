@@ -211,7 +211,7 @@ def test_send_prints_the_id_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_send_reads_a_brief_from_standard_input() -> None:
     with daemon({"submit": ACCEPTED}) as scripted:
-        done = run_batos("send", "-", "--connect", scripted.endpoint, stdin="Wie heißt\ndu?\n")
+        done = run_batos("send", "-", "--connect", scripted.endpoint, stdin="\ufeffWie heißt\ndu?\n")
     assert done.returncode == 0
     assert scripted.requests[0].brief == "Wie heißt\ndu?"
 
