@@ -2,6 +2,7 @@
 
     app.py        the typer application, its options, the exit codes; verbs.py names the verbs and who has them
     asking.py     asking a daemon; hints for names that are not there
+    folders.py    which data folder is meant where none is named
     daemon.py     run, doctor, config: what needs no daemon
     supervisor.py run --supervise: the daemon as a child that is started again
     chat/         chat
