@@ -1,15 +1,85 @@
-"""What coroutines share: work that is done once for all who ask for it."""
+"""What coroutines share: work that is done once for all who ask for it, turns at what serves one at a time, shares of time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable
+import contextlib
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from batos.errors import Busy
 
 T = TypeVar("T")
+
+PASSES = 16
+"""How many short ones in a row may go before a long one that waits."""
+
+
+class ShortFirst:
+    """Turns at what serves one at a time. Who takes little time goes before those who take long; a long one waits for `PASSES` of them at
+    most. All methods are called on the loop's thread."""
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._passed = 0
+        self._short: deque[asyncio.Future[None]] = deque()
+        self._long: deque[asyncio.Future[None]] = deque()
+
+    @contextlib.asynccontextmanager
+    async def turn(self, *, short: bool) -> AsyncIterator[None]:
+        """Wait for a turn; the block is it."""
+        if self._taken:
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            (self._short if short else self._long).append(place)
+            try:
+                await place
+            except asyncio.CancelledError:
+                if place.done() and not place.cancelled():  # in the moment when its turn came
+                    self._next()
+                raise
+        self._taken = True
+        try:
+            yield
+        finally:
+            self._next()
+
+    def _next(self) -> None:
+        while self._short or self._long:
+            first = bool(self._short) and (not self._long or self._passed < PASSES)
+            self._passed = self._passed + 1 if first and self._long else 0
+            place = (self._short if first else self._long).popleft()
+            if not place.done():
+                self._taken = True  # whoever comes before it runs has to wait
+                place.set_result(None)
+                return
+        self._taken = False
+
+
+class Share:
+    """A share of time for work in the background: it waits for quiet, but under load that does not end it has its turn all the same.
+
+    What took a second waits nine seconds for quiet at most before it goes on, and nothing waits longer than `longest_s`.
+    """
+
+    PART = 0.1
+
+    def __init__(self, quiet: Callable[[], Awaitable[object]], longest_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        """
+        :param quiet: returns when nobody needs the system.
+        """
+        self._quiet, self._longest, self._now = quiet, longest_s, now
+        self._begun: float | None = None
+
+    async def turn(self) -> None:
+        """Wait for the next turn; what was done since the last one counts as work."""
+        worked = self._longest if self._begun is None else self._now() - self._begun
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(self._longest, worked * (1 / self.PART - 1))):
+                await self._quiet()
+        self._begun = self._now()
 
 
 class SingleFlight(Generic[T]):
@@ -45,6 +115,12 @@ class SingleFlight(Generic[T]):
         if task.cancelled():
             raise Busy(f"the {self._name} was given up: the daemon is stopping; ask again when it is back")
         return task.result()
+
+    async def give_up(self, key: Hashable) -> None:
+        """Cancel the work that is under way for `key`, if there is any; return when it has ended."""
+        if (task := self._under_way.get(key)) is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])
 
     async def stop(self) -> None:
         """Cancel what is under way; return when it has ended."""

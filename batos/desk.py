@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from batos.bridge.models import Models
+from batos.bridge.needs import Needs
 from batos.errors import RoleRefused
 from batos.image import history, journal, ledger, unwritten
 from batos.image.living import LivingImage
 from batos.image.moments import Moment
+from batos.image.turns import answering
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
 from batos.mind import forms, lessons
@@ -23,11 +25,15 @@ from batos.mind.scheduler import Scheduler
 from batos.objects import Primitive, find
 from batos.recollection import Recollection
 from batos.undoing import Undoing
+from batos.uploads import Uploads
 from batos.watches import Watches
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
 Reply = dict[str, Any]
+_FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
+PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
+"""What `status` tells of what a mission is provided with."""
 _Message = schemas.Send | schemas.Teach | schemas.Revert | schemas.Grant
 
 
@@ -50,6 +56,7 @@ class Desk:
         replays: Replays,
         memory: Recollection,
         undoing: Undoing,
+        uploads: Uploads,
         assessed: Callable[[Any, int], Reply | None],
         rate: Callable[[str, int, str], Awaitable[None]],
         watches_per_client: int,
@@ -65,7 +72,7 @@ class Desk:
         self._image, self._scheduler, self._events, self._router = image, scheduler, events, router
         self._info, self._metrics, self._models, self._experts, self._personas = info, metrics, models, experts, personas
         self._upkeep, self._replays, self._memory = upkeep, replays, memory
-        self._undoing = undoing
+        self._undoing, self._uploads = undoing, uploads
         self._looks = Looks(image.db, image.snapshot, self._state, assessed)
         self._rate = rate
         self._ingests_watched: dict[tuple[Recipient, str | int | None], tuple[schemas.Ingest, int]] = {}
@@ -83,7 +90,8 @@ class Desk:
         match request:
             case schemas.Submit():
                 persona = self._router.known(request.persona) if request.persona else None
-                options = {"persona": persona, **_options(request), **self._asked(request)}
+                images = self._uploads.named(request.images)
+                options = {"persona": persona, **_options(request), **self._asked(request), "images": images}
                 await self._submit(request, request.brief, options, client)
             case schemas.Send():
                 self._check_reach(request, client)
@@ -103,6 +111,8 @@ class Desk:
                 await self._tell_of_models(request, client)
             case schemas.Ingest():
                 await self._ingest(request, client)
+            case schemas.Upload():
+                client.send(await self._uploads.take(request))  # what it says is durable
             case _:
                 reply = await self._reply(request, client)
                 await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
@@ -128,9 +138,9 @@ class Desk:
         """The one reply to what is no mission and no stream."""
         match request:
             case schemas.Method():
-                return await asyncio.to_thread(self._looks.method, request.target, request.selector, request.at)
+                return await answering(self._looks.method, request.target, request.selector, request.at)
             case schemas.Methods():
-                return await asyncio.to_thread(self._looks.methods, request.target, request.at)
+                return await answering(self._looks.methods, request.target, request.at)
             case schemas.Status():
                 return self._status(request.id)
             case schemas.Result():
@@ -152,17 +162,17 @@ class Desk:
             case schemas.Ls():
                 return await self._seen(request.at, self._looks.ls, request.target)
             case schemas.Diff():
-                return await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b)
+                return await answering(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
-                return await asyncio.to_thread(self._looks.history, request.target, request.limit)
+                return await answering(self._looks.history, request.target, request.limit)
             case schemas.Missions() if request.state is request.at is request.before is None and not request.words:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
                 fits = (request.state, request.limit, request.at, request.before, request.words or "")
-                return await asyncio.to_thread(self._looks.missions, *fits)
+                return await answering(self._looks.missions, *fits)
             case schemas.Failures():
                 sought = (request.id, request.code, request.selector, request.limit, request.at)
-                return await asyncio.to_thread(self._looks.failures, *sought)
+                return await answering(self._looks.failures, *sought)
             case schemas.Changes():
                 return self._looks.changes(request.number, request.state, request.limit)
             case schemas.UndoChange():
@@ -181,7 +191,7 @@ class Desk:
             case schemas.Info():
                 return {"type": "info", **self._info()}
             case schemas.Metrics():
-                return {"type": "metrics", "metrics": await asyncio.to_thread(self._metrics)}
+                return {"type": "metrics", "metrics": await answering(self._metrics)}
             case schemas.Personas():
                 return {"type": "personas", **await self._personas(request.accept)}
             case schemas.Experts():
@@ -204,13 +214,14 @@ class Desk:
     def _asked(self, request: schemas.Submit) -> Reply:
         """What the client wants of the answer, and what it follows.
 
-        :raises InvalidInput: for a schema that is none.
+        :raises InvalidInput: for a schema or a need that is none.
         :raises UnknownMission: for a mission to follow that is not there.
         """
         if request.form is not None:
             forms.check_schema(request.form)
+        Needs.parse(request.needs)
         if request.context is not None:
-            self._image.read(ledger.mission_of, request.context)
+            self._image.read(ledger.require, request.context)
         schema = None if request.form is None else json.dumps(request.form)
         return {
             "context": request.context,
@@ -218,6 +229,7 @@ class Desk:
             "may_ask": request.may_ask,
             "depth": request.depth,
             "flavour": request.flavour,
+            "needs": json.dumps(request.needs) if request.needs else None,
         }
 
     async def _message(
@@ -313,22 +325,24 @@ class Desk:
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)
-        facts = {name: known[name] for name in ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")}
+        facts = {name: known[name] for name in _FACTS}
         if known["result"] and not facts["persona"]:
             facts["persona"] = str(known["result"].get("persona") or "").lower() or None
         live = {} if known["state"] in ledger.FINAL else self._scheduler.live(id)
-        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone") if known[name]}
+        facts |= {name: known[name] for name in ("context", "questions", "rating", "undone", "images") if known[name]}
         if (route := self._image.read(journal.route_of, id)) is not None:
             facts["routing"] = json.loads(route)
+        if provided := self._image.read(journal.provided_of, id):
+            facts["provided"] = {name: provided[name] for name in PROVIDED if provided.get(name) not in (None, "")}
         state = self._state(id, known["state"])
         return {"type": "status", "id": id, "state": state, **facts, **live, **_outcome(known)}
 
     async def _seen(self, at: Moment | None, look: Callable[..., Reply], target: str | None) -> Reply:
         """The past is looked at in a thread: nothing of it is loaded yet."""
-        return look(target) if at is None else await asyncio.to_thread(look, target, at)
+        return look(target) if at is None else await answering(look, target, at)
 
     def _record(self, id: str) -> Reply:
-        return self._image.read(lambda root: ledger.describe(ledger.mission_of(root, id)))  # type: ignore[no-any-return]
+        return self._image.read(ledger.record_of, id)  # type: ignore[no-any-return]
 
     def _state(self, id: str, recorded: str) -> str:
         return recorded if recorded in ledger.FINAL else self._scheduler.state(id) or recorded
@@ -368,10 +382,11 @@ class Desk:
         if asked == request:  # again after a silence, in which one file takes long: it stays one watch, and no file is read again
             client.send({"type": "ingest", "watching": True, "queued": queued})
             return
-        ingest = await self._memory.ask(request.paths, request.follow)
+        ingest = await self._memory.ask(request.paths, request.follow, request.exclude)
         if not request.watch:
             ingest.close()
-            client.send({"type": "ingest", "queued": len(ingest.files), **({"refused": ingest.refused} if ingest.refused else {})})
+            more = {name: facts for name, facts in (("refused", ingest.refused), ("left_out", ingest.left_out)) if facts}
+            client.send({"type": "ingest", "queued": len(ingest.files), **more})
             return
         client.send({"type": "ingest", "watching": True, "queued": len(ingest.files)})
         if watched in self._ingests_watched:
@@ -394,7 +409,8 @@ def _options(request: schemas.Submit | _Message) -> Reply:
 
 
 def _outcome(known: Reply) -> Reply:
-    return {name: known[name] for name in ("result", "error") if known[name] is not None}
+    told = {name: known[name] for name in ("result", "error") if known[name] is not None}
+    return {**told, "folded": True} if known.get("folded") else told
 
 
 def _final(known: Reply) -> Reply:

@@ -10,7 +10,9 @@
     │   │   └── UnknownField       a field that the op does not have
     │   ├── UnknownPersona         no such persona
     │   ├── UnknownMission         no mission of that id
+    │   ├── MissionFolded          a mission so old that one line of it is kept, and more would be needed
     │   ├── UnknownTarget          no object under that path or oid
+    │   ├── UnknownPicture         no image of that digest was uploaded, or it is not kept any more
     │   ├── UnknownSource          nothing in the memory is from there
     │   ├── UnknownChange          the loop has made no change of that number, or it is not kept any more
     │   ├── UndoConflict           later work depends on the mission that was to be undone; see `conflicts` and `missions`
@@ -26,8 +28,10 @@
     │   ├── AttemptsExhausted      too many attempts, restarts counted
     │   ├── Conflicted             its commit met more conflicts than the limit allows
     │   ├── BudgetSpent            more inferences, or cycles inside cycles, than the limits allow
+    │   ├── ModelNeeded            it needs what no model here can do, and none may be had; see `needs`, `model`, `bytes`, `command`
     │   ├── GrantNeeded            a generated method would change more than a receiver, and its user has not let it; see `grant`
-    │   └── QualityRefused         nothing fit to be an answer came out
+    │   ├── QualityRefused         nothing fit to be an answer came out
+    │   └── ModelBlind             it has images, and the model that would think about them does not see; see `models` and `persona`
     ├── MethodRefused              a generated method did not pass; see `cause`, and the failure ledger for its source
     │   └── CovenantViolationError  a way out of it leaves writes without `self._p_changed = True` after them
     ├── MethodError                a generated method is at fault, or what it was told to do
@@ -129,8 +133,16 @@ class UnknownMission(InvalidInput):
     code = "unknown_mission"
 
 
+class MissionFolded(InvalidInput):
+    code = "mission_folded"
+
+
 class UnknownTarget(InvalidInput):
     code = "unknown_target"
+
+
+class UnknownPicture(InvalidInput):
+    code = "unknown_image"
 
 
 class UnknownSource(InvalidInput):
@@ -156,6 +168,12 @@ class HistoryGone(InvalidInput):
 
 class Unreadable(InvalidInput):
     code = "unreadable"
+
+
+class UnreadableNow(Unreadable):
+    """Cannot be read for a reason that is not in the file: its rights (then `shut`), or its disk. It is tried again by itself."""
+
+    shut = False
 
 
 class MissionIdTaken(InvalidInput):
@@ -222,6 +240,28 @@ class GrantNeeded(MissionFailed):
 
     def __init__(self, message: str, *, primitive: str, target: str, selector: str, grant: Iterable[str]) -> None:
         super().__init__(message, primitive=primitive, target=target, selector=selector, grant=list(grant))
+
+
+class ModelNeeded(MissionFailed):
+    """A mission needs what no model here can do, and none was provided.
+
+    `needs` are its needs in words. Where a model is known that meets them, `model` names it, `bytes` is the size of its download, and
+    `command` gets it.
+    """
+
+    code = "model_needed"
+
+
+class ModelBlind(MissionFailed):
+    """A mission has images, and the model that would think about them does not see.
+
+    `persona` would have thought, with `model`; `models` lists those of the Ollamas here that see, as far as is known.
+    """
+
+    code = "model_blind"
+
+    def __init__(self, message: str, *, persona: str = "", model: str = "", models: Iterable[str] = ()) -> None:
+        super().__init__(message, persona=persona, model=model, models=list(models))
 
 
 class QualityRefused(MissionFailed):

@@ -24,9 +24,10 @@ from batos.autotelic import home, voices, weights
 from batos.bridge.choice import named
 from batos.bridge.profiles import Profile
 from batos.bridge.types import Inference
+from batos.concurrency import Share
 from batos.config import RELOADED, Settings
 from batos.desk import Desk
-from batos.image import experts, premises
+from batos.image import experts, folding, premises
 from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
@@ -46,9 +47,11 @@ from batos.mind.replay import Replaying, Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.mind.thinking import Thinking
+from batos.providing import Providing
 from batos.recollection import Recollection
 from batos.substrate import Substrate
 from batos.undoing import Undoing
+from batos.uploads import Uploads
 from batos.wire import endpoints
 from batos.wire.listener import Listener
 from batos.wire.schemas import Accepting
@@ -80,6 +83,7 @@ class Kernel:
         self._stack = contextlib.AsyncExitStack()
         self._end: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
         self.console: Console | None = None
+        self.providing: Providing | None = None  # where there is an Ollama
 
     @classmethod
     async def start(
@@ -147,6 +151,9 @@ class Kernel:
         await self.memory.open(inference, self.profile.embedder, asked_only=asked_only, stack=self._stack, background=self._background)
         self.undoing = Undoing(self.image, self.memory, settings, self.loop)
         self._stack.push_async_callback(self.undoing.stop)
+        if self.substrate.places:
+            self.providing = Providing(settings, self.image, self.substrate, self.loop.budget)
+            self.undoing.withdrawn = self.providing.withdrawn
         self.methods = Methods(
             self.image,
             settings,
@@ -180,6 +187,7 @@ class Kernel:
                 replays=self._replays(inference),
                 memory=self.memory,
                 undoing=self.undoing,
+                uploads=Uploads(self.image, settings),
                 assessed=self.loop.assessed,
                 rate=self.loop.rate,
                 watches_per_client=settings.watches_per_client,
@@ -195,7 +203,8 @@ class Kernel:
         if settings.metrics:
             self._stack.push_async_callback(asyncio.to_thread, self.metrics.serve(settings.metrics))
         self.memory.remember(self.events)
-        self.memory.curate(self.scheduler.quiet, gists.asking(self.scheduler, self.events))
+        curators = Share(self.scheduler.quiet, settings.background_wait_s)
+        self.memory.curate(curators.turn, gists.asking(self.scheduler, self.events))
         # Stopped before the listener, so that the last results still leave.
         self._stack.push_async_callback(self.scheduler.stop, settings.shutdown_s)
         self.scheduler.begin()
@@ -203,6 +212,8 @@ class Kernel:
         measure = measured(settings, self.image, self.scheduler, self.costs, self.walk, lambda: self.uptime_s)
         self.loop.begin(self.scheduler, inference, self.profile.embedder, measure, self._background)
         self.improving.begin(self.scheduler, self.events, self.loop.budget, self._background)
+        if self.providing is not None:
+            self._background(self.providing.run(self.events), "models provided")
         self._background(ahead.read(settings, self.scheduler.quiet, self._methods_written), "handbook")
 
     async def _methods_written(self) -> bool:
@@ -270,6 +281,7 @@ class Kernel:
             on_paid=self._on_paid,
             outage=self.substrate.outage,
             propose=self.improving.propose,
+            provider=self.providing,
             **self._host(self.image, self.methods, self.router),
         )
 
@@ -295,6 +307,7 @@ class Kernel:
             "parameters": self.substrate.parameters,
             "base_of": self.substrate.base_of,
             "nearness": self.likeness.nearest,
+            "sight": self.substrate.sight,
             "share_out": lambda brief: shares(brief, router.weights, self.settings.voices_limit),
             "router": router,
             "methods": methods,
@@ -315,6 +328,9 @@ class Kernel:
             backups=settings.backups,
             interval_s=settings.upkeep_s,
             first_s=settings.upkeep_first_s,
+            upload_hours=settings.upload_hours,
+            missions=_kept_whole(settings),
+            free=memories.lived_through if settings.remember == "on" else folding.everything,
         )
         self._stack.push_async_callback(self.upkeep.stop)
         self._background(self.upkeep.run(), "upkeep")
@@ -403,7 +419,8 @@ class Kernel:
         self.settings = settings = self.settings.model_copy(update={name: getattr(settings, name) for name in applied})
         logs.set_level(settings.log_level)
         self.scheduler.settings = settings
-        self.upkeep.plan(history_days=settings.history_days, journal_days=settings.journal_days, interval_s=settings.upkeep_s)
+        plan = {"history_days": settings.history_days, "journal_days": settings.journal_days, "interval_s": settings.upkeep_s}
+        self.upkeep.plan(**plan, missions=_kept_whole(settings))
         self.backups.plan = plan_of(settings, self.image.uri)
         self.reloaded = {"at": round(time.time(), 3), "applied": applied, "restart": [name for name in changed if name not in RELOADED]}
         log.info("reloaded", applied=applied, restart=self.reloaded["restart"])
@@ -431,3 +448,7 @@ class Kernel:
         """Stop in order: no new missions, those under way end or wait for the next start, the image is closed."""
         await self._stack.aclose()
         log.info("stopped", uptime_s=round(self.uptime_s, 1))
+
+
+def _kept_whole(settings: Settings) -> folding.Terms:
+    return folding.Terms(settings.missions_kept, settings.mission_days, settings.history_days, settings.context_missions)

@@ -21,6 +21,7 @@ from batos.objects import UvmObject
 Reply = dict[str, Any]
 _OF_ONE = ("content", "comparison", "effect", "digest", "missions")
 """What a list of changes leaves out."""
+_IN_LIST = ("origin", "accepted", "finished", "undone", "context")
 _LIST_BYTES = 4 * MIB  # of failures, which have sources of methods in them; a thousand of them would hold up whoever else is answered
 
 
@@ -43,6 +44,8 @@ class Looks:
     def show(self, target: str, at: Moment | None = None) -> Reply:
         """An object; for a mission, its record too, with the state that it is in: in its slots is what is on record."""
         with looking_at(self._db, self._snapshot, at) as root:
+            if (left := record.folded(root, target)) is not None:
+                return {"type": "show", "oid": None, "slots": {}, "tid": None, "record": left}
             found = history.resolve(root, target)
             if not record.is_mission(found):
                 return {"type": "show", **history.show(found)}
@@ -85,25 +88,15 @@ class Looks:
         :raises UnknownMission: for a `before` that there is not.
         """
         with looking_at(self._db, self._snapshot, at) as root:
-            missions = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            missions = ledger.listed(root, state) if state is None or state in ledger.FINAL else ledger.unfinished(root)
             if before is not None:
-                number = ledger.mission_of(root, before).number
+                number = (ledger.line_of(root, before) or ledger.mission_of(root, before)).number
                 missions = (m for m in missions if m.number < number)
             if wanted := words.casefold().split():
                 missions = (m for m in missions if _has(m, wanted))
-            rows = ({"id": m.id, "state": self._state(m.id, m.state) if at is None else m.state, "mission": m} for m in missions)
-            chosen = (row for row in rows if state is None or row["state"] == state)
-            listed = [
-                {
-                    "id": row["id"],
-                    "state": row["state"],
-                    "brief": history.in_list(row["mission"].brief),
-                    **{name: getattr(row["mission"], name) for name in ("origin", "accepted", "finished")},
-                    **({"undone": True} if row["mission"].undone else {}),
-                    **({"context": row["mission"].context} if row["mission"].context else {}),
-                }
-                for row in itertools.islice(chosen, limit)
-            ]
+            rows = ((m, self._state(m.id, m.state) if at is None else m.state) for m in missions)
+            chosen = (row for row in rows if state is None or row[1] == state)
+            listed = [_listed(*row) for row in itertools.islice(chosen, limit)]
         return {"type": "missions", "missions": listed}
 
     def failures(self, id: str | None, code: str | None, selector: str | None, limit: int, at: Moment | None = None) -> Reply:
@@ -153,6 +146,21 @@ class Looks:
         return {"tid": None} if one is None else history.revision(self._db, one)
 
 
+def _listed(mission: UvmObject | ledger.Line, state: str) -> Reply:
+    """A row of the list of missions."""
+    folded = isinstance(mission, ledger.Line)
+    facts = ledger.described(mission) if isinstance(mission, ledger.Line) else {n: getattr(mission, n) for n in _IN_LIST}
+    return {
+        "id": mission.id,
+        "state": state,
+        "brief": history.in_list(mission.brief),
+        **{name: facts[name] for name in ("origin", "accepted", "finished")},
+        **({"undone": True} if facts["undone"] else {}),
+        **({"context": facts["context"]} if facts["context"] else {}),
+        **({"folded": True} if folded else {}),
+    }
+
+
 def _uses(root: Any) -> dict[str, usage.Use]:
     """What was noted of methods; nothing in an image from before anything noted it."""
     home = root["lobby"]._slots.get("autotelic")
@@ -166,7 +174,7 @@ def _there(root: Any, oid: str) -> Any:
         return None
 
 
-def _has(mission: UvmObject, wanted: list[str]) -> bool:
+def _has(mission: UvmObject | ledger.Line, wanted: list[str]) -> bool:
     """Whether a mission is the one that somebody looks for by these words."""
     brief = str(mission.brief).casefold()
     return all(word in brief for word in wanted) or (len(wanted) == 1 and str(mission.id).casefold().startswith(wanted[0]))

@@ -18,6 +18,7 @@ from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.leash import Leash, Undo
 from batos.autotelic.senses import Levels, Senses, told
 from batos.bridge.types import Inference
+from batos.concurrency import Share
 from batos.config import Settings
 from batos.errors import BatosError
 from batos.image import ledger
@@ -25,6 +26,7 @@ from batos.image.costs import Meter
 from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
+from batos.memory import origins
 from batos.memory.normal import normalised
 from batos.mind.events import Events
 from batos.mind.scheduler import Scheduler
@@ -100,9 +102,14 @@ class Loop:
         async def submit(id: str, brief: str) -> None:
             await scheduler.submit(id, brief, {"origin": "system"})
 
-        async def ready() -> None:
-            await self.budget.ready()
-            await scheduler.quiet()
+        def ready() -> Callable[[], Awaitable[None]]:
+            share = Share(scheduler.quiet, settings.background_wait_s)
+
+            async def wait() -> None:
+                await self.budget.ready()
+                await share.turn()
+
+            return wait
 
         async def sensed() -> Record:
             return {**await measure(), "sensed": await self._sensed()}
@@ -117,7 +124,7 @@ class Loop:
             first_s=settings.heartbeat_first_s,
             submit=submit,
             measure=sensed,
-            quiet=ready,
+            quiet=ready(),
         )
         background(heartbeat.run(), "heartbeat")
         self.alarms = Alarms(
@@ -128,7 +135,7 @@ class Loop:
             since=self.senses.since,
             entropy=lambda: _standing(assessor),
         )
-        background(self._watching(self.alarms, ready), "triggers")
+        background(self._watching(self.alarms, ready()), "triggers")
         background(self._ticking(), "senses")
 
     async def _watching(self, alarms: Alarms, ready: Callable[[], Awaitable[None]]) -> None:
@@ -213,7 +220,10 @@ class Loop:
 
 
 def _rate(root: Any, id: str, rating: int, why: str, bounds: weights.Bounds | None) -> None:
-    if not ledger.rate(root, id, rating, why) or bounds is None:
+    if not ledger.rate(root, id, rating, why):
+        return
+    origins.vouch(root, id, rating)
+    if bounds is None:
         return
     found = assessments.of(root, ledger.mission_of(root, id).number)
     if found is not None:  # else it is learned from when the mission is measured

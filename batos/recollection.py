@@ -23,7 +23,7 @@ from batos.bridge.types import Inference
 from batos.config import Settings
 from batos.errors import Unreadable
 from batos.image.living import LivingImage
-from batos.image.turns import in_helper
+from batos.image.turns import answering, in_helper
 from batos.mind.events import Events
 from batos.wire.schemas import Search
 
@@ -110,6 +110,7 @@ class Recollection:
             readers.of,
             limit_s=settings.search_s,
             pause_s=settings.embed_retry_s,
+            alike=settings.evidence_alike,
             on_read=self.curator.reads.add,
         )
         self.ingest = Ingest(image, settings, shelver, self.stored)
@@ -224,25 +225,29 @@ class Recollection:
         wanted = Wanted(request.question, request.k, request.kind, request.source, request.speaker, since, until)
         return await self.retrieval.search(wanted, explain=request.explain)
 
-    async def ask(self, paths: list[str], follow: list[str]) -> Asked:
+    async def ask(self, paths: list[str], follow: list[str], exclude: Sequence[str] = ()) -> Asked:
         """Have files read; folders to follow are watched from now on, and read at once. What cannot be taken is told of beside the others.
 
+        :param exclude: patterns of what is left out of the folders, also when they are looked through later.
         :raises Unreadable: where nothing is there.
         """
         away: list[Reply] = []
         for folder in follow:
             try:
-                await self.watcher.add(folder)
+                await self.watcher.add(folder, exclude)
             except Unreadable as e:
                 away.append({"path": folder, **e.to_wire()})
         failed = {one["path"] for one in away}
-        found, refused = await self.ingest.ask([*paths, *(folder for folder in follow if folder not in failed)])
+        from batos.memory.files import LeftOut
+
+        left = LeftOut()
+        found, refused = await self.ingest.ask([*paths, *(folder for folder in follow if folder not in failed)], exclude, left)
         refused += away
         if {one["path"] for one in refused} == {*paths, *follow}:
             more = f" ({len(refused) - 1} more)" if len(refused) > 1 else ""
             raise Unreadable(f"{refused[0]['path']}: {refused[0]['message']}{more}")
         # What is told of them from now on is told of this asking: nothing of it can have been committed before the queue was.
-        return Asked(self.ingest, found, refused)
+        return Asked(self.ingest, found, refused, left.facts())
 
     async def tell(
         self,
@@ -266,13 +271,13 @@ class Recollection:
         if (source := pin or unpin) is not None:
             told["pin"] = await self.curator.pin(source, stays=pin is not None)
         if archives is not None:
-            told["archived"] = await in_helper(self._image.read, _archived, archives)
+            told["archived"] = await answering(self._image.read, _archived, archives)
         if unfollow is not None:
             await self.watcher.remove(unfollow)
         if forget is not None:
             told["forgotten"] = await self.ingest.forget(forget)
             await self.vectors.purge()
-        held = await in_helper(self._image.read, _described, documents, self.watcher.away)
+        held = await answering(self._image.read, _described, documents, self.watcher.away, self.watcher.left_out)
         await self._image.told()  # what the image has can be read before the collection hears of it
         return {**held, **self._live(), **told}
 
@@ -287,11 +292,12 @@ class Recollection:
 class Asked:
     """Files that somebody asked to have read; to be waited for, or closed."""
 
-    def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply]) -> None:
+    def __init__(self, ingest: Ingest, files: list[str], refused: list[Reply], left_out: Reply) -> None:
         """
         :param refused: what was named and cannot be taken: `path`, `code` and `message`.
+        :param left_out: what folders have that is not read; empty for nothing.
         """
-        self.files, self.refused = files, refused
+        self.files, self.refused, self.left_out = files, refused, left_out
         self._begun = time.monotonic()
         self._heard: asyncio.Queue[Reply] = asyncio.Queue()
         self._unlisten: Callable[[], None] | None = ingest.listen(self._heard.put_nowait)
@@ -324,7 +330,8 @@ class Asked:
         finally:
             self.close()
         took = round(time.monotonic() - self._begun, 3)
-        return {"queued": len(self.files), **counts, "chunks": chunks, "refused": refused, "took_s": took}
+        told: Reply = {"queued": len(self.files), **counts, "chunks": chunks, "refused": refused, "took_s": took}
+        return {**told, **({"left_out": self.left_out} if self.left_out else {})}
 
     def close(self) -> None:
         """Hear of them no more."""
@@ -340,10 +347,10 @@ def _has_document(root: Any, number: int) -> bool:
     return document is not None and bool(document.sections or not document.archives)  # not one that is archived whole
 
 
-def _described(root: Any, documents: int | None, away: dict[str, str]) -> Reply:
+def _described(root: Any, documents: int | None, away: dict[str, str], left: dict[str, Reply]) -> Reply:
     from batos.memory.inventory import described
 
-    return described(root, documents, away)
+    return described(root, documents, away, left)
 
 
 def _archived(root: Any, most: int) -> Reply:

@@ -19,8 +19,10 @@ from batos.bridge import choice
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, Known
 from batos.bridge.models import Models
 from batos.bridge.names import tagged
+from batos.bridge.persona_models import modelfile_of, name_of
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, profile_names
 from batos.bridge.ready import ReadyInference
+from batos.bridge.selection import Space
 from batos.bridge.turns import Fairness
 from batos.bridge.types import Inference
 from batos.config import Settings, nearest
@@ -30,6 +32,7 @@ from batos.image.living import LivingImage
 from batos.mind.codex import Codex, voices
 from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.queue import Grouping
+from batos.mind.sight import Sight
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from batos.bridge.candidates import Candidate
     from batos.bridge.factory import LoraFactory
     from batos.bridge.loads import Load
+    from batos.bridge.modelfile import Modelfile
+    from batos.bridge.needs import Needs
     from batos.bridge.place import Place
     from batos.bridge.service import OllamaService
 
@@ -140,7 +145,8 @@ class Substrate:
             await (factory if factory.owns(model) else everywhere).heal(model)
 
         self.asked_only = hosts
-        return ReadyInference(hosts, ready=ready, heal=heal), self._grouping(fairness, guess, waiting)
+        self._inference = ReadyInference(hosts, ready=ready, heal=heal)
+        return self._inference, self._grouping(fairness, guess, waiting)
 
     def _place(self, client: AsyncClient, host: str, fairness: Fairness, service: OllamaService | None = None) -> Place:
         """
@@ -234,6 +240,28 @@ class Substrate:
             self._bases[role] = bases_of({role: role}, self.profile, modelfiles_folder(self._settings.modelfiles))[role][1]
         return self._bases[role]
 
+    @property
+    def sight(self) -> Sight:
+        """Which models see."""
+        if not self.places:  # something else infers
+            return Sight(self.model_of)
+        return Sight(self.model_of, self._sees, self._seen, self._seeing)
+
+    def _seen(self, model: str) -> bool | None:
+        can = self.capabilities(model)
+        return None if can is None else can.vision
+
+    async def _sees(self, model: str) -> bool | None:
+        """Whether a model sees, as its Ollama says, or was found out when it was tried (`batos models --fit NAME`). It is not tried for
+        it: to look at a picture takes a model as long as most of an answer."""
+        await self._inference.digest(self.profile.model_of(model))  # one that is on its way is waited for; and what it claims is learned
+        return self._seen(model)
+
+    async def _seeing(self) -> list[str]:
+        """The models of the first Ollama that see and could think, the largest first."""
+        found = [one for one in await self._found() or () if one.can.vision and one.can.chats and not (one.ours or one.can.remote)]
+        return [one.name for one in sorted(found, key=lambda one: -(one.can.parameters or 0))]
+
     def parameters(self, model: str) -> int | None:
         """How many parameters a model has; None as long as that is not known."""
         can = self.capabilities(model)
@@ -250,6 +278,58 @@ class Substrate:
             log.warning("models_unknown", error=e.detail, hint="the installed models think")
             return None
         return [dataclasses.replace(one, can=self.known.of(one.digest) or one.can) for one in found]
+
+    # --- what missions need
+
+    async def met(self, needs: Needs) -> bool:
+        """Whether all models with which personas speak meet needs, as they are loaded here.
+
+        :raises InferenceFailed: where that cannot be found out.
+        """
+        return needs.context <= int(self.options.get("num_ctx") or 0) and await self.able(needs)
+
+    async def able(self, needs: Needs) -> bool:
+        """Whether all models with which personas speak could meet needs, however they are loaded.
+
+        :raises InferenceFailed: where that cannot be found out.
+        """
+        for model in dict.fromkeys(self._voices()):
+            await self._inference.digest(model)  # once it is there, it is known what it can do
+            can = self.capabilities(model)
+            if can is not None and needs.lacking(can):
+                return False
+        return True
+
+    async def here(self) -> list[Candidate]:
+        """The models of the first Ollama.
+
+        :raises InferenceFailed: where it does not say.
+        """
+        found = await self._found()
+        if found is None:
+            raise InferenceFailed("Ollama does not say what it has", cause="unreachable")
+        return found
+
+    @property
+    def room(self) -> Space:
+        """The room that there is for another model."""
+        return Space(self._settings.memory_budget_bytes, self.places[0].provisioner.room)
+
+    def in_force(self, model: str) -> bool:
+        """Whether the profile in force rests on a model, or a persona's model has that name."""
+        profile, named = self.profile, choice.named(self._settings).personas
+        names = {*(one.name for one in profile.models), *profile.personas.values(), *named.values()}
+        return tagged(model) in map(tagged, names)
+
+    def voices_on(self, model: str) -> dict[str, tuple[str, Modelfile]]:
+        """By persona's role, the name and the Modelfile of its model on `model`."""
+        return {one.role: (name_of(persona, model), modelfile_of(one, model)) for persona, one in self._voices_of.items()}
+
+    def options_on(self, context: int, answer: int) -> Record:
+        """Ollama's options of an inference on a model that is loaded with such a context; what its user set goes before."""
+        settings = self._settings
+        own = {"num_predict": settings.num_predict, "num_thread": settings.num_thread}
+        return {"num_ctx": context, "num_predict": answer, **{name: value for name, value in own.items() if value}}
 
     # --- another model
 

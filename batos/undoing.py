@@ -15,7 +15,7 @@ import asyncio
 import json
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
@@ -23,9 +23,9 @@ from transaction.interfaces import TransientError
 from ZODB.POSException import POSKeyError
 from ZODB.utils import p64, u64
 
-from batos.autotelic import changes
+from batos.autotelic import changes, provided
 from batos.config import Settings
-from batos.errors import Busy, Conflicted, HistoryGone, UndoConflict
+from batos.errors import Busy, Conflicted, HistoryGone, InferenceFailed, UndoConflict
 from batos.image import history, ledger, reversal
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
@@ -62,6 +62,8 @@ class Undoing:
         :param learning: learns from what is undone; None: nobody does.
         """
         self._image, self._memory, self._settings, self._learning = image, memory, settings, learning
+        self.withdrawn: Callable[[int], Awaitable[list[str]]] | None = None
+        """Takes away what a change of the kind `provide` brought about outside the image, once it is undone there: the names of models."""
         self._lock = asyncio.Lock()
         self._under_way: set[asyncio.Task[Reply]] = set()
         self._stopping = False
@@ -89,7 +91,8 @@ class Undoing:
 
         :param state: what becomes of it, `UNDONE` or `DISABLED`.
         :param effect: figures of its watch.
-        :returns: `number` and `objects`; `already`, if it is so already; `refused`, if it was only proposed, and is refused now.
+        :returns: `number` and `objects`; `already`, if it is so already; `refused`, if it was only proposed, and is refused now; of a
+            change of the kind `provide`, the `models` that were deleted with it, or why that `waits`.
         :raises UndoConflict: if later work depends on it.
         :raises UnknownChange: if there is none of that number.
         :raises InvalidInput: if it was refused.
@@ -97,7 +100,14 @@ class Undoing:
         """
         name = changes.name_of(number)
         job = _Job(name, reversal.UNDO + name, "UNDO", dry, lambda unit: self._unmade(unit, number, why, state, effect))
-        return {"number": number, "dry": dry, **await self._begun(job)}
+        done = await self._begun(job)
+        if not dry and self.withdrawn is not None and self._image.read(lambda root: changes.record_of(root, number).kind) == provided.KIND:
+            try:
+                done["models"] = await self.withdrawn(number)
+            except InferenceFailed as e:
+                log.warning("not_cleared", change=number, error=e.message)
+                done["waits"] = f"what was pulled and made for it goes when its Ollama answers: {e.message}"
+        return {"number": number, "dry": dry, **done}
 
     async def _begun(self, job: _Job) -> Reply:
         if self._stopping:
@@ -224,7 +234,7 @@ class Undoing:
         image = self._image
         with image.snapshot(at=p64(u64(change.tid) - 1)) as before, image.snapshot(at=change.tid) as at:
             trees = _merge_trees(root, change, before, at, redo)
-            came, went = told_apart(before, at)
+            came, went = told_apart(before, at, change.others)
             if not (trees or came or went):
                 kinds = sorted({type(root._p_jar.get(oid)).__name__ for oid in change.others})
                 raise UndoConflict(
@@ -311,14 +321,15 @@ def _remedy(conflicts: Sequence[reversal.Conflict], by_missions: str) -> str:
 
 
 def _episode(root: Any, id: str, redo: bool) -> list[int]:
-    """The document that the mission became in memory: gone with it. Made again, if it is done again, by whoever makes them."""
+    """The documents that the mission became in memory, and what was told in its brief: gone with it. Made again, if it is done again, by
+    whoever makes them."""
     if redo:
         return []
     memory = root["lobby"].memory
     memory.lived._p_activate()
     root._p_jar.readCurrent(memory.lived)  # it may be made just now, by a transaction that writes this
-    number = memory.library.by_source.get(f"mission:{id}")
-    return [] if number is None else [number]
+    numbers = (memory.library.by_source.get(f"{kind}:{id}") for kind in ("mission", "said"))
+    return [number for number in numbers if number is not None]
 
 
 def _merge_trees(root: Any, change: reversal.Change, before: Any, at: Any, redo: bool) -> list[Reply]:

@@ -63,6 +63,8 @@ def _checks(settings: Settings) -> Iterator[tuple[str, Callable[[], Any]]]:
     if settings.console == "on":
         yield "console_listen", partial(_console, settings)
     yield "data", partial(_data, settings)
+    if (settings.data / "catalogue.toml").is_file():
+        yield "data", partial(_catalogue, settings)
     yield "codex", partial(load_codex, settings.codex or None)
     if settings.profile != AUTO:
         yield "profile", partial(choice.profile_of, settings)
@@ -84,6 +86,12 @@ def _data(settings: Settings) -> None:
     there = next(one for one in (settings.data, *settings.data.parents) if os.path.exists(one))
     if not os.path.isdir(there):
         raise ConfigError(f"{there} is a file, not a folder; name another with --data")
+
+
+def _catalogue(settings: Settings) -> None:
+    from batos.bridge.catalogue import offers
+
+    offers(settings.data)
 
 
 def _console(settings: Settings) -> None:

@@ -2,8 +2,9 @@
 
 Attention and feed-forward layers are there with random weights, but add nothing to what runs past them: the next token depends on the last
 one only. A script, in which no token comes twice, is written from its beginning after any prompt, and then the text ends. Where a grammar
-forbids that, the model writes whatever the grammar lets it. The tokenizer is that of the installed SmolLM2; a piece of a script that its
-vocabulary does not have is added to it.
+forbids that, the model writes whatever the grammar lets it. One that sees begins with a word for a picture that is bright, and another for
+one that is dark: its first layer carries how bright the pixels are to all that comes after them. The tokenizer is that of the installed
+SmolLM2; a piece of a script that its vocabulary does not have is added to it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 WIDTH, HEADS, FEED, LAYERS = 64, 2, 96, 2
 HEAD = WIDTH // HEADS
 CONTEXT = 4096
-_STATES = WIDTH - 2  # tokens of a script at most
+_STATES = WIDTH - 4  # tokens of a script at most
 _SPECIAL = {" ": "Ġ", "\n": "Ċ"}
 
 
@@ -41,6 +42,7 @@ class Kind:
     renderer: str = ""
     parser: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)
+    sees: bool = False
 
 
 # Each in the form of its family, with its own marks.
@@ -85,6 +87,10 @@ LLAMA = """{{- if or .System .Tools }}<|start_header_id|>system<|end_header_id|>
 {{- end }}<|start_header_id|>assistant<|end_header_id|>
 
 """
+MISTRAL = """{{- range $i, $_ := .Messages }}{{- $last := eq (len (slice $.Messages $i)) 1 }}
+{{- if eq .Role "system" }}[SYSTEM_PROMPT]{{ .Content }}[/SYSTEM_PROMPT]
+{{- else if eq .Role "user" }}[INST]{{ .Content }}[/INST]
+{{- else }}{{ .Content }}{{ if not $last }}</s>{{ end }}{{ end }}{{ end }}"""
 HARMONY = """<|start|>system<|message|>Reasoning: {{ if .ThinkLevel }}{{ .ThinkLevel }}{{ else }}medium{{ end }}<|end|>
 {{- range $i, $_ := .Messages }}{{- if eq .Role "user" }}<|start|>user<|message|>{{ .Content }}<|end|>
 {{- else if eq .Role "system" }}<|start|>developer<|message|>{{ .Content }}<|end|>
@@ -97,13 +103,16 @@ GEMMA3 = Kind("gemma3", GEMMA, parameters={"stop": ["<end_of_turn>"]})
 LLAMA32 = Kind("llama", LLAMA, parameters={"stop": ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]})
 GPT_OSS = Kind("gptoss", HARMONY)
 OLMO3 = Kind("olmo3", renderer="olmo3", parser="olmo3")
+MISTRAL3 = Kind("mistral3", MISTRAL, sees=True)
 KINDS = {
-    "qwen3": QWEN3, "qwen3-parsed": QWEN3_PARSED, "gemma3": GEMMA3, "llama3.2": LLAMA32, "gpt-oss": GPT_OSS, "olmo3": OLMO3,
+    "mistral3": MISTRAL3, "qwen3": QWEN3, "qwen3-parsed": QWEN3_PARSED, "gemma3": GEMMA3, "llama3.2": LLAMA32, "gpt-oss": GPT_OSS,
+    "olmo3": OLMO3,
 }  # fmt: skip
 
 
 HELLO = ("Hello", " there", ",", " <|im_end|>", " you", ".")
 SAID = {
+    "mistral3": HELLO,
     "qwen3": HELLO,
     "qwen3-parsed": ("hm", "</think>", *HELLO),
     "gemma3": HELLO,
@@ -112,6 +121,8 @@ SAID = {
     "olmo3": HELLO,
 }
 """What each of them says, whatever it is asked; with a stop mark of one family in the middle."""
+BRIGHT, DARK = "Bright", "Dark"
+"""What one that sees says before it, where there is a picture."""
 
 
 @contextmanager
@@ -130,7 +141,7 @@ async def _create(host: str, folder: Path, names: dict[str, str]) -> None:
     async with connect(host) as client:
         for kind, name in names.items():
             file = folder / f"{kind}.gguf"
-            write(file, KINDS[kind].architecture, SAID[kind])
+            write(file, KINDS[kind].architecture, SAID[kind], sees=KINDS[kind].sees)
             await upload(client, file, digest=digest_of(file))
             said = {key: value for key in ("template", "renderer", "parser", "parameters") if (value := getattr(KINDS[kind], key))}
             body = {"model": name, "files": {file.name: digest_of(file)}, "stream": False, **said}
@@ -144,14 +155,17 @@ async def _remove(host: str, run: str) -> None:
                 await client.delete(listed.model or "")
 
 
-def write(path: Path, architecture: str, script: Sequence[str]) -> None:
-    """Write the weights of a model that says `script`, a token each piece: `["<think>", "hm", "</think>", "Hello", " there"]`."""
+def write(path: Path, architecture: str, script: Sequence[str], *, sees: bool = False) -> None:
+    """Write the weights of a model that says `script`, a token each piece: `["<think>", "hm", "</think>", "Hello", " there"]`.
+
+    :param sees: whether it sees, and says `BRIGHT` or `DARK` before it.
+    """
     import gguf
     import numpy as np
 
     assert len(set(script)) == len(script) <= _STATES, f"a token twice, or too many: {script}"
     tokens, values = _tokenizer()
-    pieces = ["".join(_SPECIAL.get(c, c) for c in piece) for piece in script]
+    pieces = ["".join(_SPECIAL.get(c, c) for c in piece) for piece in (*script, *((BRIGHT, DARK) if sees else ()))]
     added = [piece for piece in pieces if piece not in tokens]
     tokens = {**tokens, **{piece: len(tokens) + at for at, piece in enumerate(added)}}
     values = {
@@ -159,7 +173,7 @@ def write(path: Path, architecture: str, script: Sequence[str]) -> None:
         "tokenizer.ggml.tokens": [*values["tokenizer.ggml.tokens"], *added],
         "tokenizer.ggml.token_type": [*values["tokenizer.ggml.token_type"], *[1] * len(added)],
     }
-    said = [tokens[piece] for piece in pieces]
+    said = [tokens[piece] for piece in pieces[: len(script)]]
     random = np.random.default_rng(1)
     embedding = np.zeros((len(tokens), WIDTH), np.float32)
     embedding[:, 0] = 1  # wherever nothing else is said, the script begins
@@ -169,6 +183,12 @@ def write(path: Path, architecture: str, script: Sequence[str]) -> None:
     for state, (token, following) in enumerate(itertools.pairwise(chain), 1):
         embedding[token, state] = 2
         output[following, state] = 30
+    if sees:
+        embedding[said, 1:] *= 3  # what was said counts more than what is seen
+        for piece, side in ((BRIGHT, 1), (DARK, -1)):
+            embedding[tokens[piece], _AFTER] = 6
+            output[tokens[piece], _BRIGHTNESS] = 20 * side
+        output[chain[0], 0], output[chain[0], _AFTER] = 1, 30
     writer = gguf.GGUFWriter(path, architecture)
     _describe(writer, architecture, values)
     writer.add_tensor("token_embd.weight", embedding.astype(np.float16))
@@ -178,7 +198,13 @@ def write(path: Path, architecture: str, script: Sequence[str]) -> None:
         for name, shape in _layer(architecture).items():
             weights = random.normal(0, 0.02, shape) if name not in _SILENT else np.zeros(shape)
             weights = np.ones(shape) if "norm" in name else weights
+            if sees and layer == 0 and name in _CARRIED:
+                weights = np.zeros(shape)
+                weights[_CARRIED[name]] = 1
             writer.add_tensor(f"blk.{layer}.{name}", weights.astype(np.float32 if len(shape) == 1 else np.float16))
+    if sees:
+        for name, weights in _eye().items():
+            writer.add_tensor(name, weights.astype(np.float32 if weights.ndim == 1 else np.float16))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -187,6 +213,38 @@ def write(path: Path, architecture: str, script: Sequence[str]) -> None:
 
 _SILENT = {"attn_output.weight", "attn_out.weight", "ffn_down.weight", "ffn_down_exps.weight"}
 """What the layers add, they add through these."""
+
+
+_AFTER, _BRIGHTNESS, _SEEN = WIDTH - 3, WIDTH - 2, WIDTH - 1
+"""States of one that sees: that it said how bright it is; how bright what came before was; how bright this piece of a picture is."""
+_CARRIED = {"attn_v.weight": (0, _SEEN), "attn_output.weight": (_BRIGHTNESS, 0)}
+"""The weights of the first layer that carry the one to the other, from all places alike."""
+_PATCH, _EDGE, _EYE = 8, 128, 32
+"""Pixels of a patch and of a picture, each way, and the width of what sees. Four patches are one token, each row has one more."""
+
+
+def _eye() -> dict[str, Any]:
+    """The tensors of what sees: how bright a patch is goes through all of them, and nothing else."""
+    import numpy as np
+
+    def only(rows: int, columns: int, **at: tuple[int, slice | int, float]) -> Any:
+        found = np.zeros((rows, columns))
+        for row, column, value in at.values():
+            found[row, column] = value
+        return found
+
+    conv = np.zeros((_EYE, 3, _PATCH, _PATCH))
+    conv[0] = 1 / (3 * _PATCH * _PATCH)
+    made = {"v.patch_conv.weight": conv, "v.encoder_norm.weight": np.ones(_EYE), "mm.norm.weight": np.ones(_EYE)}
+    for name, shape in (("attn_q", (_EYE, _EYE)), ("attn_k", (_EYE, _EYE)), ("attn_v", (_EYE, _EYE)), ("attn_output", (_EYE, _EYE))):
+        made[f"v.blk.0.{name}.weight"] = np.zeros(shape)
+    for name, shape in (("ffn_gate", (FEED, _EYE)), ("ffn_up", (FEED, _EYE)), ("ffn_down", (_EYE, FEED))):
+        made[f"v.blk.0.{name}.weight"] = np.zeros(shape)
+    made |= {f"v.blk.0.{name}.weight": np.ones(_EYE) for name in ("attn_norm", "ffn_norm")}
+    made["mm.patch_merger.merging_layer.weight"] = only(_EYE, 4 * _EYE, mean=(0, slice(0, 4), 0.25))
+    made["mm.linear_1.weight"] = only(WIDTH, _EYE, bright=(0, 0, 1.0), dark=(1, 0, -1.0))  # what follows lets only one of them pass
+    made["mm.linear_2.weight"] = only(WIDTH, WIDTH, bright=(_SEEN, 0, 1.0), dark=(_SEEN, 1, -1.0))
+    return made
 
 
 def _layer(architecture: str) -> dict[str, tuple[int, ...]]:
@@ -205,6 +263,7 @@ def _layer(architecture: str) -> dict[str, tuple[int, ...]]:
     shapes |= {"attn_output.weight": square, "ffn_gate.weight": feed, "ffn_up.weight": feed, "ffn_down.weight": (WIDTH, FEED)}
     normed = {
         "llama": ("attn_norm", "ffn_norm"),
+        "mistral3": ("attn_norm", "ffn_norm"),
         "qwen3": ("attn_norm", "ffn_norm"),
         "gemma3": ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm"),
         "olmo3": ("post_attention_norm", "post_ffw_norm"),
@@ -223,6 +282,12 @@ def _describe(writer: gguf.GGUFWriter, architecture: str, tokenizer: dict[str, A
         "rope.dimension_count": HEAD, "attention.layer_norm_rms_epsilon": 1e-6, "rope.freq_base": 10000.0,
         "attention.sliding_window": 128, "expert_count": 4, "expert_used_count": 2,
     }  # fmt: skip
+    if architecture == "mistral3":
+        figures |= {
+            "vision.block_count": 1, "vision.embedding_length": _EYE, "vision.feed_forward_length": FEED, "vision.attention.head_count": 2,
+            "vision.attention.key_length": _EYE // 2, "vision.image_size": _EDGE, "vision.longest_edge": _EDGE, "vision.patch_size": _PATCH,
+            "vision.num_channels": 3, "spatial_merge_size": 2,
+        }  # fmt: skip
     for name, value in figures.items():
         if "expert" in name and architecture != "gptoss":
             continue

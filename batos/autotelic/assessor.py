@@ -31,7 +31,10 @@ from batos.mind.events import Event, Events
 log = structlog.get_logger("batos.autotelic")
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
-DUTY = 4  # pauses are so many times as long as what came before them: a busy daemon keeps its cores
+DUTY = 4
+"""Pauses are so many times as long as what came before them, so that a busy daemon keeps its cores."""
+CROWD = 128
+"""Missions that wait from which on there are no pauses, and below it shorter ones the more they are: who measures has a share by right."""
 BATCH = 16  # assessments that are written together
 LOOKED_AT = 8  # times the window: how far back missions that count are looked for among others
 
@@ -81,7 +84,8 @@ class Assessor:
                 row = await in_helper(self._image.read, _material, self._ended.popleft())
                 if row is not None and row.number not in self._taken:  # it ended while the last ones were taken up
                     await self._take(row)
-                await asyncio.sleep(DUTY * (time.perf_counter() - begun))
+                patience = max(0.0, 1 - len(self._ended) / CROWD)
+                await asyncio.sleep(DUTY * patience * (time.perf_counter() - begun))
             self._came.clear()
 
     def flush(self) -> None:
@@ -220,7 +224,7 @@ def _known(root: Any, row: Material) -> tuple[Assessment | None, Kinds, Parts, l
     if row.undone:
         outcomes.append((row.number, weights.UNDONE))
     if row.context is not None:
-        outcomes.append((ledger.mission_of(root, row.context).number, weights.REUSED))
+        outcomes.append((ledger.record_of(root, row.context)["number"], weights.REUSED))
     return assessments.of(root, row.number), material.kinds(root), assessments.weights_of(root), outcomes
 
 

@@ -168,6 +168,11 @@ class Budget:
         self._until = until
 
 
+def count_pull(root: Any, size: int, now: float) -> None:
+    """Part of a transaction: count bytes of a model that is to be pulled, before it is; less than nothing: of one that was given up."""
+    _note(root, Row(int(now // HOUR_S), 0, 0.0, 0, size))
+
+
 def _told(spent: Spent, limits: Spent, names: Sequence[str]) -> str:
     over = (name for name in names if getattr(spent, name) >= getattr(limits, name))
     words = [f"{getattr(spent, name):g} of {getattr(limits, name):g} {name} (loop_{name})" for name in over]

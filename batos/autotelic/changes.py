@@ -29,8 +29,12 @@ STANDING = (PROMOTED, KEPT)
 """States of a change that is in the image."""
 LESSONS = (REFUSED, UNDONE, DISABLED)
 """States of a change that is not to be proposed again."""
-MODEL, MEASUREMENT = "model", "measurement"
-"""Where a proposal comes from."""
+MODEL, MEASUREMENT, MISSION = "model", "measurement", "mission"
+"""Where a proposal comes from; the last, that a mission needed it (`batos.autotelic.provided`)."""
+PREPARED = "prepared"
+"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.preparing`)."""
+ITSELF = "itself"
+"""Who let a model be pulled that a mission needed: nobody was asked."""
 NOTE = "PROMOTED"
 """What the note of a promotion's commit begins with."""
 LISTED = 500
@@ -127,6 +131,24 @@ def promote(root: Any, number: int, comparison: Mapping[str, Any]) -> None:
     newest = ledger.ledger_of(root).newest.mission
     record_of(root, number).missions = 0 if newest is None else int(newest.number)
     home.part(root, "changes").last = number
+
+
+def make(root: Any, number: int, comparison: Mapping[str, Any], why: str) -> None:
+    """Record that a proposal is made and stays, in the very transaction that makes it: it changes no way of thinking, so it is not watched.
+
+    :raises InvalidInput: if it was decided already.
+    """
+    _decide(root, number, PROMOTED, "", comparison)
+    _end(record_of(root, number), KEPT, why, {})
+
+
+def note(root: Any, number: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Add to what was brought about for a change, whatever became of it; all of that."""
+    record = record_of(root, number)
+    comparison = json.loads(record.comparison)
+    comparison[PREPARED] = {**comparison.get(PREPARED, {}), **facts}
+    record.comparison = _COMPACT.encode(comparison)
+    return dict(comparison[PREPARED])
 
 
 def keep(root: Any, number: int, why: str, effect: Mapping[str, Any]) -> bool:
@@ -253,8 +275,9 @@ def lesson(root: Any, proposal: Proposed) -> dict[str, Any] | None:
 
 
 def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
-    """How many changes were made since a time, in seconds since the epoch, and not after another."""
-    return sum(one.state not in (PROPOSED, REFUSED) and at < one.decided <= until for one in newest_first(root))
+    """How many changes were made since a time, in seconds since the epoch, and not after another; those that a user let be do not count."""
+    made = (one for one in newest_first(root) if one.state not in (PROPOSED, REFUSED) and at < one.decided <= until)
+    return sum(one.source != MISSION or json.loads(one.comparison).get(PREPARED, {}).get("by") == ITSELF for one in made)
 
 
 def digest_of(proposal: Proposed) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from batos.mind.events import Event, Events
 
-_RESTING = ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT")
+_RESTING = ("COMPLETE", "FAILED", "PAUSED", "NEEDS_INPUT", "PROVISIONING")
 
 
 class Durations:

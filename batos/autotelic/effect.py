@@ -21,7 +21,7 @@ DOUBT = 0.01  # the chance of such a difference without an effect, above which i
 BEFORE = 4  # times the missions that are enough: how many before a change are looked at
 AFTER = 16  # likewise, of those after it
 LEAST_FAILED = 3  # failures that may be an effect
-_NO_FAULT = ("cancelled",)  # codes: what a user decides says nothing
+_NO_FAULT = ("cancelled", "model_blind")  # codes: what a user decides says nothing, nor what no model here can do
 
 
 class Limits(NamedTuple):

@@ -21,6 +21,7 @@ COMMENTS = {
     "leash": "I know whether a daemon is at work on this image, and how often one died since the last change was made.",
     "changes": "I know which changes of itself the system proposed and made, each with its evidence and what became of it.",
     "rehearsals": "I know what was paid for while a change was tried, and how often that was begun; until it is decided.",
+    "provided": "I know which models missions were provided with, because none here could do what they needed.",
     "senses": "I remember what happened lately, an interval in each object of my ring. My children are those intervals.",
 }
 """The parts of the loop that have something to remember."""
@@ -34,6 +35,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "leash": {"running": False, "change": 0, "deaths": 0},
     "changes": {"log": LOBTree, "ever": 0, "last": 0},
     "rehearsals": {"paid": OOBTree, "begun": LOBTree},
+    "provided": {"models": dict},
     "senses": {"ring": LOBTree, "written": 0},
 }
 
@@ -56,7 +58,7 @@ def part(root: Any, name: str) -> UvmObject:
 
 def is_there(root: Any, mission: str) -> bool:
     """Whether a mission of that id was ever accepted."""
-    return mission in ledger.ledger_of(root).missions
+    return ledger.is_known(root, mission)
 
 
 def is_pending(root: Any, mission: str) -> bool:

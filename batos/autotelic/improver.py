@@ -21,6 +21,7 @@ from transaction.interfaces import TransientError
 
 from batos.autotelic import changes, kinds, purse
 from batos.autotelic.audit import Audits, proposal_of, unrecorded
+from batos.autotelic.changes import PREPARED
 from batos.autotelic.kinds import STANDING, Ground
 from batos.autotelic.preparing import NotYet, Preparation
 from batos.autotelic.proposals import Proposal
@@ -39,8 +40,6 @@ OWN_WAY_BACK = "it changes no way of thinking, and what it did has a way back of
 """Why a change that is not rehearsed is not watched either."""
 AFTER = "after"
 """In a comparison: the number of the last change made before."""
-PREPARED = "prepared"
-"""In a comparison: what was brought about so that the change could be tried (`batos.autotelic.preparing`)."""
 
 
 class Leash(Protocol):
@@ -284,14 +283,14 @@ def _next(root: Any, observe: bool, left: Collection[str]) -> dict[str, Any] | N
     open_ones = [
         one
         for one in changes.listed(root, state=changes.PROPOSED)
-        if one["kind"] not in left and (not observe or one["comparison"].get("reason", "-"))
+        if one["kind"] in kinds.KINDS and one["kind"] not in left and (not observe or one["comparison"].get("reason", "-"))
     ]
     return open_ones[-1] if open_ones else None
 
 
 def _made(root: Any) -> str:
     """Which change is the last that is in the image: what is tried is tried on top of it."""
-    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT))
+    made = (one for one in changes.newest_first(root) if one.state in (changes.PROMOTED, changes.KEPT) and one.kind in kinds.KINDS)
     return " ".join(str(one.number) for one in itertools.islice(made, 1))
 
 

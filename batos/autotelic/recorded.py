@@ -20,7 +20,7 @@ REFUSED = (MethodRefused.code, CovenantViolationError.code)
 """How missions fail for which no method could be kept."""
 FAULTS = (MethodFailed.code, MethodUnsupported.code, SandboxLimit.code)
 """How missions fail by a fault of a method's, and not of what it needs."""
-_NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict")
+_NOT_TRIED = ("cancelled", "deadline", "attempts_exhausted", "conflict", "model_blind")
 """How missions end that say nothing about what was thought in them."""
 
 

@@ -80,7 +80,7 @@ class Rehearsing(Replaying):
 
         :raises Unknown: where it cannot be had.
         """
-        return await self._purse.pay(self.id, request, place, label)
+        return await self._purse.pay(self.id, await self.with_pictures(request), place, label)
 
 
 class _Names:

@@ -64,7 +64,7 @@ def _was_taken(root: Any, code: str, target: str, selector: str) -> bool:
     """Whether the method that failed takes any of the messages that last failed so; also where none is known any more."""
     sent = []
     for row in ledger.failures(root, selector=selector, code=code, limit=LOOKED_AT):
-        message = ledger.mission_of(root, row["mission"]).message if row["final"] else ""
+        message = ledger.message_of(root, row["mission"]) if row["final"] else ""
         if message and (told := json.loads(message))["target"] == target and told["selector"] == selector:
             sent.append(told)
     return not sent or any(is_taken(root, one) for one in sent)

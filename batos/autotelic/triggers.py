@@ -16,7 +16,7 @@ ENOUGH_VERDICTS, ENOUGH_RUNS = 8, 4
 LEAST_SECONDS = 1.0  # a state below it is not slow, whatever it was before
 LEAST_BYTES = 16 * 1024 * 1024  # an image below it may grow as it likes
 DAY_S = 86400.0
-_NOT_FAILURES = ("cancelled",)  # codes: what a user decides
+_NOT_FAILURES = ("cancelled", "model_blind")  # codes: what a user decides, and what no model here can do
 STAYS = ("state_slow", "missions_costly", "entropy_falls", "entropy_still")
 """Triggers that have not recovered by there being no measurement: nothing was seen."""
 

@@ -95,13 +95,18 @@ def choose(settings: Settings, voices: Mapping[str, Voice], found: Sequence[Cand
     return Chosen(speaking(chosen.profile, voices, wanted.personas), f"{chosen.why}; {told}")
 
 
+def answer_of(context: int) -> int:
+    """Tokens of an answer at most, of a model that is loaded with such a context."""
+    return max(min(context // ANSWER_SHARE, MOST_ANSWER), min(LEAST_ANSWER, context // 2))
+
+
 def _on(settings: Settings, model: str, facts: Candidate | None, voices: Mapping[str, Voice], why: str, *, pulled: bool = True) -> Chosen:
     """A profile on one model, for all personas that have a role of their own.
 
     :param facts: what its Ollama says of it; None where that is not known, as before it is pulled.
     """
     context = CONTEXTS[1] if facts is None else facts.context_within(settings.memory_budget_bytes)
-    answer = max(min(context // ANSWER_SHARE, MOST_ANSWER), min(LEAST_ANSWER, context // 2))
+    answer = answer_of(context)
     if facts is not None and facts.memory(context) > settings.memory_budget_bytes:
         why += f", though it takes {_gb(facts.memory(context))}, and memory_budget_bytes is {_gb(settings.memory_budget_bytes)}"
     profile = on_model(OWN, model, context=context, answer=answer, pulled=pulled)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from batos.bridge.names import tagged
 from batos.bridge.text import leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.bridge.whole import embed_whole
+from batos.concurrency import ShortFirst
 from batos.errors import ConfigError, InferenceFailed
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ T = TypeVar("T")
 
 CONNECT_S = 10.0
 PROBE_S = 3.0  # time for a server to say its version
+QUESTION_TEXTS = 2  # texts that a question asks for at most; such requests go before batches of documents
 EMBED_BATCH = 32  # texts in one request: a cancelled or failed batch loses little
 DIGEST_TTL_S = 1.0  # how long a digest is believed without asking again
 DEFAULT_OPTIONS: Mapping[str, Any] = {"num_ctx": 2048, "num_predict": 160}
@@ -55,16 +58,32 @@ def connect(host: str) -> AsyncClient:
     """
     import httpx
 
-    from batos.bridge.client_library import AsyncClient
-
     address = addresses.parse(host)
     addresses.check_key()
     carrier = addresses.transport(address, _ALIVE)
     timeout = httpx.Timeout(None, connect=CONNECT_S)
     try:
-        return AsyncClient(address.url, timeout=timeout, trust_env=False, transport=carrier, auth=address.user)
+        return _whole_chats()(address.url, timeout=timeout, trust_env=False, transport=carrier, auth=address.user)
     except (ValueError, httpx.InvalidURL) as e:
         raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: {host!r} is no address ({e})") from None
+
+
+@functools.cache
+def _whole_chats() -> type[AsyncClient]:
+    """A client whose chats are whole or refused.
+
+    Ollama cuts off the front of what is longer than the context, also while it answers, and says nothing, unless it is told not to. The
+    client's `chat` has no arguments for that.
+    """
+    from batos.bridge.client_library import AsyncClient
+
+    class WholeChats(AsyncClient):
+        async def _request(self, cls: Any, *args: Any, **more: Any) -> Any:
+            if args[1:2] == ("/api/chat",):
+                more["json"] = {**more["json"], "truncate": False, "shift": False}
+            return await super()._request(cls, *args, **more)
+
+    return WholeChats
 
 
 async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | None:
@@ -97,7 +116,7 @@ class OllamaInference:
         self.under_way = 0
         self._client = connect(host)
         self._turns = asyncio.Semaphore(concurrency)
-        self._embedding = asyncio.Semaphore(1)
+        self._embedding = ShortFirst()
         self._defaults = {**DEFAULT_OPTIONS, **(defaults or {})}
         self._policy = policy or Policy()
         self.breaker = Breaker(host, self._answers, self._policy)
@@ -172,10 +191,10 @@ class OllamaInference:
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
         messages: list[dict[str, Any]] = [{"role": "system", "content": apart(request.system)}] if request.system else []
-        for said, answered in request.turns:
-            messages += [{"role": "user", "content": apart(said)}, {"role": "assistant", "content": apart(answered)}]
-        images = {"images": list(request.images)} if request.images else {}
-        messages.append({"role": "user", "content": apart(request.user), **images})
+        images = [{"images": list(of)} if of else {} for of in request.images] or [{}] * (len(request.turns) + 1)
+        for (said, answered), seen in zip(request.turns, images, strict=False):
+            messages += [{"role": "user", "content": apart(said), **seen}, {"role": "assistant", "content": apart(answered)}]
+        messages.append({"role": "user", "content": apart(request.user), **images[-1]})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
             messages.append({"role": "assistant", "content": apart(request.begun)})
@@ -212,7 +231,8 @@ class OllamaInference:
         return vectors
 
     async def _embed_batch(self, model: str, batch: list[str], deadline_s: float) -> list[list[float]]:
-        async with self._embedding, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
+        turn = self._embedding.turn(short=len(batch) <= QUESTION_TEXTS)
+        async with turn, self._within(deadline_s, model, lambda: f"{len(batch)} texts to embed"):
             reply = await self._request(model, lambda: self._client.embed(model, batch, truncate=False))
         if len(reply.embeddings) != len(batch):
             raise InferenceFailed(

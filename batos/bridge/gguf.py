@@ -5,6 +5,7 @@ Read by ourselves, because adapters come from anywhere and their headers must be
 
 from __future__ import annotations
 
+import io
 import math
 import struct
 from collections.abc import Iterable, Iterator
@@ -32,6 +33,10 @@ _TEXT = 16 * 1024 * 1024  # bytes of one string
 
 class Malformed(ValueError):
     """The file is no GGUF file, or ends before its header says."""
+
+
+class EndsWithin(Malformed):
+    """The file ends within its header."""
 
 
 class TensorInfo(NamedTuple):
@@ -87,6 +92,27 @@ def read_header(path: Path) -> Header:
         data_at = -(-file.tell() // alignment) * alignment
         file.seek(keys_at)
         return Header(metadata, infos, places, _exactly(file, end - keys_at), keys_at, data_at)
+
+
+def read_keys(beginning: bytes) -> dict[str, Any]:
+    """The keys at the beginning of a GGUF file, as far as they are there: what comes after a vocabulary may lie beyond it.
+
+    :raises Malformed: where it is none.
+    """
+    file = io.BytesIO(beginning)
+    if file.read(4) != MAGIC:
+        raise Malformed("that is no GGUF file")
+    keys: dict[str, Any] = {}
+    try:
+        version, tensors, pairs = struct.unpack("<IQQ", _exactly(file, 20))
+        if version not in VERSIONS or tensors > _ITEMS or pairs > _ITEMS:
+            raise Malformed(f"GGUF version {version} with {tensors} tensors and {pairs} keys cannot be read here")
+        for _ in range(pairs):
+            key, kind = _string(file), _number(file, "I")
+            keys[key] = _value(file, kind)
+    except EndsWithin:
+        pass
+    return keys
 
 
 def check_length(path: Path, header: Header) -> None:
@@ -236,5 +262,5 @@ def _number(file: IO[bytes], code: str) -> Any:
 def _exactly(file: IO[bytes], count: int) -> bytes:
     data = file.read(count)
     if len(data) != count:
-        raise Malformed("the file ends within its header: it was not copied whole")
+        raise EndsWithin("the file ends within its header: it was not copied whole")
     return data

@@ -123,7 +123,7 @@ class Hosts(Generic[H]):
                 try:
                     return await ask(host)
                 except InferenceFailed as e:
-                    if begun() or e.cause == "refused":
+                    if begun() or e.cause in ("refused", "too_long"):
                         raise
                     failed[host] = e
                 continue

@@ -88,14 +88,16 @@ class Models:
         """Whether an Ollama has a model now, of the profile or not."""
         return any(await asyncio.gather(*(place.has(name) for place in self._places)))
 
-    async def fetch(self, name: str, most: int, whole: Callable[[int], object]) -> tuple[ModelStatus, int]:
+    async def fetch(
+        self, name: str, most: int | None, whole: Callable[[int], object], begins: Callable[[str], object] = lambda layer: None
+    ) -> tuple[ModelStatus, int]:
         """See `Provisioner.fetch`; on the first Ollama.
 
         :raises InferenceFailed: where there is none.
         """
         if not self._places:
             raise InferenceFailed(f"there is no Ollama that could have the model {name}", cause="unreachable", model=name)
-        return await self._places[0].provisioner.fetch(name, most, whole)
+        return await self._places[0].provisioner.fetch(name, most, whole, begins)
 
     async def discard(self, name: str) -> None:
         """See `Provisioner.discard`; on the first Ollama."""

@@ -85,9 +85,12 @@ class Place(ResidentInference):
         self.residency.options = dict(options)
         self.marks = tuple(marks)
 
-    async def probe(self, model: str, wanted: Collection[str] = probes.ALL, deadline_s: float = PROBE_S) -> Capabilities | None:
+    async def probe(
+        self, model: str, wanted: Collection[str] = probes.ALL, deadline_s: float = PROBE_S, options: Mapping[str, Any] | None = None
+    ) -> Capabilities | None:
         """Find out of a model what is not found out yet, and keep it; what it can do, None where its Ollama does not say.
 
+        :param options: with which it is loaded; None: as every model here is.
         :raises InferenceFailed: where it is not there, or not to be reached.
         """
         digest = await self.digest(model)
@@ -96,11 +99,23 @@ class Place(ResidentInference):
             if can is None or can.probed.issuperset(wanted):
                 return can
             ask = partial(super().chat, deadline_s=deadline_s)
-            found = await probes.probe(ask, model, can, wanted, self.residency.options)
+            found = await probes.probe(ask, model, can, wanted, self.residency.options if options is None else options)
             if "context" in wanted and "context" not in can.probed:
                 found = await self._with_context(ask, model, digest, found)
             self.known.found(digest, found)
         return self.known.of(digest)
+
+    async def takes(self, model: str, context: int, options: Mapping[str, Any], deadline_s: float = PROBE_S) -> bool:
+        """Load a model with a context; whether its Ollama gives it as much. True where that Ollama does not say.
+
+        :raises InferenceFailed: where it cannot be loaded.
+        """
+        digest = await self.digest(model)
+        async with self._probing:
+            await super().chat(probes.tiny(model, {**options, "num_ctx": context}), deadline_s=deadline_s)
+            await self.residency.refresh()
+            given = self.residency.context_of(digest)
+        return given is None or given >= context
 
     async def _with_context(self, ask: probes.Ask, model: str, digest: str, found: Capabilities) -> Capabilities:
         """What was found out of a model, with the context that it has where Ollama gives it less than it was asked for."""
@@ -119,7 +134,7 @@ class Place(ResidentInference):
         wanted = {"think"} | ({"format"} if request.schema is not None else set())
         if not can.probed.issuperset(wanted):
             with contextlib.suppress(InferenceFailed):  # the request itself will meet what was in the way
-                await self.probe(request.model, wanted, deadline_s)
+                await self.probe(request.model, wanted, deadline_s, {**self.residency.options, **dict(request.options)})
 
     async def digest(self, model: str) -> str:
         """See `Inference.digest`. What the model takes in memory is learnt with it: see `crowded`."""

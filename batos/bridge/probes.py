@@ -68,6 +68,12 @@ async def load(ask: Ask, model: str, options: Mapping[str, Any]) -> None:
     await _asking(ask, model, options)(think=None)
 
 
+def tiny(model: str, options: Mapping[str, Any]) -> ChatRequest:
+    """A request that a model answers with hardly anything."""
+    given = {name: value for name, value in options.items() if name != "think"}
+    return ChatRequest(model, "", _QUESTION, options=tuple(sorted({**given, "num_predict": 1, "seed": 1}.items())))
+
+
 Say = Callable[..., Awaitable[ChatReply | None]]
 
 
@@ -118,7 +124,7 @@ async def _tools(say: Say, found: Capabilities) -> Capabilities:
 
 async def _images(say: Say, found: Capabilities) -> Capabilities:
     think = False if found.thinks else None
-    return replace(found, vision=found.vision and await say(think=think, images=(_IMAGE,)) is not None)
+    return replace(found, vision=found.vision and await say(think=think, images=((_IMAGE,),)) is not None)
 
 
 _PROBES: dict[str, Callable[[Say, Capabilities], Awaitable[Capabilities]]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -21,9 +21,10 @@ from batos.bridge import modelfile
 from batos.bridge.building import Builder
 from batos.bridge.built import Built
 from batos.bridge.client import tagged, version_of
+from batos.bridge.modelfile import Modelfile
 from batos.bridge.overtaken import asked
 from batos.bridge.profiles import BaseModelSource, Profile
-from batos.bridge.pulling import NOTE_S, pull
+from batos.bridge.pulling import NOTE_S, cleared, pull
 from batos.bridge.recipes import Recipe, from_modelfile, from_source
 from batos.bridge.reports import Hear, Reports
 from batos.bridge.room import Room
@@ -68,9 +69,10 @@ class Provisioner:
         self.unreached = asyncio.Event()
         """Set when a model had to be left because Ollama does not answer; for who looks after them to clear."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when a model may have been made or pulled, before those who wait for it go on."""
+        """Called when a model may have been made, pulled or deleted, before those who wait for it go on."""
         self._works: SingleFlight[None] = SingleFlight("provisioning")
         self._runs = 0
+        self._stopping = False
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._folder = modelfiles_dir
@@ -147,16 +149,70 @@ class Provisioner:
         await self._run([want])
         return want.status
 
-    async def fetch(self, model: str, most: int, whole: Callable[[int], object] = lambda size: None) -> tuple[ModelStatus, int]:
+    async def fetch(
+        self,
+        model: str,
+        most: int | None,
+        whole: Callable[[int], object] = lambda size: None,
+        begins: Callable[[str], object] = lambda layer: None,
+    ) -> tuple[ModelStatus, int]:
         """Pull a model that nothing needs yet, of `most` bytes at most; how it stands with it then, and how many bytes came.
 
+        Cancelled, the pull ends, unless somebody else waits for it, too; what came of it is kept for the next one.
+
+        :param most: None: as many as it needs.
         :param whole: hears at once of the bytes of each layer that has come.
+        :param begins: hears of each layer that was not there before.
         """
         want = self._want(model, kept=False)
-        allowance = want.allowance = Allowance(most, whole=whole)
-        await self._run([want])
+        if not want.kept:
+            want.source = BaseModelSource(name=model)
+        allowance = want.allowance = Allowance(most, whole=whole, begins=begins)
+        try:
+            await self._run([want])
+        except asyncio.CancelledError:
+            await self.abandon(model)
+            raise
         self._forget(want)
         return want.status, allowance.came
+
+    async def abandon(self, model: str, others: int = 0) -> None:
+        """End the work on a model, unless more than so many `others` wait for it; whoever waits hears that it failed."""
+        want = self._wants.get(tagged(model))
+        if want is not None and want.waiting <= others:
+            await self._works.give_up(want)
+            self._forget(want)
+
+    async def make(self, base: str, models: Mapping[str, Modelfile]) -> list[ModelStatus]:
+        """Make models on a base that is there, which nothing needs but who asks; how it stands with each then. The base is not pulled.
+
+        :param models: the Modelfile of each, by name.
+        """
+        below = self._want(base, kept=False)
+        if not below.kept:
+            below.source = BaseModelSource(name=base, pulled=False)
+        wants = [self._wants.setdefault(tagged(name), Want(tagged(name), made=made, kept=False)) for name, made in models.items()]
+        await self._run(wants)
+        for want in wants:
+            self._forget(want)
+        return [want.status for want in wants]
+
+    async def clear(self, layers: Collection[str], since: float) -> None:
+        """Delete what a pull that was given up left, where the folder of the models is known. An Ollama that is not the daemon's own does
+        so when it starts.
+
+        :param layers: that it had begun, and `since` when; seconds since the epoch.
+        """
+        folder = self._room.folder
+        if folder is not None:
+            mine = [layer for layer in layers if not self._room.is_claimed(layer)]
+            if gone := await cleared(folder, mine, None if self.under_way else since):
+                log.info("pull_cleared", files=len(gone))
+
+    @property
+    def room(self) -> int | None:
+        """Bytes of disk that a pull may take now; None where that is not known."""
+        return self._room.left()
 
     async def discard(self, model: str) -> None:
         """Delete a model that nothing needs any more, if it is there.
@@ -173,15 +229,19 @@ class Provisioner:
         except Cannot as e:
             if not (isinstance(e.__cause__, ResponseError) and e.__cause__.status_code == HTTPStatus.NOT_FOUND):
                 raise InferenceFailed(e.detail, cause=e.cause, model=model) from e
+        finally:
+            self.changed()
 
     async def close(self) -> None:
         """End what is under way. Ollama keeps what a pull brought so far, and the next one goes on there."""
+        self._stopping = True
         await self._works.stop()
 
     def adopt(self, profile: Profile) -> None:
         """See to the models of another profile from now on. What is under way for the last one goes on; nothing is deleted."""
         fresh = self._wanted(profile)
-        self._wants = {name: self._wants.get(name, want) if want.made is None else want for name, want in fresh.items()}
+        asked_for = {name: want for name, want in self._wants.items() if not want.kept}
+        self._wants = asked_for | {name: self._wants.get(name, want) if want.made is None else want for name, want in fresh.items()}
 
     # --- the work
 
@@ -204,7 +264,13 @@ class Provisioner:
 
     async def _run(self, wants: list[Want]) -> None:
         async with self._counted():
-            await asyncio.wait([self._begin(want) for want in wants])
+            for want in wants:
+                want.waiting += 1
+            try:
+                await asyncio.wait([self._begin(want) for want in wants])
+            finally:
+                for want in wants:
+                    want.waiting -= 1
 
     @asynccontextmanager
     async def _counted(self) -> AsyncIterator[None]:
@@ -235,7 +301,8 @@ class Provisioner:
             except Cannot as e:
                 await self._fell(want, e)
             except asyncio.CancelledError:
-                want.settle("failed", "the daemon is stopping", "start it again", "stopping")
+                why, remedy = ("the daemon is stopping", "start it again") if self._stopping else ("it was given up", "ask again")
+                want.settle("failed", why, remedy, "stopping")
                 raise
             except Exception as e:
                 log.exception("provisioning failed", model=want.name)
@@ -309,12 +376,12 @@ class Provisioner:
 
     async def _base(self, want: Want, model: str) -> str:
         """The digest of a base, once it is there. One that no profile lists is taken if it is there, else pulled."""
-        below: Want | None = self._want(model)
+        below: Want | None = self._want(model, kept=want.kept)
         while below is not None:
             if below is want:
                 raise Cannot(f"its base {model} builds on it: FROM goes round in a circle", f"name another base; {AGAIN}")
             below = below.waits_for
-        want.waits_for = base = self._want(model)
+        want.waits_for = base = self._want(model, kept=want.kept)
         try:
             if base.ended < want.began:  # else it was looked after just now, for another that builds on it
                 await asyncio.wait([self._begin(base)])

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ NOTE_S = 60.0  # unless the settings say otherwise
 NEAR_END = 0.05  # of a layer; so near its end it is not broken off
 RECORD_S = 2.0  # at most, for Ollama to note how far a broken pull came
 RECORD_POLL_S = 0.02
+QUIET_S = 0.5  # without new files, after which nothing more comes of a pull that was given up
 CLOCK_S = 0.02  # by which a file's time may be behind the clock
 STILL_ENDING, ENDING_TRIES, ENDING_PAUSE_S = "context canceled", 50, 0.1  # what Ollama says to a pull that comes before the last one's end
 
@@ -76,6 +78,8 @@ class _Transfer:
                 TOO_LARGE,
             )
         self._room.claim((self._model, layer), total - completed)
+        if there < total:
+            self._allowance.begins(layer)
         self._had[layer] = there
         self.layers.add(layer)
 
@@ -197,6 +201,59 @@ async def _recorded(folder: Path | None, layers: set[str]) -> None:
     end = time.monotonic() + RECORD_S
     while not all(map(noted, layers)) and time.monotonic() < end:  # noqa: ASYNC110 - the files are another program's
         await asyncio.sleep(RECORD_POLL_S)
+
+
+async def cleared(folder: Path, layers: Collection[str], since: float | None) -> list[str]:
+    """Delete what a pull that was given up left; the names of what was deleted. A pull that ended before its first layer was told may begin
+    files a moment later, so it is looked again until nothing has come for `QUIET_S`.
+
+    :param layers: that it had begun.
+    :param since: parts that were written since this time are its, too; None: there may be those of another pull.
+    """
+    gone: list[str] = []
+    quiet = time.monotonic() + QUIET_S
+    while time.monotonic() < quiet:
+        if found := await asyncio.to_thread(clear, folder, layers, since):
+            gone += found
+            quiet = time.monotonic() + QUIET_S
+        await asyncio.sleep(RECORD_POLL_S)
+    return gone
+
+
+def clear(folder: Path, layers: Collection[str], since: float | None = None) -> list[str]:
+    """Delete what is left of a pull now; see `cleared`. Its parts go, and files of its layers that no model refers to.
+
+    :param folder: of an Ollama's models. Its server does the same when it starts.
+    """
+    blobs, gone = folder / "blobs", []
+    names = [_blob(layer) for layer in layers]
+    used = _used(folder) if names else set()
+    found = [path for name in names for path in blobs.glob(f"{name}-partial*")] + [blobs / name for name in names if name not in used]
+    if since is not None:
+        found += [path for path in blobs.glob("sha256-*-partial*") if _written(path) >= since]
+    for path in dict.fromkeys(found):
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            gone.append(path.name)
+    return gone
+
+
+def _written(path: Path) -> float:
+    """When a file was written last; long ago, where it is gone."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _used(folder: Path) -> set[str]:
+    """The files of layers that models of an Ollama refer to."""
+    used = set()
+    for path in (folder / "manifests").rglob("*"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # a folder, or what is no manifest
+            read = json.loads(path.read_bytes())
+            used |= {_blob(str(one["digest"])) for one in (read["config"], *(read.get("layers") or ()))}
+    return used
 
 
 def on_loopback(name: str) -> bool:

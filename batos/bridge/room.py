@@ -21,6 +21,15 @@ class Room:
         self.folder, self._reserve = folder, reserve
         self._claims: dict[Hashable, int] = {}
 
+    def left(self) -> int | None:
+        """Bytes that may be written now; None where that is not known."""
+        free = self._free()
+        return None if free is None else max(0, free - sum(self._claims.values()) - self._reserve)
+
+    def is_claimed(self, layer: str) -> bool:
+        """Whether a layer is on its way now."""
+        return any(isinstance(holder, tuple) and layer in holder for holder in self._claims)
+
     def claim(self, holder: Hashable, needed: int) -> None:
         """See that `needed` bytes fit beside what others claim, and keep them for `holder` until `release`.
 

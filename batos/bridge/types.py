@@ -25,7 +25,8 @@ class ChatRequest:
 
     `digest`, where it is given, is that of the model which must answer: the answer is keyed by it.
 
-    `tools` are offered to the model, as Ollama's API has them, and `images` shown to it, in base64; neither is part of the key yet.
+    `shown` names pictures by their digests, of each turn and at the end of what the user says: what the answer is keyed by. `images` are
+    the same in base64, as they are sent. `tools` are offered to the model, as Ollama's API has them; they are no part of the key yet.
     """
 
     model: str
@@ -38,7 +39,8 @@ class ChatRequest:
     digest: str = ""
     turns: tuple[tuple[str, str], ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
-    images: tuple[str, ...] = ()
+    images: tuple[tuple[str, ...], ...] = ()
+    shown: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,12 +71,14 @@ class Cannot(Exception):
 class Allowance:
     """How many bytes a pull may bring (`most`; None: as many as it needs), and how many it brought.
 
-    `whole` hears at once of the bytes of each layer that is there now: a pull that is cut off brought those all the same.
+    `whole` hears at once of the bytes of each layer that is there now: a pull that is cut off brought those all the same. `begins` hears of
+    each layer that was not there before, by its digest: what a pull that is given up may leave behind.
     """
 
     most: int | None = None
     came: int = 0
     whole: Callable[[int], object] = lambda size: None
+    begins: Callable[[str], object] = lambda layer: None
 
 
 @dataclass(slots=True, eq=False)
@@ -85,7 +87,7 @@ class Want:
     `began` and `ended` last at these times of the monotonic clock; `waits_for` is its base.
 
     `kept` says whether it is tried again: what somebody asked for by its name, and nothing else needs, is forgotten when it fails.
-    `allowance` is how much a pull of it may bring.
+    `allowance` is how much a pull of it may bring. `waiting` counts those who wait for the work that is under way.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Want:
     began: float = float("-inf")
     ended: float = float("-inf")
     waits_for: Want | None = None
+    waiting: int = 0
 
     def __post_init__(self) -> None:
         self.status = ModelStatus(self.name, "waiting")

@@ -92,6 +92,10 @@ def endpoint(connect: str | None) -> str:
     return connect or to_connect(config.load().endpoints[0])
 
 
+SOURCES = ("mission:", "said:", "note:", "archive:")
+"""How sources of the memory begin that are no files."""
+
+
 def check_named(*given: str | None) -> None:
     """An empty name, of a shell variable that is not set, say, would be made the working folder, whole.
 

@@ -75,6 +75,10 @@ def _undo(number: int, why: str | None, dry: bool, address: str, output: Output)
         return
     done = "refused" if reply.get("refused") else "undone"
     output.say(f"change {number} {f'would be {done}' if dry else f'is {done}, and will not be made again'}")
+    if reply.get("models"):
+        output.pairs([("models deleted", ", ".join(reply["models"]))])
+    if reply.get("waits"):
+        output.note(reply["waits"], "yellow")
     output.pairs([("objects", "; ".join(f"{one['oid']} {', '.join(one['parts'])}" for one in reply["objects"]))])
 
 

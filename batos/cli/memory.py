@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from batos.cli import curating
-from batos.cli.app import Connect, Json, app, check_named, endpoint
+from batos.cli.app import SOURCES, Connect, Json, app, check_named, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, one_line
 from batos.errors import InvalidInput, Unreadable
@@ -23,10 +23,15 @@ def ingest(
     watch: Annotated[
         list[str] | None, typer.Option("--watch", metavar="DIR", help="A folder that the daemon watches from now on; may be repeated.")
     ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="PATTERN", help="Leave out of folders what fits it, as in .gitignore; may be repeated."),
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Read files into the memory: text, Markdown, HTML, PDF, code, conversations. Exit code 1 if one could not be read."""
+    """Read files into the memory: text, Markdown, HTML, PDF, documents, tables, mail, code, conversations. Exit code 1 if one could not be
+    read."""
     if not (paths or watch):
         raise typer.BadParameter("name a file or a folder, or a folder to --watch")
     check_named(*(paths or ()), *(watch or ()))
@@ -35,7 +40,7 @@ def ingest(
 
     async def follow(client: Client) -> dict[str, Any]:
         last: dict[str, Any] = {}
-        async for event in client.watch_ingest(files, follow=folders):
+        async for event in client.watch_ingest(files, follow=folders, exclude=exclude or ()):
             last = event
             if as_json:
                 output.event(event)
@@ -53,11 +58,23 @@ def ingest(
         counts = ", ".join(f"{end[name]} {name}" for name in ("added", "updated", "unchanged") if end.get(name)) or "nothing new"
         left = f", {len(refused)} refused" if refused else ""
         output.say(f"{counts}{left}; {end.get('chunks', 0)} chunks can be searched ({end.get('took_s', 0):.1f} s)")
+        if end.get("left_out"):
+            output.say(f"left out   {left_out(end['left_out'])}")
         for folder in folders:
             if folder not in refused:
                 output.say(f"watching {folder}")
     if refused:
         raise typer.Exit(1)
+
+
+def left_out(told: dict[str, Any]) -> str:
+    """What folders have that is not read, in words."""
+    kinds = ", ".join(f"{count} {one_line(suffix, 20) or 'without a suffix'}" for suffix, count in told["kinds"].items())
+    said = [f"{told['files']} files that are not read ({kinds})"] if told["files"] else []
+    said += [f"{told['ignored']} by patterns (.gitignore, --exclude)"] if told["ignored"] else []
+    links = ", ".join(f"{one_line(link['path'], 120)} to {one_line(link['to'], 120)}" for link in told["links"])
+    said += [f"links that lead out of the folder or nowhere: {links}"] if links else []
+    return "; ".join(said)
 
 
 def _file(event: dict[str, Any], output: Output) -> None:
@@ -68,6 +85,8 @@ def _file(event: dict[str, Any], output: Output) -> None:
         output.say(f"{state:<10} {event['path']}: {one_line(event['message'], 300)}", STYLES[state])
     else:
         output.say(f"{state:<10} {event['path']}" + (f": {event['chunks']} chunks" if event["chunks"] else ""), STYLES.get(state, ""))
+        for doubt in event.get("doubts", ()):
+            output.say(f"{'doubt':<10} {one_line(doubt, 300)}", "yellow")
 
 
 @app.command()
@@ -130,7 +149,7 @@ def _curated(dry_run: bool, connect: str | None) -> dict[str, Any]:
 
 
 def _asked(what: str | None, source: str | None, limit: int, connect: str | None) -> dict[str, Any]:
-    plain = source is None or "://" in source or source.startswith(("mission:", "note:", "archive:"))
+    plain = source is None or "://" in source or source.startswith(SOURCES)
     path = source if plain or (what == "restore" and str(source).isdigit()) else os.path.abspath(str(source))
     wanted: dict[str, Any] = {} if what is None else {what: limit} if what in ("documents", "archives") else {what: path}
     try:
@@ -149,6 +168,9 @@ def _documents(reply: dict[str, Any], output: Output) -> None:
         return
     rows = ((one_line(d["title"], 40), d["kind"], d["chunks"], d["day"] or "", d["oid"], d["source"]) for d in listed)
     output.rows(("title", "kind", "chunks", "day", "oid", "source"), rows)
+    for document in listed:
+        for doubt in document.get("doubts", ()):
+            output.note(f"{document['source']}: {one_line(doubt, 300)}", "yellow")
     if reply["documents"] > len(listed):
         output.note(f"the newest {len(listed)} of {reply['documents']}; --limit shows more", "dim")
 
@@ -171,6 +193,8 @@ def _figures(reply: dict[str, Any], output: Output) -> None:
     shown.append(("waiting", f"{waiting['files']} files to be read, {waiting['sections']} sections for vectors"))
     if reply.get("trouble"):
         shown.append(("trouble", reply["trouble"]))
-    shown += [("watched", f"{one['folder']}" + (f", away: {one['away']}" if one["away"] else "")) for one in reply["followed"]]
+    for one in reply["followed"]:
+        shown.append(("watched", f"{one['folder']}" + (f", away: {one['away']}" if one["away"] else "")))
+        shown += [("left out", left_out(one["left_out"]))] if one.get("left_out") else []
     shown += [("refused", f"{one['path']}: {one['message']} ({ago(one['at'])} ago)") for one in reply["refused"]]
     output.pairs(shown)

@@ -17,7 +17,7 @@ from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.output import Output, ago, one_line
-from batos.cli.record import rated, routing_pairs, undone_pairs
+from batos.cli.record import FOLDED, provided_pairs, rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
 from batos.config import nearest, shown
 from batos.errors import Busy, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
@@ -35,7 +35,7 @@ OUTCOMES = {
     "different": "different: what decides this mission has changed since",
     "journal_ended": "the same as far as its journal goes",
 }
-STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
 ENDED = ("COMPLETE", "FAILED")
 DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
 _SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
@@ -65,6 +65,14 @@ def send(
     flavour: Annotated[
         str | None, typer.Option("--flavour", metavar="FLAVOUR", help="How much of the persona's own flavour: full, light, off, or auto.")
     ] = None,
+    needs: Annotated[
+        str | None,
+        typer.Option("--needs", metavar="NEEDS", help="What its model must do: vision, tools, thinking, context:32k; auto: see its plan."),
+    ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="An image to look at: PNG, JPEG or WebP; may be repeated."),
+    ] = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -78,6 +86,8 @@ def send(
     async def submit(client: Client) -> Accepted:
         try:
             more: dict[str, Any] = {"context": context, "schema": form, "may_ask": may_ask, "depth": depth, "flavour": flavour}
+            more["needs"] = [word.strip() for word in (needs or "").split(",") if word.strip()]
+            more["images"] = images or ()
             return await client.submit(text, id=id, persona=persona, deadline_s=deadline, priority=priority, **more)
         except UnknownPersona as e:
             raise with_nearest(e, persona or "") from None
@@ -181,6 +191,8 @@ def result(
         output.document({"type": "result", "id": id, "state": "COMPLETE", "result": found})
     else:
         output.say(str(found.get("text", "")))
+        if found.get("folded"):
+            output.note(FOLDED, "dim")
         for line in (*sources(found), *doubts(found), cost(found)):
             output.note(line, "dim")
 
@@ -276,7 +288,8 @@ def replay(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 
 def print_missions(listed: list[dict[str, Any]], output: Output) -> None:
     """Print the rows of a reply `missions`."""
-    briefs = ((m, f"(undone) {m['brief']}" if m.get("undone") else m.get("brief", "")) for m in listed)
+    marked = {"undone": "(undone) ", "folded": "(folded) "}
+    briefs = ((m, "".join(mark for name, mark in marked.items() if m.get(name)) + m.get("brief", "")) for m in listed)
     rows = ((m["id"], m["state"], m.get("origin", ""), ago(m.get("accepted")), one_line(brief)) for m, brief in briefs)
     output.rows(("id", "state", "from", "age", "brief"), rows, STATE_STYLES)
 
@@ -422,8 +435,11 @@ def print_status(reply: dict[str, Any], output: Output) -> None:
         shown["asks"] = reply["question"]["question"]
     if reply.get("waits_for"):
         shown["waits for"] = reply["waits_for"]
-    shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts")}
+    shown |= provided_pairs(reply)
+    shown |= {"from": reply.get("origin"), "attempts": reply.get("attempts") or None}
     shown |= {name: f"{ago(reply[name])} ago" for name in ("accepted", "finished") if reply.get(name)}
+    if reply.get("folded"):
+        shown["kept"] = FOLDED
     if reply.get("rating"):
         shown["rated"] = rated(reply["rating"])
     if reply.get("error"):

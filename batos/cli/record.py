@@ -6,8 +6,10 @@ import json
 import time
 from typing import Any
 
-from batos.cli.output import Output, one_line
+from batos.cli.output import Output, one_line, size
+from batos.cli.watching import source
 
+FOLDED = "so old that only the beginnings of brief and result are kept, and what it cost (settings mission_days, missions_kept)"
 _WIDTH = 400  # characters of one text; `--json` has them whole
 
 
@@ -15,6 +17,8 @@ def page(record: dict[str, Any], output: Output) -> None:
     """Print the record of a mission (`mind.record.of`)."""
     output.say(f"mission {record['id']}: {record['state']}", "bold")
     output.pairs((name, value) for name, value in _facts(record) if value not in (None, "", 0))
+    if record.get("folded"):
+        output.note(FOLDED, "yellow")
     for asked in record["questions"]:
         output.say(f"\nasked: {asked['question']}")
         output.say(f"  the user said: {asked['answer']}" if asked["answer"] is not None else "  (not answered)")
@@ -44,9 +48,18 @@ def _facts(record: dict[str, Any]) -> list[tuple[str, Any]]:
     if entropy := record.get("entropy"):
         parts = ", ".join(f"{name} {entropy[name]:.2f}" for name in ("relevance", "diversity", "novelty", "structure"))
         facts.append(("entropy", f"{entropy['cem']:.2f} ({parts}; compared by {entropy['source']})"))
+    for one in record.get("images", ()):
+        facts.append(("image" if "of" not in one else "image shown before", picture(one)))
     if record["schema"]:
         facts.append(("answer's schema", one_line(json.dumps(record["schema"]), _WIDTH)))
     return facts
+
+
+def picture(one: dict[str, Any]) -> str:
+    """An image of a mission, in a line."""
+    kind = str(one["type"]).removeprefix("image/").upper()
+    said = f"{one.get('name') or 'without a name'}, {kind}, {one['width']} × {one['height']}, {size(one['bytes'])}, {one['digest'][:16]}"
+    return f"{said}, of {one['of']}" if "of" in one else said
 
 
 def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
@@ -54,6 +67,8 @@ def undone_pairs(told: dict[str, Any]) -> dict[str, str]:
     undone = told.get("undone")
     if not undone:
         return {}
+    if undone["at"] is None:
+        return {"undone": "yes; when is not kept"}
     more = "" if undone["with"] == told["id"] else f", with {undone['with']}"
     return {"undone": f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(undone['at']))}{more}"}
 
@@ -78,6 +93,16 @@ def routing_pairs(told: dict[str, Any]) -> dict[str, str]:
     return shown
 
 
+def provided_pairs(told: dict[str, Any]) -> dict[str, str]:
+    """What a mission is provided with because no model here could do what it needs, as a `status` tells it: names and values."""
+    provided = told.get("provided")
+    if not provided or "why" not in provided:
+        return {}
+    model = provided.get("model") or "the model that thinks anyway"
+    change = f" (change {provided['change']})" if provided.get("change") else ""
+    return {"needs": ", ".join(provided["needs"]), "provided with": f"{model}, {provided['state']}{change}: {provided['why']}"}
+
+
 def _cycle(cycle: dict[str, Any], output: Output) -> None:
     output.say(f"\ncycle {cycle['cycle']}: {cycle['persona']}, {cycle['why']}", "bold")
     output.say(f"  brief: {one_line(cycle['brief'], _WIDTH)}", "dim")
@@ -96,7 +121,9 @@ def _provenance(record: dict[str, Any], output: Output) -> None:
     if sources:
         output.say("  sentence by sentence from: " + ", ".join(name or "the weaver" for name in sources), "dim")
     for one in record.get("thought", {}).get("citations") or []:
-        output.say(f"  from memory: [{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}", "dim")
+        output.say(f"  from memory: {source(one)}", "dim")
+    if (record.get("result") or {}).get("quoted"):
+        output.say("  quoted from memory, word for word", "dim")
 
 
 def _inferences(record: dict[str, Any], output: Output) -> None:
@@ -111,8 +138,8 @@ def _inferences(record: dict[str, Any], output: Output) -> None:
                 for i in record["inferences"]
             ],
         )  # fmt: skip
-    elif record["texts_dropped"]:
+    elif record["texts_dropped"] and not record.get("folded"):
         output.say("\nthe texts of its inferences were let go (setting journal_days); what they cost is known", "dim")
     for row in record["cost"]:
         tokens = f"{row['prompt_tokens']} tokens read, {row['answer_tokens']} written"
-        output.say(f"  {row['model']}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")
+        output.say(f"  {row['model'] or 'all models'}: {row['inferences']} inferences, {tokens}, {row['model_ms'] / 1000:.1f} s", "dim")

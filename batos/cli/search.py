@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli.app import Connect, Json, app, check_named, endpoint
+from batos.cli.app import SOURCES, Connect, Json, app, check_named, endpoint
 from batos.cli.asking import ask
 from batos.cli.output import Output, one_line
 
 SHOWN_CHARS = 600  # of a passage; --json has all of it
 SHOWN_SOURCES = 5  # that are named of what a summary is of
+_SAID = {"user": "you said so", "self": "it said so itself", "tool": "a method noted it"}
 
 
 @app.command()
@@ -32,10 +33,11 @@ def search(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Search the memory for passages that answer a question. Exit code 1 if there are none."""
+    """Search the memory for passages that answer a question; where nothing fits well, say so and show the nearest. Exit code 1 if there
+    are none."""
     check_named(source)
     output = Output(as_json)
-    path = source if source is None or "://" in source or source.startswith("mission:") else os.path.abspath(source)
+    path = source if source is None or "://" in source or source.startswith(SOURCES) else os.path.abspath(source)
     fits = {"kind": kind, "source": path, "speaker": speaker, "since": since, "until": until}
     reply = ask(endpoint(connect), lambda client: client.search(" ".join(question), k, explain=explain, **fits))
     if as_json:
@@ -52,8 +54,12 @@ def _print(reply: dict[str, Any], output: Output) -> None:
         output.say()
     if not reply["hits"]:
         output.say("nothing in the memory fits; `batos memory documents` lists what it holds")
+    elif not reply.get("fits", True):
+        output.say("nothing fits well; the nearest:", "yellow")
     for place, hit in enumerate(reply["hits"], 1):
-        about = [hit["section"], hit["speaker"], hit["day"]]
+        about = [hit["section"], hit["speaker"], hit["day"], _SAID.get(hit.get("origin", ""), "")]
+        if reply.get("fits", True) and not hit.get("fits", True):
+            about.append("fits less well")
         where = ", ".join(part for part in (hit["source"], *about) if part)
         output.say(f"[{place}] {where}", "bold")
         output.say(f"    {one_line(hit['text'], SHOWN_CHARS)}")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from batos.cli.answering import Answering
-from batos.cli.output import Output, PassingLine
+from batos.cli.output import Output, PassingLine, size
 from batos.wire import Client
 
 STATE_STYLES = {"COMPLETE": "green", "FAILED": "bold red"}
@@ -65,6 +65,8 @@ class Watcher:
             self._line(event, "", f"that was refused, {event.get('why')}; it is written anew")
         elif kind == "needs_input":
             self._question(event)
+        elif kind == "provision":
+            self._provision(event)
         elif kind in ("state", "status"):
             self._state(event)
             if isinstance(event.get("question"), dict):  # it had asked before it was watched
@@ -107,6 +109,11 @@ class Watcher:
             self._heard += text
             self._output.write(text)
 
+    def _provision(self, event: dict[str, Any]) -> None:
+        completed, total = event.get("completed"), event.get("total")
+        share = f", {completed * 100 // total} % of {size(total)}" if total and completed is not None else ""
+        self._passing.tell(f"pulling {event.get('model')}: {event.get('status')}{share}")
+
     def _question(self, event: dict[str, Any]) -> None:
         if event.get("number") is not None and event.get("number") == self._asked:
             return
@@ -139,7 +146,8 @@ class Watcher:
             self._output.say()
         if self._shown[0] != "COMPLETE":
             self._line(event, "COMPLETE", "")
-        for line in (*sources(result or {}), *doubts(result or {}), self._choice(result or {}), cost(result or {})):
+        told = result or {}
+        for line in (*sources(told), *doubts(told), provision(told), self._choice(told), cost(told)):
             if line:
                 self._output.say(" " * 10 + line, "dim")
 
@@ -183,18 +191,44 @@ def _reason(error: dict[str, Any]) -> str:
 
 
 def sources(result: dict[str, Any]) -> list[str]:
-    """The passages from memory that an answer comes from, one a line."""
-    return [f"[{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}" for one in result.get("citations") or []]
+    """The passages from memory that an answer comes from, one a line; first that it is a quotation, where it is nothing else."""
+    said = ["quoted from memory, word for word: the model's own answer was not from there"] if result.get("quoted") else []
+    return said + [source(one) for one in result.get("citations") or []]
+
+
+def source(one: dict[str, Any]) -> str:
+    """Where a passage that is cited is from, on one line."""
+    if one.get("origin") == "user":
+        told = f"you said so{' on ' + one['day'] if one.get('day') else ''} ({one['source']})"
+    elif one.get("origin") == "self":
+        told = f"an answer of its own ({one['source']})"
+    else:
+        told = f"{one['source']} ({one['title']})"
+    return f"[{one['n']}] {told}: batos show {one['chunk']}"
 
 
 def doubts(result: dict[str, Any]) -> list[str]:
-    """What may be wrong with it, a line each: that it is the best of answers that were all refused; methods that were written for it, with
-    the command that says what to teach.
+    """What may be wrong with it, a line each: that it is the best of answers that were all refused; what the model was not told; methods
+    that were written for it, with the command that says what to teach.
     """
     unsure = [f"not sure: {result['unsure']}"] if result.get("unsure") else []
+    if left := result.get("left_out"):
+        parts = ", ".join(f"{count} characters of the {what}" for what, count in left.items())
+        unsure.append(f"left out, since all was longer than the model reads at a time: {parts}")
+    if images := result.get("images_left_out"):
+        unsure.append(f"not shown again, since all was longer than the model reads at a time: {images} of the images of earlier turns")
     wrote = [one for one in result.get("wrote") or [] if one.get("open") or one.get("agreed", 1) < one.get("candidates", 1)]
     told = ((one.get("receiver") or one["object"], one["selector"]) for one in wrote if one["object"])  # a new one has no name yet
     return [*unsure, *(f"wrote {selector}, and is not sure of it: batos method {held} {selector}" for held, selector in told)]
+
+
+def provision(result: dict[str, Any]) -> str:
+    """The model that a mission was provided with because none here could do what it needed, and how that is taken back."""
+    provided = result.get("provided") or {}
+    if not provided:
+        return ""
+    back = f"; `batos changes undo {provided['change']}` takes it back" if provided.get("change") else ""
+    return f"thought with {provided.get('model') or 'a larger context'}, since it needs {', '.join(provided['needs'])}{back}"
 
 
 def cost(result: dict[str, Any]) -> str:

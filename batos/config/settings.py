@@ -15,7 +15,7 @@ MIB = 1024 * 1024
 
 RELOADED = (
     "log_level", "queue_limit", "mission_attempts", "mission_deadline_s", "mission_inferences", "retry_backoff_s", "critic",
-    "question_chars", "examples_limit", "history_days", "journal_days", "upkeep_s",
+    "question_chars", "examples_limit", "history_days", "journal_days", "missions_kept", "mission_days", "upkeep_s",
     "backup_every_h", "backup_full_h", "backup_keep_days", "backup_keep_fulls", "backup_retry_s",
 )  # fmt: skip
 """Settings that a running daemon takes over at SIGHUP; the others are read at its start."""
@@ -49,6 +49,16 @@ class Settings(Checked):
     concurrent_missions: int = Field(4, ge=1, le=1000, description="missions thought through at the same time")
     queue_limit: int = Field(10_000, ge=1, le=1_000_000, description="missions waiting; one more is answered busy")
     brief_bytes: int = Field(64 * 1024, ge=16, le=512 * 1024, description="longest brief, in UTF-8 bytes")
+    brief_images: int = Field(8, ge=0, le=64, description="images of one brief, and most that one inference shows; 0: none are taken")
+    brief_image_bytes: int = Field(16 * MIB, ge=1024, le=128 * MIB, description="largest image of a brief")
+    brief_image_pixels: int = Field(
+        64_000_000, ge=1, le=1_000_000_000, description="most pixels of such an image: who decodes it takes four bytes for each"
+    )
+    uploads_bytes: int = Field(64 * MIB, ge=1024, le=4096 * MIB, description="memory for images that have come in part")
+    uploads_disk_bytes: int = Field(
+        1024 * MIB, ge=1024, le=2**50, description="disk for images that no mission has; past it, those that wait longest go"
+    )
+    upload_hours: float = Field(24, ge=0, le=8760, description="hours for which an image that no mission has is kept")
     mission_attempts: int = Field(3, ge=1, le=100, description="attempts at one mission, restarts of the daemon counted")
     mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
     retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
@@ -157,6 +167,12 @@ class Settings(Checked):
     history_days: float = Field(30, ge=0, le=36_500, description="days of history that a pack keeps")
     failure_source_bytes: int = Field(8192, ge=0, le=MIB, description="bytes of a refused method's source that the failure ledger keeps")
     journal_days: float = Field(30, ge=0, le=36_500, description="days after which a finished mission's journal loses its texts")
+    missions_kept: int = Field(
+        10_000, ge=1, le=100_000_000, description="missions kept whole, the newest; of older ones a line of 200 bytes stays"
+    )
+    mission_days: float = Field(
+        365, ge=0, le=36_500, description="days after which a mission becomes such a line, unless it was rated, taught or is followed"
+    )
     upkeep_s: float = Field(86400, ge=0.05, le=30 * 86400, description="time between two runs of upkeep: retention, then pack")
     upkeep_first_s: float = Field(3600, ge=0.05, le=30 * 86400, description="time from start to the first run of upkeep")
     backup_every_h: float = Field(24, ge=0, le=8760, description="hours between two backups, incremental where that can be; 0: none")
@@ -171,6 +187,15 @@ class Settings(Checked):
 
     # --- memory
     ingest_file_bytes: int = Field(64 * MIB, ge=1, le=16_384 * MIB, description="largest file that is read into the memory")
+    read_s: float = Field(
+        120, ge=1, le=86400, description="processor time for the child process that reads a file; past it, the file is refused"
+    )
+    read_memory_bytes: int = Field(
+        2048 * MIB,
+        ge=256 * MIB,
+        le=1024 * 1024 * MIB,
+        description="address space of the child process that reads files; past it, one is refused",
+    )
     ingest_batch_bytes: int = Field(256 * 1024, ge=1024, le=256 * MIB, description="text that one transaction of an ingest stores")
     ingest_section_chars: int = Field(
         8000, ge=500, le=1_000_000, description="longest section: neighbours are of one section, and an unchanged one keeps its chunks"
@@ -337,13 +362,16 @@ class Settings(Checked):
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
     audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
     audit_keys: int = Field(3, ge=1, le=100, description="rows of each of their tables that it is told, the most frequent")
+    background_wait_s: float = Field(
+        30, ge=0, le=86400, description="longest time for which heartbeat, triggers, curator and their missions wait for those of users"
+    )
     senses_s: float = Field(600, ge=0.05, le=86400, description="time between two records of what happened")
     senses_intervals: int = Field(1008, ge=2, le=100_000, description="such records that the image keeps, those of quiet times not counted")
     senses_keys: int = Field(64, ge=4, le=1000, description="rows of one table in such a record; more are summed up as `other`")
     cem_window: int = Field(32, ge=2, le=256, description="last missions that a mission's entropy is measured against")
     cem_baseline: int = Field(32, ge=4, le=10_000, description="missions from which is learned what entropy is usual")
     cem_missions: int = Field(10_000, ge=10, le=10_000_000, description="missions whose entropy the image keeps, the last ones")
-    cem_queue: int = Field(256, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
+    cem_queue: int = Field(4096, ge=1, le=100_000, description="ended missions that wait to be measured; of more, the oldest are left out")
     weights_step: float = Field(0.02, ge=0, le=0.1, description="most that one outcome moves a weight of the entropy metric; 0: they stay")
     weights_least: float = Field(0.1, ge=0, le=0.25, description="least weight of a part of the entropy metric")
     weights_most: float = Field(0.5, ge=0.25, le=1, description="greatest weight of a part of the entropy metric")
@@ -375,6 +403,13 @@ class Settings(Checked):
     )
     training_limit_s: float = Field(6 * 3600, gt=0, le=7 * 86400, description="time after which such a training is given up")
     loop_pull_bytes: int = Field(8192 * MIB, ge=0, le=2**50, description="bytes of such models that it may pull in 24 hours")
+    model_registry: str = Field(
+        "",
+        max_length=256,
+        pattern=r"^$|^[A-Za-z0-9.-]+(:[0-9]{1,5})?$|^\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?$",
+        description="host:port of a registry whose models missions are offered that need what no model here can do, before those of the "
+        "shipped catalogue; plain HTTP on loopback, else HTTPS; empty: none",
+    )
     leash_s: float = Field(6 * 3600, ge=0.05, le=366 * 86400, description="time for which a change is watched; no other is made meanwhile")
     leash_missions: int = Field(12, ge=4, le=1000, description="missions after a change that are enough to say whether it does harm")
     leash_failures: float = Field(0.15, gt=0, le=1, description="share of missions more that FAILED before a change is undone")

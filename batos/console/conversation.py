@@ -70,4 +70,12 @@ def _turn(status: Reply, followers: dict[str, list[Reply]], path: list[Reply]) -
     shown = {one["id"] for one in path}
     others = [one for one in followers.get(status["id"], ()) if one["id"] not in shown]
     told = [one for one in status.get("questions", ()) if one["answer"] is not None]
-    return {**status, "text": text, "value": value, "citations": result.get("citations"), "told": told, "others": others}
+    return {
+        **status,
+        "text": text,
+        "value": value,
+        "citations": result.get("citations"),
+        "quoted": bool(result.get("quoted")),
+        "told": told,
+        "others": others,
+    }

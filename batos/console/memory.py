@@ -11,7 +11,11 @@ from batos.console.asking import Reply
 from batos.console.seat import Seat
 
 FIELDS = ("kind", "source", "speaker", "since", "until")
-KINDS = ("text", "markdown", "html", "pdf", "code", "conversation", "mission", "summary")
+KINDS = (
+    "text", "markdown", "html", "pdf", "document", "table", "mail", "code", "conversation", "note", "statement", "mission", "summary",
+)  # fmt: skip
+SAID_BY = {"user": "you said so", "self": "it said so itself", "tool": "a method noted it"}
+"""Who says a passage, where it is no file."""
 
 
 async def search(seat: Seat, request: Request) -> Response:
@@ -30,6 +34,7 @@ async def search(seat: Seat, request: Request) -> Response:
         question=question,
         asked=asked,
         kinds=KINDS,
+        said_by=SAID_BY,
         held=held,
         found=found,
         most=_most(found),

@@ -18,7 +18,7 @@ from batos.console.views import THINKING, Views
 from batos.errors import InvalidInput
 
 FINAL = ("COMPLETE", "FAILED")
-STATES = ("ACCEPTED", *THINKING, "NEEDS_INPUT", "PAUSED", *FINAL)
+STATES = ("ACCEPTED", *THINKING, "NEEDS_INPUT", "PROVISIONING", "PAUSED", *FINAL)
 WORDS_CHARS = 1000
 SAID = {
     "accepted": "The mission is accepted, and on disk.",

@@ -29,6 +29,7 @@ _WORDS = {
     "FAILED": "failed",
     "PAUSED": "paused",
     "NEEDS_INPUT": "asks you",
+    "PROVISIONING": "gets a model",
 }
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 

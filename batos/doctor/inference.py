@@ -137,7 +137,7 @@ def _binary_version(binary: Path) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"\d+\.\d+[\w.+-]*", done.stdout + done.stderr)
+    found = re.search(r"(?<!\d)\d++\.\d++[\w.+-]*+", done.stdout + done.stderr)
     return found[0] if found else None
 
 

@@ -17,7 +17,7 @@ from batos.doctor.findings import REINSTALL, Check, gib, version_of
 PYTHON_NEEDED = (3, 11)
 DEPENDENCIES = (
     "ZODB", "zodbpickle", "zodburi", "persistent", "BTrees", "transaction", "pyzmq", "ollama", "pydantic", "pydantic-monty", "numpy",
-    "gguf", "zope.index", "snowballstemmer", "jsonschema", "prometheus-client", "structlog", "typer", "rich",
+    "gguf", "zope.index", "snowballstemmer", "jsonschema", "charset-normalizer", "prometheus-client", "structlog", "typer", "rich",
     "prompt-toolkit", "backports.zstd",
 )  # fmt: skip
 """Distributions that must be there: those of pyproject.toml, which a source tree without installation cannot ask for."""

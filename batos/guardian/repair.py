@@ -21,9 +21,9 @@ from batos.guardian.subject import FunctionNode, Subject
 from batos.guardian.verdict import COVENANT_RULES
 from batos.guardian.vocabulary import MODULES
 
-_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^[ \t]*+(```++|~~~++)[^\n]*+\n(.*?)(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*[(\[]")
-_BEFORE = re.compile(r"^\s*(import\s|from\s+\S+\s+import\s|class\s+\w+.*:\s*$|$)")
+_BEFORE = re.compile(r"^\s*(import\s|from\s+\S+\s+import\s|class\s+\w++.*:\s*$|$)")
 _PLAIN = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "\u00a0": " ", "\ufeff": "", "−": "-", "–": "-"})
 _FLAG = "self._p_changed = True"
 _ENDS = 40  # places where a definition is tried to end before prose

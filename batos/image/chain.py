@@ -7,7 +7,7 @@ takes a while and loses none.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from batos.errors import ImageDamaged
@@ -39,6 +39,52 @@ def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
         if one.number <= upto:
             found.append(one)
     return found[::-1]
+
+
+def next_numbered(root: Any, after: int, count: int) -> list[UvmObject]:
+    """As `numbered`, of the next stretch in which there are any: whole stretches may be folded (`batos.image.folding`)."""
+    found = numbered(root, after, count)
+    if not found and (ended := root["ledger"].ended) is not None:
+        last = max((tree.maxKey() for tree in (ended.complete, ended.failed) if tree), default=0)
+        while not found and (after := after + count) < last:
+            found = numbered(root, after, count)
+    return found
+
+
+def stretch(root: Any, after: int, upto: int) -> tuple[list[UvmObject], UvmObject | None]:
+    """The missions after one number, up to another, oldest first; and the one whose link leads to the last of them, if there is one."""
+    ledger = root["ledger"]
+    try:
+        begin = ledger.milestones.minKey(upto + 1)
+        mission = ledger.milestones[begin]
+    except ValueError:  # none so far
+        begin, mission = _LAST, ledger.newest.mission
+    found, behind = [], None
+    for one in _back(root, mission, begin + 1):
+        if one.number <= after:
+            break
+        if one.number > upto:
+            behind = one
+        else:
+            found.append(one)
+    return found[::-1], behind
+
+
+def leave_out(behind: UvmObject | None, gone: Collection[int], first: int) -> None:
+    """System transaction's part: let the links pass over missions.
+
+    :param behind: the mission after the last of them.
+    :param gone: their numbers, from `first` on.
+    """
+    one = behind
+    with contextlib.suppress(ImageDamaged):  # what is before a mission that cannot be read is found without links
+        while one is not None and one.number > first and (before := one.before) is not None:
+            end = before
+            while end is not None and end.number in gone:
+                end = end.before
+            if end is not before:
+                one.before = end
+            one = end
 
 
 def _back(root: Any, mission: UvmObject | None, below: int) -> Iterator[UvmObject]:

@@ -37,7 +37,7 @@ _COPIED = (
 _ASKED = ("lastTransaction", "load", "loadBefore", "loadSerial", "record_iternext")
 _NOISE = (CorruptedError, struct.error, ValueError, OverflowError, MemoryError)  # what reading at a wrong place of a file comes to
 _UNREAD = (*_NOISE, OSError)
-_CLASS = re.compile(rb"c?([a-zA-Z_][\w.]*)\n(\w+)\n")  # how the pickle of a record begins
+_CLASS = re.compile(rb"(?<![\w.])c?([a-zA-Z_][\w.]*+)\n(\w++)\n")  # how the pickle of a record begins
 REMEDY = "restore a backup (`batos restore`)"
 
 

@@ -16,6 +16,7 @@ import structlog
 
 from batos.errors import ImageDamaged
 from batos.image import journal
+from batos.image.chain import next_numbered
 from batos.image.journal import Inference, Spent, merged, spent_by, spent_on
 from batos.image.ledger import FINAL, MILESTONE, Costs, ledger_of, numbered
 from batos.image.living import LivingImage
@@ -103,7 +104,7 @@ def total(root: Any) -> list[Spent]:
     """What all missions cost so far, by model."""
     until, apart, rows = foldable(root)
     rows = merged([*rows, *_spent_on(_missions(root, apart))])
-    while missions := numbered(root, until, MILESTONE):
+    while missions := next_numbered(root, until, MILESTONE):
         rows = merged([*rows, *_spent_on(missions)])
         until = missions[-1].number
     return rows

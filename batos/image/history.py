@@ -15,7 +15,7 @@ from ZODB.POSException import POSKeyError, Unsupported
 
 from batos.config import nearest
 from batos.errors import ImageError, MessageTooLarge, UnknownTarget
-from batos.image.ledger import ledger_of
+from batos.image.ledger import ledger_of, line_of, mission_of
 from batos.image.moments import seconds_of
 from batos.objects import Intent, Method, Primitive, SlotDict, SlotList, SlotSet, UvmObject
 
@@ -33,6 +33,7 @@ def resolve(root: Any, target: str) -> UvmObject:
     """The object under a path of slots from the lobby (`robin`, `psm.IDLE`), an oid (`oid:1f`), or a mission id.
 
     :raises UnknownTarget: naming the part that was not found, and what is there.
+    :raises MissionFolded: for a mission of which one line is left.
     """
     if match := _OID.match(target):
         try:
@@ -50,8 +51,8 @@ def resolve(root: Any, target: str) -> UvmObject:
         if not isinstance(found, UvmObject):
             # Only now: ids are chosen by clients, and none may take the place of an object that has a path.
             mission = ledger_of(root).missions.get(target)
-            if mission is not None:
-                return mission  # type: ignore[no-any-return]
+            if mission is not None or line_of(root, target) is not None:
+                return mission_of(root, target)
             raise _no_object(part, target, current)
         current = found
     return current

@@ -147,6 +147,10 @@ class Journal(Persistent):
     """By the mark of a brief: the personas that it was shared out to, each with its part."""
     approaches: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
     """By the mark of a brief: how it is thought about, as the fields of `batos.mind.depth.Approach`."""
+    provided: str | None = None
+    """What the mission was, or is being, provided with where it needs what no model here can do, as JSON (`batos.mind.provided`)."""
+    room: int | None = None
+    """How many characters it may tell its models, where all were too many for the context; None: all."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -175,12 +179,14 @@ def content_of(
     schema: Mapping[str, Any] | None,
     options: Mapping[str, Any],
     turns: Sequence[tuple[str, str]] = (),
+    shown: Sequence[Sequence[str]] = (),
 ) -> Content:
     """What decides the answer of an inference: each of `PARTS` as bytes.
 
     :param turns: what was said before, which counts with what the user says.
+    :param shown: digests of the pictures of each turn, and of what the user says.
     """
-    said = _CANONICAL.encode([*turns, user]) if turns else user
+    said = _CANONICAL.encode([*turns, user, *([{"images": shown}] if shown else [])]) if turns or shown else user
     return (
         digest.encode(),
         system.encode("utf-8", "surrogatepass"),
@@ -287,6 +293,30 @@ def approaches_of(root: Any, mission: str) -> dict[bytes, tuple[str, ...]]:
     """By the marks of briefs: how they are thought about."""
     found = root["ledger"].missions.get(mission)
     return {} if found is None else dict(of(found).approaches)
+
+
+def set_provided(root: Any, mission: str, record: Mapping[str, Any]) -> None:
+    """System transaction: record how far a mission is with what it is provided with; nothing is recorded of one that is not there."""
+    if mission in root["ledger"].missions:
+        _writable(root, mission).provided = json.dumps(dict(record), ensure_ascii=False)
+
+
+def provided_of(root: Any, mission: str) -> dict[str, Any]:
+    """What is recorded of what a mission is provided with; empty where that is nothing."""
+    found = root["ledger"].missions.get(mission)
+    held = None if found is None else of(found).provided
+    return {} if held is None else json.loads(held)
+
+
+def set_room(root: Any, mission: str, chars: int) -> None:
+    """System transaction: record how many characters a mission may tell its models."""
+    _writable(root, mission).room = chars
+
+
+def room_of(root: Any, mission: str) -> int | None:
+    """How many characters a mission may tell its models; None: all that there is."""
+    found = root["ledger"].missions.get(mission)
+    return None if found is None else of(found).room
 
 
 def load(root: Any, mission: str) -> list[Inference]:

@@ -21,26 +21,33 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.config import nearest
-from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionIdTaken, UnknownMission
-from batos.image import failed, journal
+from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, UnknownMission
+from batos.image import failed, journal, pictures
 from batos.image.chain import MILESTONE as MILESTONE
 from batos.image.chain import newest_first as newest_first
 from batos.image.chain import numbered as numbered
+from batos.image.ended import Ended
+from batos.image.ended import listed as listed
+from batos.image.folded import COMPLETE as COMPLETE
+from batos.image.folded import FAILED as FAILED
+from batos.image.folded import FINAL as FINAL
+from batos.image.folded import Folded, mark_of
+from batos.image.folded import Line as Line
 from batos.image.journal import Journal
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.image")
 
-ACCEPTED, COMPLETE, FAILED = "ACCEPTED", "COMPLETE", "FAILED"
-FINAL = (COMPLETE, FAILED)
+ACCEPTED = "ACCEPTED"
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 
 _NEAR = 50  # ids that are looked at for one that was meant
 
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
-    "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "paused": False, "questions": None,
+    "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
     "rating": None, "undone": None, "lesson": None, "pupil": None,
+    "images": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
@@ -68,6 +75,9 @@ class Ledger(Persistent):
     """The root of the records of missions."""
 
     __module__ = "batos.image"
+    ended: Ended = None  # type: ignore[assignment]
+    folded: Folded = None  # type: ignore[assignment]
+    """Both None in an image of an earlier version that is only looked at; see `add_missing_indexes`."""
 
     def __init__(self, prototype: UvmObject) -> None:
         """
@@ -81,6 +91,10 @@ class Ledger(Persistent):
         self.newest: Newest = Newest()
         self.milestones = LOBTree()
         self.costs = Costs()
+        self.ended, self.folded = Ended(), Folded()
+
+    pictures: pictures.Pictures | None = None
+    """Pictures of briefs; None until there is one."""
 
 
 class Costs(Persistent):
@@ -115,11 +129,59 @@ def mission_of(root: Any, id: str) -> UvmObject:
     """The mission of that id.
 
     :raises UnknownMission: if there is none.
+    :raises MissionFolded: if a line is all that is left of it.
     """
     try:
         return ledger_of(root).missions[id]  # type: ignore[no-any-return]
     except KeyError:
+        if (line := line_of(root, id)) is not None:
+            raise MissionFolded(
+                f"mission {id!r} is {line.state} and so old that only one line of it is kept (settings mission_days, missions_kept): "
+                f"`batos show {id}` shows it"
+            ) from None
         raise UnknownMission(f"no mission {id!r} in this image{nearest(id, _near(root, id))}; `batos missions` lists them") from None
+
+
+def line_of(root: Any, id: str) -> Line | None:
+    """What is left of a mission that was folded; None for any other."""
+    folded: Folded | None = ledger_of(root).folded
+    return None if folded is None else folded.get(id)
+
+
+def record_of(root: Any, id: str) -> dict[str, Any]:
+    """A mission as plain values (`describe`), or what is left of it: that has `folded`.
+
+    :raises UnknownMission: if there is none.
+    """
+    line = line_of(root, id)
+    return describe(mission_of(root, id)) if line is None else described(line)
+
+
+def require(root: Any, id: str) -> None:
+    """
+    :raises UnknownMission: if there never was a mission of that id.
+    """
+    if line_of(root, id) is None:
+        mission_of(root, id)
+
+
+def is_known(root: Any, id: str) -> bool:
+    """Whether a mission of that id was ever accepted."""
+    return id in ledger_of(root).missions or line_of(root, id) is not None
+
+
+def is_final(root: Any, id: str) -> bool:
+    """Whether a mission has ended.
+
+    :raises UnknownMission: if there is none.
+    """
+    return line_of(root, id) is not None or mission_of(root, id).state in FINAL
+
+
+def message_of(root: Any, id: str) -> str:
+    """The message that a mission is, as JSON; empty for a brief, and for a mission that is not kept whole."""
+    mission = ledger_of(root).missions.get(id)
+    return "" if mission is None else mission.message or ""
 
 
 def failed_lesson(mission: UvmObject) -> bool:
@@ -145,6 +207,9 @@ def add_missing_indexes(root: Any) -> None:
         ledger.costs = Costs()
     if type(ledger.pending) is not PendingSet:
         ledger.pending = PendingSet(ledger.pending)
+    if getattr(ledger, "folded", None) is None:
+        newest = ledger.newest.mission
+        ledger.folded, ledger.ended = Folded(), Ended(missing=0 if newest is None else _next_number(ledger) - 1)
 
 
 # --- system transactions
@@ -155,21 +220,31 @@ def accept(
 ) -> tuple[bool, dict[str, Any]]:
     """Accept a mission, or find that it was accepted before.
 
-    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; message, schema and lesson as JSON.
+    :param options: slots that differ from the prototype's: those of `DEFAULTS` that a client chooses; lists and objects as JSON.
     :param begin: count its first attempt too, because it starts at once.
     :param first: what is written with the acceptance of a new one; takes the root. What it raises refuses the mission.
     :returns: whether it is new, and its record (`describe`).
-    :raises MissionIdTaken: if the id names a mission with another brief, message or lesson.
+    :raises MissionIdTaken: if the id names a mission with another brief, message or lesson, or other pictures.
+    :raises UnknownPicture: for a picture that is not there.
     """
     ledger = ledger_of(root)
     found = ledger.missions.get(id)
     if found is not None:
-        if found.brief != brief or (found.message or None) != options.get("message") or _another_lesson(found, options):
+        another = found.brief != brief or (found.message or None) != options.get("message")
+        if another or _another_lesson(found, options) or own_pictures(found.images) != own_pictures(options.get("images")):
             raise MissionIdTaken(f"the id {id!r} names another mission already (its brief begins {found.brief[:60]!r}); choose a new id")
         return False, describe(found)
+    if (line := ledger.folded.get(id)) is not None:
+        mark = mark_of(brief, options.get("message"), own_pictures(options.get("images")))
+        if line.mark != mark or options.get("lesson"):  # lessons are not folded
+            raise MissionIdTaken(f"the id {id!r} names another mission already (its brief begins {line.brief[:60]!r}); choose a new id")
+        return False, described(line)
     if first is not None:
         first(root)
     before = ledger.newest.mission
+    follows = ledger.missions.get(options["context"]) if options.get("context") else None
+    if shown := pictures.hold(root, id, options.get("images"), follows):
+        options = {**options, "images": compact(shown)}
     mission = UvmObject(
         **{"parent*": ledger.prototype, "id": id, "brief": brief, "accepted": time.time(), "before": before},
         number=_next_number(ledger),
@@ -183,6 +258,11 @@ def accept(
     if mission.number % MILESTONE == 0:
         ledger.milestones[mission.number] = mission
     return True, describe(mission)
+
+
+def own_pictures(images: str | None) -> list[str]:
+    """The digests of a mission's own pictures."""
+    return [one["digest"] for one in json.loads(images or "[]") if "of" not in one]
 
 
 def _another_lesson(mission: UvmObject, options: dict[str, Any]) -> bool:
@@ -247,6 +327,8 @@ def uncount_attempt(root: Any, id: str, ended: int) -> None:
 
 def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
     """Pause a mission, or let it go on; its record. A final one stays as it is."""
+    if (line := line_of(root, id)) is not None:
+        return described(line)
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.paused != paused:
         mission.paused = paused
@@ -278,8 +360,11 @@ def settle(root: Any, id: str, recalled: bool = True) -> None:
     ledger = ledger_of(root)
     if id in ledger.pending:
         ledger.pending.remove(id)
+        mission = ledger.missions[id]
+        if mission.state in FINAL:
+            ledger.ended.by(mission.state)[mission.number] = mission
         if recalled:
-            journal.forget_shown(journal.of(ledger.missions[id]))
+            journal.forget_shown(journal.of(mission))
 
 
 def recover(root: Any) -> list[dict[str, Any]]:
@@ -314,13 +399,33 @@ def describe(mission: UvmObject) -> dict[str, Any]:
     """A mission as plain values."""
     mission._p_activate()
     own, prototype = mission.__dict__, getattr(mission, "parent*")
-    plain = {name: own[name] if name in own else getattr(prototype, name) for name in _DESCRIBED}
+    # As it was at a moment before an upgrade, and in an image that is only looked at, the prototype lacks the newest slots.
+    plain = {name: own[name] if name in own else getattr(prototype, name, DEFAULTS.get(name)) for name in _DESCRIBED}
     plain["result"] = json.loads(plain["result"]) if plain["result"] else None
     plain["error"] = json.loads(plain["error"]) if plain["error"] else None
     plain["rating"] = json.loads(plain["rating"]) if plain["rating"] else None
     plain["schema"] = json.loads(plain["schema"]) if plain["schema"] else None
+    plain["needs"] = json.loads(plain["needs"]) if plain["needs"] else None
     plain["undone"] = json.loads(plain["undone"]) if plain["undone"] else None
+    plain["images"] = json.loads(plain["images"]) if plain["images"] else []
     plain["questions"] = json.loads(plain["questions"]) if plain["questions"] else []
+    return plain
+
+
+def described(line: Line) -> dict[str, Any]:
+    """What is left of a mission, with the keys of `describe`: what is not kept is as if it had not been said; `folded` is True."""
+    plain: dict[str, Any] = {**{name: DEFAULTS.get(name) for name in _DESCRIBED}, "folded": True, "questions": [], "images": []}
+    plain |= {"id": line.id, "brief": line.brief, "number": line.number, "state": line.state, "origin": line.origin}
+    plain |= {"accepted": float(line.accepted), "finished": float(line.accepted + line.seconds)}
+    if line.undone:
+        plain["undone"] = {"at": None, "with": line.id, "missions": 1}
+    if line.state == FAILED:
+        code, _, message = line.came.partition(" ")
+        plain["error"] = {"code": code, "message": message}
+    else:
+        inferences, read, written, seconds = line.cost
+        usage = {"inferences": inferences, "prompt_tokens": read, "answer_tokens": written, "model_ms": seconds * 1000.0}
+        plain["result"] = {"text": line.came, "usage": usage, "folded": True}
     return plain
 
 

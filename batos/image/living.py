@@ -124,6 +124,7 @@ class LivingImage:
             "objects": len(self.db.storage),
             "bytes": self.db.getSize(),
             **self.read(ledger.counts),
+            "folded": self.read(lambda root: len(ledger.ledger_of(root).folded)),
             **self.committer.stats,
             "trouble": self.committer.trouble,
         }

@@ -15,6 +15,7 @@ import structlog
 import ZODB
 from ZODB.DemoStorage import DemoStorage
 from ZODB.MappingStorage import MappingStorage
+from ZODB.POSException import POSKeyError
 from ZODB.utils import load_current, newTid, p64, u64
 
 from batos.image.checked import base_of
@@ -78,6 +79,20 @@ class _Changes(MappingStorage):
     def tpc_begin(self, transaction: Any, tid: bytes | None = None) -> None:
         """Begin a commit, with a number of its own."""
         super().tpc_begin(transaction, tid or newTid(max(self._begin, self._ltid)))
+
+    def loadBlob(self, oid: bytes, serial: bytes) -> str:
+        """No blob is committed to a mirror: what it reads is that which it is of.
+
+        :raises POSKeyError: always, by which a DemoStorage knows where to look.
+        """
+        raise POSKeyError(oid, serial)
+
+    def openCommittedBlobFile(self, oid: bytes, serial: bytes, blob: Any = None) -> Any:
+        """As `loadBlob`.
+
+        :raises POSKeyError: always.
+        """
+        raise POSKeyError(oid, serial)
 
 
 @contextlib.asynccontextmanager

@@ -45,8 +45,8 @@ def answer(root: Any, id: str, text: str, number: int | None, may_grant: bool = 
         raise InvalidInput(f"mission {id!r} has no question {number}; it has asked {len(asked)}")
     if found.get("grant") and not may_grant:
         raise RoleRefused(
-            f"question {found['number']} of mission {id!r} lets a method change more than its receiver, and needs the role operate; "
-            "an operator answers it"
+            f"question {found['number']} of mission {id!r} lets it do more than think (a method change more than its receiver, a model be "
+            "pulled), and needs the role operate; an operator answers it"
         )
     if found["answer"] is not None and found["answer"] != text:
         raise InvalidInput(f"question {number} of mission {id!r} was answered already, with {found['answer'][:60]!r}")

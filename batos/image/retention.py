@@ -1,4 +1,4 @@
-"""Retention: the journals of old missions lose their texts and keep what they cost.
+"""Retention: the journals of old missions lose their texts and keep what they cost; their pictures go, too.
 
 Missions are dealt with in the order of their acceptance, a few in one system transaction, so that no commit waits long.
 One that has not ended is passed over, and dealt with when it has: it may be paused, or wait for an answer, for ever. So is one from
@@ -14,7 +14,8 @@ import time
 from typing import Any, NamedTuple
 
 from batos.errors import ImageDamaged
-from batos.image import journal
+from batos.image import journal, pictures
+from batos.image.chain import next_numbered
 from batos.image.ledger import FINAL, MILESTONE, ledger_of, numbered
 from batos.image.living import LivingImage
 
@@ -29,6 +30,14 @@ class Due(NamedTuple):
     """Number and id of those to deal with: at most a stretch, and those passed over that are due by now."""
     mark: tuple[int, tuple[int, ...]]
     """How far that is: the number of the last mission, and those of the ones before it that are passed over."""
+
+
+async def drop_uploads(image: LivingImage, hours: float) -> int:
+    """Let go of pictures that were uploaded for a mission which never came, so many hours ago; how many."""
+    dropped, before = 0, time.time() - hours * 3600
+    while await asyncio.to_thread(image.read, pictures.unheld, before):
+        dropped += await image.system(pictures.forget_unheld, before)
+    return dropped
 
 
 async def retain(image: LivingImage, days: float, limit: int = RUN_LIMIT) -> dict[str, int]:
@@ -59,7 +68,7 @@ def due(root: Any, before: float, now: float, again: bool) -> Due:
     early = _of_numbers(root, passed_over) if again else []
     missions: list[tuple[int, str]] = []
     waiting = [] if again else list(passed_over)
-    for mission in (*early, *numbered(root, until, MILESTONE)):
+    for mission in (*early, *next_numbered(root, until, MILESTONE)):
         if mission.number > until and before <= mission.accepted <= now:
             break
         if mission.state in FINAL and mission.accepted < before:
@@ -85,7 +94,9 @@ def drop(root: Any, missions: list[tuple[int, str]]) -> int:
     ledger, dropped = ledger_of(root), 0
     for _, id in missions:
         with contextlib.suppress(ImageDamaged):  # it stays as it is, and the self-audit tells of it
-            dropped += journal.drop_texts(journal.of(ledger.missions[id]))
+            mission = ledger.missions[id]
+            released = pictures.release(root, mission)
+            dropped += journal.drop_texts(journal.of(mission)) or released
     return dropped
 
 

@@ -1,7 +1,7 @@
 """Upkeep: what an image needs to live for years. One of these at a time, and none on the committer.
 
 * pack: history older than `history_days` goes, never past the start of the oldest open unit.
-* retention: journals older than `journal_days` lose their texts.
+* retention: journals older than `journal_days` lose their texts; of missions that are older still, or too many, one line stays.
 * backup: by repozo, beside the running daemon, proved by restoring it (`batos.image.backup`).
 """
 
@@ -11,14 +11,14 @@ import asyncio
 import pathlib
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import structlog
 
 from batos.allocator import give_back
 from batos.errors import BatosError, Busy, ImageError
-from batos.image import blobs, packing, retention
+from batos.image import blobs, folding, packing, retention
 from batos.image.costs import Meter
 from batos.image.fork import PART, fork
 from batos.image.living import LivingImage
@@ -47,26 +47,34 @@ class Upkeep:
         backups: pathlib.Path,
         interval_s: float,
         first_s: float,
+        upload_hours: float = 24,
+        missions: folding.Terms = folding.Terms(),  # noqa: B008  # frozen
+        free: folding.Free = folding.everything,
     ) -> None:
         """
         :param backups: the folder of backups that name none.
+        :param upload_hours: for which a picture that no mission holds is kept.
         :param interval_s: between two runs of retention and pack; the first comes `first_s` after the start.
+        :param missions: which missions stay whole.
+        :param free: whose work on missions is waited for before they are folded.
         """
         self._image, self._meter = image, meter
         self._history_days, self._journal_days, self._backups = history_days, journal_days, backups
-        self._interval, self._first = interval_s, first_s
+        self._interval, self._first, self._upload_hours = interval_s, first_s, upload_hours
+        self._missions, self._free = missions, free
         self._stop = threading.Event()
         self._task: asyncio.Task[Any] | None = None
         self._under_way = ""
         self._progress = Progress()
         self._last: dict[str, Any] = {}
 
-    def plan(self, *, history_days: float, journal_days: float, interval_s: float) -> None:
+    def plan(self, *, history_days: float, journal_days: float, interval_s: float, missions: folding.Terms) -> None:
         """Take over what the settings say now; from the next run on."""
-        self._history_days, self._journal_days, self._interval = history_days, journal_days, interval_s
+        self._history_days, self._journal_days, self._interval, self._missions = history_days, journal_days, interval_s, missions
 
     async def run(self) -> None:
         """Look after the image until cancelled."""
+        await _or_skipped(folding.complete_index(self._image))
         due = time.monotonic() + self._first
         while True:
             await asyncio.sleep(min(FOLD_S, max(0.0, due - time.monotonic())))
@@ -74,9 +82,9 @@ class Upkeep:
             if time.monotonic() < due:
                 continue
             due = time.monotonic() + self._interval
-            await _or_skipped(self.retain())
+            await self._in_turn(self.retain)
             if file_path(self._image.uri):
-                await _or_skipped(self.pack())
+                await self._in_turn(self.pack)
 
     async def pack(self, days: float | None = None) -> dict[str, Any]:
         """Drop the history that is older than `days`, or the setting `history_days`.
@@ -111,7 +119,7 @@ class Upkeep:
         return await self._exclusively("fork", self._fork(path, pathlib.Path(folder), at))
 
     async def retain(self) -> dict[str, Any]:
-        """Drop the texts of journals older than `journal_days`.
+        """Drop the texts of journals older than `journal_days`, their pictures, and pictures that no mission came for; fold old missions.
 
         :raises Busy: while other upkeep is under way.
         """
@@ -128,6 +136,12 @@ class Upkeep:
             await asyncio.wait([self._task])
 
     # --- one at a time
+
+    async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """Do what is due once nothing else is under way: a backup that takes an hour must not put it off for a day."""
+        while self._under_way and self._task is not None:
+            await asyncio.wait([self._task])
+        await _or_skipped(work())
 
     async def _exclusively(self, name: str, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
         if self._under_way or self._stop.is_set():
@@ -191,7 +205,11 @@ class Upkeep:
         return await in_helper(fork, self._image.db, path, folder, at, self._stop)
 
     async def _retain(self) -> dict[str, Any]:
-        return {**await retention.retain(self._image, self._journal_days)}
+        uploads = await retention.drop_uploads(self._image, self._upload_hours)
+        found = {**await retention.retain(self._image, self._journal_days), **({"uploads": uploads} if uploads else {})}
+        await self._meter.fold()  # what is not in the durable total of costs is not folded
+        await self._image.committer.told()
+        return {**found, "folded": await folding.fold(self._image, self._missions, self._free)}
 
     def _file(self, done: str) -> pathlib.Path:
         path = file_path(self._image.uri)

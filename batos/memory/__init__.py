@@ -13,6 +13,7 @@ _HOME = {
     "Block": "vectorlog",
     "Catalogue": "catalogue",
     "Change": "changing",
+    "Counts": "counts",
     "Epoch": "numbers",
     "GrowingTree": "growing",
     "Library": "library",

@@ -94,5 +94,5 @@ class Batches:
         return {
             "title": draft.title, "kind": draft.kind, "source": file.path, "sources": (file.path,), "tags": draft.tags,
             "day": draft.day or (days[0] if days else 0), "days": days, "speakers": tuple(self._speakers),
-            "digest": file.digest, "complete": True,
+            "digest": file.digest, "complete": True, "doubts": draft.told,
         }  # fmt: skip

@@ -2,6 +2,7 @@
 
 A section is *old* when nobody has read it for long, or ever, and its reads count little by now; *redundant* when another says nearly
 the same and neither is read; and when there are more chunks than the memory is to hold, those go first that count least (*pressure*).
+What was lived through in a mission of which one line is left (`batos.image.folding`), and is rarely read, goes too (*folded*).
 Those that belong together by their meaning, or are of one document, make a cluster. A reading of the image and of arrays; any thread.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 from ZODB.POSException import POSKeyError
 
 from batos.errors import ImageDamaged
+from batos.image import ledger
 from batos.image.turns import Turns
 from batos.memory import standing
 from batos.memory.kinds import DIGEST, FAILURE, MISSION
@@ -23,7 +25,8 @@ from batos.memory.segments import Array
 if TYPE_CHECKING:
     from batos.memory.view import View
 
-OLD, REDUNDANT, PRESSURE = "old", "redundant", "pressure"
+OLD, REDUNDANT, FOLDED, PRESSURE = "old", "redundant", "folded", "pressure"
+_OF_ANY_THEME = (FOLDED, PRESSURE)
 _NEAR = 0.3
 """Cosine from which two sections are of one theme; so few tell nothing together."""
 _KIN = 0.25
@@ -111,7 +114,7 @@ def _candidates(root: Any, library: Library, limits: Limits, now: float) -> list
         if stands.at and now - stands.at >= limits.fresh_s:
             judged.append((score, stands.at, number, state))
     judged.sort(key=lambda one: one[:3])
-    there = len(library.chunks)
+    there = library.counts.chunks
     excess = there - _ROOM * limits.chunks if there > limits.chunks else 0.0
     rows: list[_Row] = []
     for score, at, number, state in judged:
@@ -121,14 +124,16 @@ def _candidates(root: Any, library: Library, limits: Limits, now: float) -> list
         kind = _kind(root, library, section.document, len(rows))
         if kind is None:
             continue
-        why = OLD if score <= limits.reads and now - at >= limits.age_s else PRESSURE if excess > 0 else ""
+        weight, level, lived, folded = kind
+        rarely = score <= limits.reads
+        why = FOLDED if folded and rarely else OLD if rarely and now - at >= limits.age_s else PRESSURE if excess > 0 else ""
         excess -= section.size if why else 0
-        rows.append(_Row(section, kind[0] or section.size, score, at, why, *kind[1:]))
+        rows.append(_Row(section, weight or section.size, score, at, why, level, lived))
     return rows
 
 
-def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, int, bool] | None:
-    """Of a document's sections: the chunks that they stand for, level and class; None where they stay."""
+def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, int, bool, bool] | None:
+    """Of a document's sections: the chunks that they stand for, level, class, and whether its mission was folded; None where they stay."""
     if looked % _LOADED == _LOADED - 1:
         root._p_jar.cacheGC()
     try:
@@ -136,7 +141,9 @@ def _kind(root: Any, library: Library, number: int, looked: int) -> tuple[int, i
         if not document.complete:
             return None
         chunks, level = (document.archive.chunks, document.archive.level + 1) if document.archive is not None else (0, 1)
-        return chunks, level, document.kind in (MISSION, FAILURE, DIGEST)
+        lived = document.kind in (MISSION, FAILURE)
+        folded = lived and ledger.line_of(root, document.mission) is not None
+        return chunks, level, lived or document.kind == DIGEST, folded
     except (ImageDamaged, POSKeyError):  # the self-audit tells of it
         return None
 
@@ -190,7 +197,7 @@ def _taken(rows: list[_Row], left: Array, near: Array, kin: Array, limits: Limit
     taken: list[int] = []
     chunks, most = 0, limits.archive if rows[left[0]].level > 1 else limits.cluster
     for at in np.argsort(-near, kind="stable").tolist():
-        pressed = rows[left[at]].why == PRESSURE and rows[left[0]].why == PRESSURE
+        pressed = rows[left[at]].why in _OF_ANY_THEME and rows[left[at]].why == rows[left[0]].why
         if taken and near[at] < _NEAR and not kin[at] and not pressed:
             break
         weight = rows[left[at]].weight
@@ -205,7 +212,7 @@ def _taken(rows: list[_Row], left: Array, near: Array, kin: Array, limits: Limit
 
 def _cluster(rows: list[_Row], chunks: int) -> Cluster:
     ordered = sorted(rows, key=lambda row: (row.section.document, row.section.number))
-    why = min((row.why for row in rows), key=(OLD, REDUNDANT, PRESSURE).index)
+    why = min((row.why for row in rows), key=(OLD, REDUNDANT, FOLDED, PRESSURE).index)
     documents = tuple(dict.fromkeys(row.section.document for row in ordered))
     level = max(row.level for row in rows)
     return Cluster(tuple(row.section.number for row in ordered), chunks, why, level, rows[0].lived, documents)

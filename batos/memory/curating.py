@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 
 from batos.errors import UnknownSource
 from batos.image import blobs, journal, ledger
+from batos.image.folded import descending
 from batos.image.history import oid_of
 from batos.memory import archives, archiving, clusters, extracting, growing, standing
 from batos.memory.kinds import DIGEST, FAILURE, MISSION
@@ -147,7 +149,9 @@ def put_together(root: Any, found: Inner, data: bytes, made: archiving.Made, mis
 
 def _blank(root: Any, mission: str) -> None:
     """Take what a model said out of the mission by which it was asked."""
-    if mission:
+    if mission and (line := ledger.line_of(root, mission)) is not None:
+        ledger.ledger_of(root).folded.keep(line._replace(came=""))
+    elif mission:
         record = ledger.mission_of(root, mission)
         record.result = record.result and json.dumps({**json.loads(record.result), "text": "", "value": None})
         journal.drop_texts(journal.of(record))
@@ -222,7 +226,7 @@ def nothing(root: Any) -> None:
 def listed(root: Any, most: int) -> Reply:
     """The archives, the newest first, as plain values."""
     library = library_of(root)
-    nodes = [library.archives[number] for number in list(library.archives)[: -most - 1 : -1]]
+    nodes = [node for _, node in itertools.islice(descending(library.archives), most)]
     return {"archives": len(library.archives), "listed": [_archive(node) for node in nodes], "pinned": list(library.pinned)[:most]}
 
 

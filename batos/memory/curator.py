@@ -37,7 +37,7 @@ log = structlog.get_logger("batos.memory")
 Reply = dict[str, Any]
 
 _DAY_S = 86400.0
-_SEEN = 4096  # sections noticed in one transaction
+_SEEN = 512  # sections noticed in one transaction
 _GATHERED = 1000  # entries of trees put together in one
 _TITLES = 3  # that a summary is called by
 _GROWN = 16 << 20  # bytes of the image below which its growth is of no interest
@@ -145,7 +145,7 @@ class Curator:
         last, settings = root["lobby"].memory.curator, self._settings
         if settings.curate == "off" or not blobs.kept_by(self._image.db):
             return ""
-        there = len(library_of(root).chunks)
+        there = library_of(root).counts.chunks
         size = self._image.db.getSize()
         if there > max(settings.curate_chunks, self._full):
             return f"there are {there} chunks (setting curate_chunks)"
@@ -170,8 +170,7 @@ class Curator:
         async with self._alone:
             begun, now = time.monotonic(), self._now()
             self.flush()
-            while await self._image.system(standing.see, now, _SEEN, mission="curator"):
-                pass
+            await self._seen(now)
             view = self._hearer.collection.view()
             found = await in_helper(self._image.read, clusters.planned, view, self._limits(), now)
             told: Reply = {"why": why, "found": len(found), "clusters": [], "chunks": 0, "bytes": 0, "by_model": 0, "tokens": 0}
@@ -188,6 +187,14 @@ class Curator:
                 if told["clusters"]:
                     await self._tidied()
             return {**told, "took_s": round(time.monotonic() - begun, 3)}
+
+    async def _seen(self, now: float) -> None:
+        """Notice which sections came and went, a few in one transaction: whoever commits meanwhile waits for it."""
+        await self._image.system(curating.nothing)  # after the reads that were flushed
+        found = await in_helper(self._image.read, standing.unseen, now)
+        for begin in range(0, max(map(len, found)), _SEEN):
+            some = standing.Unseen(*(lot[begin : begin + _SEEN] for lot in found))
+            await self._image.system(standing.see, now, some, mission="curator")
 
     async def _tidied(self) -> None:
         """Give back the room that what left took up."""

@@ -32,13 +32,17 @@ class DraftPart(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A document to be. `kind` is text, markdown, html, pdf, code, conversation, or what a mission calls it."""
+    """A document to be. `kind` is text, markdown, html, pdf, code, conversation, or what a mission calls it. `told` is what its reader
+    could not be sure of, or did not read, in words for who asked."""
 
     kind: str
     title: str
     parts: list[DraftPart]
     day: int = 0
     tags: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    origin: str = ""
+    """Who says it (`batos.memory.origins`), where its kind does not tell."""
 
 
 def bounded(parts: Iterable[DraftPart], largest: int) -> Iterator[DraftPart]:

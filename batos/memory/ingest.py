@@ -1,9 +1,9 @@
 """Ingest: files become documents of the memory.
 
-What is to be read stands in a queue in the image, so that it goes on after a `kill -9`. A file is read in a helper thread and
-stored in transactions of bounded size; its sections are known by their content, so that what is there already, from an attempt
-that was cut short or from an earlier version of the file, is neither stored nor embedded again. A file that cannot be read is
-noted with the reason, and the others go on.
+What is to be read stands in a queue in the image, so that it goes on after a `kill -9`. A file is read by a child process
+(`batos.memory.reading`) and stored in transactions of bounded size; its sections are known by their content, so that what is there
+already, from an attempt that was cut short or from an earlier version of the file, is neither stored nor embedded again. A file that
+cannot be read is noted with the reason, and the others go on.
 """
 
 from __future__ import annotations
@@ -15,27 +15,30 @@ import pathlib
 import stat
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import structlog
 
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable
+from batos.errors import BatosError, BatosSignal, Busy, ImageDamaged, ImageError, Unreadable, UnreadableNow
 from batos.image.living import LivingImage
 from batos.image.premises import Premises
 from batos.image.turns import in_helper
-from batos.memory import readers
 from batos.memory.batches import Batch, Batches, Known
-from batos.memory.files import File, files_in, read_file, stamp_of
+from batos.memory.drafts import Draft
+from batos.memory.files import File, LeftOut, files_in, read_file, stamp_of
 from batos.memory.library import library_of
 from batos.memory.naming import Name
+from batos.memory.reading import Reading
 from batos.memory.segments import Segment
 from batos.memory.shelving import Shelver
 
 log = structlog.get_logger("batos.memory")
 
 ADDED, UPDATED, UNCHANGED, REFUSED, FORGOTTEN = "added", "updated", "unchanged", "refused", "forgotten"
+SHUT, PASSING = "shut", "passing"
+"""Why a file was refused that may be read another time, as it is: its rights, or what is wrong with its disk."""
 Facts = dict[str, Any]
 Stored = Callable[[Segment | None, list[int]], object]
 """Hears what a transaction has stored: the index entries of new chunks, the numbers of those that are gone."""
@@ -62,8 +65,11 @@ class Ingest:
         :param stored: hears of each transaction, once it is durable.
         """
         self._image, self._settings, self._shelver, self._stored = image, settings, shelver, stored
+        self._reading = Reading(settings)
         self.premises = Premises(settings)
         """What is not read, since it is the daemon's own."""
+        self.able = self._reading.able
+        """What the readers can do, in a word; see `Reading`."""
         self._listeners: list[Callable[[Facts], object]] = []
         self._more = asyncio.Event()
         self._alone = asyncio.Lock()
@@ -76,14 +82,16 @@ class Ingest:
 
     # --- asking for it
 
-    async def ask(self, paths: Iterable[str]) -> tuple[list[str], list[Facts]]:
+    async def ask(self, paths: Iterable[str], exclude: Sequence[str] = (), left: LeftOut | None = None) -> tuple[list[str], list[Facts]]:
         """Put files into the queue, of folders those in them; the files, once that is durable, and the paths that cannot be taken, with
         the reason: what is not there, or the daemon's own, also where that lies in a folder that was named; a folder with too many files.
 
+        :param exclude: patterns of what is left out of folders.
+        :param left: gets what folders have that is not read.
         :raises Unreadable: for a path that is not absolute; nothing is put in then.
         :raises Busy: if the queue is full.
         """
-        found, refused = await in_helper(self._files, list(paths))
+        found, refused = await in_helper(self._files, list(paths), exclude, left)
         if found:
             await self._image.system(_queue, found, self._settings.ingest_queue, mission="ingest")
             self._more.set()
@@ -113,7 +121,7 @@ class Ingest:
         log.info("forgotten", path=path, chunks=len(dropped))
         self._tell(path=path, state=FORGOTTEN, chunks=len(dropped))
 
-    def _files(self, paths: list[str]) -> tuple[list[str], list[Facts]]:
+    def _files(self, paths: list[str], exclude: Sequence[str], left: LeftOut | None) -> tuple[list[str], list[Facts]]:
         found: dict[str, None] = {}
         refused: list[Facts] = []
         skipped: dict[str, str] = {}
@@ -123,7 +131,8 @@ class Ingest:
         for path in dict.fromkeys(paths):
             try:
                 if stat.S_ISDIR(pathlib.Path(path).stat().st_mode):
-                    found |= dict.fromkeys(files_in(path, self._settings.ingest_folder_files, self.premises, skipped=skipped))
+                    most = self._settings.ingest_folder_files
+                    found |= dict.fromkeys(files_in(path, most, self.premises, exclude=exclude, skipped=skipped, left=left))
                 elif why := self.premises.why_not(os.path.realpath(path)):
                     raise Unreadable(why)
                 else:
@@ -139,6 +148,12 @@ class Ingest:
 
     async def run(self) -> None:
         """Read what is in the queue, and what comes into it, until cancelled."""
+        try:
+            await self._go_on()
+        finally:
+            await self._reading.close()
+
+    async def _go_on(self) -> None:
         while True:
             self._more.clear()
             path, attempts = self._image.read(_next)
@@ -146,9 +161,8 @@ class Ingest:
                 await self._more.wait()
                 continue
             try:
-                async with self._alone:
-                    self.under_way = path
-                    await self._one(path, attempts)
+                self.under_way = path
+                await self._one(path, attempts)
                 self._begun.discard(path)
                 self.trouble = ""
             except Stopped:
@@ -168,8 +182,7 @@ class Ingest:
                     raise Unreadable(f"the daemon died {attempts} times while it was read (setting ingest_attempts)")
                 self._image.later(_begin, path)
                 self._begun.add(path)
-            while (told := await self._store(await in_helper(self._prepare, path))) is None:
-                pass
+            told = await self._read(path)
         except OSError:
             raise
         except Exception as e:  # a fault of ours in one file, or damage in what was read of it, must not hold up the others
@@ -180,20 +193,40 @@ class Ingest:
                 # as text: a traceback that shows variables would load objects whose connection is closed
                 log.error("ingest_failed", path=path, trace=traceback.format_exc(limit=-4))
                 error = BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it")
-            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), self._settings.refused_files, mission="ingest")
+            cause = (SHUT if error.shut else PASSING) if isinstance(error, UnreadableNow) else self.able
+            await self._image.system(_refuse, path, stamp_of(path), error.to_wire(), cause, self._settings.refused_files, mission="ingest")
             log.warning("ingest_refused", path=path, error=error.message)
             self._tell(path=path, state=REFUSED, chunks=0, **error.to_wire())
             return
         log.info("ingested", **told)
         self._tell(**told)
 
-    def _prepare(self, path: str) -> _Prepared:
-        """In a helper thread: the file read, and its first batch, if it is not known as it is."""
-        file = read_file(path, self._settings.ingest_file_bytes, self.premises)
-        known = self._image.read(_known, file.path, file.digest)
-        if known.elsewhere or (known.complete and known.digest == file.digest):
-            return _Prepared(file, known)
-        draft = readers.read(file.path, file.data, self._going)
+    async def _read(self, path: str) -> Facts:
+        """Read a file and store it; what is told of it."""
+        file = await in_helper(read_file, path, self._settings.ingest_file_bytes, self.premises)
+        draft: Draft | None = None
+        while True:
+            if draft is None and not self._is_known(self._image.read(_known, file.path, file.digest), file):
+                draft = await self._reading.read(file.path, file.data)  # before it is alone: it may take long
+                file = file._replace(data=b"")  # it may be large
+            async with self._alone:
+                known = self._image.read(_known, file.path, file.digest)
+                if self._is_known(known, file):
+                    prepared = _Prepared(file, known)
+                elif draft is None:  # forgotten meanwhile
+                    continue
+                else:
+                    prepared = await in_helper(self._prepare, file, known, draft)
+                told = await self._store(prepared)
+            if told is not None:
+                return {**told, **({"doubts": list(draft.told)} if draft is not None and draft.told else {})}
+
+    @staticmethod
+    def _is_known(known: Known, file: File) -> bool:
+        return bool(known.elsewhere) or (known.complete and known.digest == file.digest)
+
+    def _prepare(self, file: File, known: Known, draft: Draft) -> _Prepared:
+        """In a helper thread: the first batch of a file that is not known as it is."""
         self._shelver.names.add({Name(turn.speaker) for part in draft.parts for turn in part.turns if turn.speaker})
         number = known.document or self._shelver.numbers.take()
         batches = Batches(draft, known, number, self._shelver, self._settings, self._going)
@@ -355,17 +388,19 @@ def _vanished(root: Any, path: str) -> list[int]:
     return _leave(library, path)
 
 
-def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, most: int) -> None:
+def _refuse(root: Any, path: str, stamp: tuple[int, int], error: Facts, cause: str, most: int) -> None:
     library = library_of(root)
     library.queue.pop(path, None)
-    library.refused[path] = (error["code"], error["message"], round(time.time(), 3))
+    library.refused[path] = (error["code"], error["message"], round(time.time(), 3), cause)
     library.stamps[path] = stamp
     while len(library.refused) > most:
         del library.refused[min(library.refused, key=lambda known: library.refused[known][2])]
 
 
-def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str]]:
-    """Every file of a folder that was read or refused, with its time and size then; and those that wait."""
+def files_known(root: Any, folder: str) -> tuple[dict[str, tuple[int, int]], set[str], dict[str, tuple[str, float]]]:
+    """Every file of a folder that was read or refused, with its time and size then; those that wait; and of those that were refused why
+    (`SHUT`, `PASSING`, or what the readers could do then; empty by an earlier BAT OS), and when."""
     library = library_of(root)
     begin, end = folder.rstrip(os.sep) + os.sep, folder.rstrip(os.sep) + chr(ord(os.sep) + 1)
-    return dict(library.stamps.items(begin, end, excludemax=True)), set(library.queue.keys(begin, end, excludemax=True))
+    stamps, queue, refused = (tree.items(begin, end, excludemax=True) for tree in (library.stamps, library.queue, library.refused))
+    return dict(stamps), {path for path, _ in queue}, {path: (why[3] if len(why) > 3 else "", why[2]) for path, why in refused}

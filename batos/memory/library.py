@@ -20,6 +20,7 @@ from persistent import Persistent
 from batos.errors import ImageDamaged, InvalidInput, UnknownSource
 from batos.memory import mentions, titles
 from batos.memory.catalogue import Catalogue
+from batos.memory.counts import Counts
 from batos.memory.growing import GrowingTree
 from batos.memory.numbers import EPOCH, Epoch
 from batos.objects import UvmObject
@@ -117,6 +118,8 @@ class Library(Persistent):
         if "unlinked" not in self.__dict__:
             self.unlinked = OOTreeSet([""])
             """Titles, casefolded, that texts which were there before them do not point at yet. The first entry stays: see `partlog`."""
+        if "counts" not in self.__dict__:
+            self.counts = Counts(len(self.documents), len(self.sections), len(self.chunks), len(self.entities))
         if "archives" not in self.__dict__:
             self.archives = LOBTree()
             """Archives by their number: see `batos.memory.archiving`."""
@@ -204,6 +207,7 @@ class Library(Persistent):
         document = self.documents.get(number)
         if document is None:
             document = self.documents[number] = UvmObject(**{"parent*": root["lobby"].traits.document, "number": number})
+            self.counts.add(documents=1)
         now = tuple(sections)
         gone = set(document.sections) - set(now)
         dropped = self._forget_summaries([number]) + self._forget_archived(document)  # what it said before
@@ -256,6 +260,7 @@ class Library(Persistent):
         titles.take(self, titles.title_of(document), document.number, for_good=True)
         dropped = self._forget_summaries([document.number]) + self._forget_archived(document) + self.drop_sections(document.sections)
         del self.documents[document.number]
+        self.counts.add(documents=-1)
         return dropped
 
     def summary_of(self, number: int) -> UvmObject | None:
@@ -284,6 +289,7 @@ class Library(Persistent):
 
         :param segment: the index entries of its chunks; None if they come with those of another document.
         """
+        self.counts.add(documents=document.number not in self.documents)
         self.documents[document.number] = document
         self._list(document)
         for section, chunks in shelves:
@@ -295,6 +301,7 @@ class Library(Persistent):
         """Take a section with chunks that there are into the memory. Its index entries and vectors are the caller's business."""
         self._enter(section)
         for chunk in chunks:
+            self.counts.add(chunks=chunk.number not in self.chunks)
             self.chunks[chunk.number] = chunk
             mentions.add(self, root, chunk)
 
@@ -303,7 +310,8 @@ class Library(Persistent):
         for source in document.sources:
             self.by_source[source] = document.number
         if document.complete:
-            self.by_content.setdefault(document.digest, document.number)
+            if document.digest:  # of a file: no other is looked for by its content
+                self.by_content.setdefault(document.digest, document.number)
             self.catalogued(document)
 
     def catalogued(self, document: UvmObject) -> None:
@@ -332,10 +340,12 @@ class Library(Persistent):
                 slots["speaker"] = passage.speaker
             if passage.mentioned:
                 slots["mentioned"] = passage.mentioned
+            self.counts.add(chunks=number not in self.chunks)
             self.chunks[number] = UvmObject(**slots)
             mentions.add(self, root, self.chunks[number])
 
     def _enter(self, section: Section) -> None:
+        self.counts.add(sections=section.number not in self.sections)
         self.sections[section.number] = tuple(section[1:])
         self.starts[section.first] = section.number
         for waiting in self._waits():
@@ -363,6 +373,7 @@ class Library(Persistent):
         for number in sections:
             dropped += self._clear(self.section(number))
             del self.sections[number]
+            self.counts.add(sections=-1)
             for waiting in self._waits():
                 waiting.discard(number)
         self._unindex(dropped)
@@ -373,6 +384,7 @@ class Library(Persistent):
         for number in section.numbers:
             mentions.remove(self, number, mentions.of(self, number))
             del self.chunks[number]
+        self.counts.add(chunks=-section.size)
         del self.starts[section.first]
         return list(section.numbers)
 

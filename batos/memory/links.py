@@ -21,7 +21,7 @@ SEEDS = 8
 SHARE = 1.0
 """How much of what a seed has over the middle of the candidates its targets get."""
 _WORD = re.compile(r"[^\W_]+")
-_ASIDE = re.compile(r"\s*\([^()]*\)\s*$")
+_ASIDE = re.compile(r"(?<!\s)\s*\([^()]*+\)\s*+$")
 _LONGEST = 12
 """Words of a name; what is longer is a sentence, and no text names it."""
 

@@ -40,6 +40,7 @@ def remove(library: Library, number: int, keys: Iterable[str]) -> None:
             entity.chunks.pop(number, None)
             if not entity.chunks:
                 del library.entities[key]
+                library.counts.add(entities=-1)
 
 
 def change(library: Library, root: Any, shelf: Shelf) -> None:
@@ -57,6 +58,7 @@ def back(library: Library, key: str, entity: UvmObject) -> None:
     now = library.entities.get(key)
     if now is None:
         library.entities[key] = entity
+        library.counts.add(entities=1)
     elif now._p_oid is None or entity._p_oid < now._p_oid:  # ids ascend in time
         entity.chunks.update(now.chunks)
         library.entities[key] = entity
@@ -69,4 +71,5 @@ def _entity(library: Library, root: Any, key: str, written: str) -> UvmObject:
         name, kind = (library.documents[named].title, "title") if named is not None else (written, "person")
         found = UvmObject(**{"parent*": root["lobby"].traits.entity, "name": name, "kind": kind, "chunks": LOBTree()})
         library.entities[key] = found
+        library.counts.add(entities=1)
     return found  # type: ignore[no-any-return]

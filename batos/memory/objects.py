@@ -12,15 +12,17 @@ from typing import Any
 from batos.errors import InvalidInput
 from batos.image.genesis import add_missing
 from batos.memory.library import Library, library_of
+from batos.memory.origins import none_vouched
 from batos.objects import Primitive, UvmObject
 
 DOCUMENT: dict[str, Any] = {
-    "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "sections": (),
-    "speakers": (), "days": (), "of": (),
+    "title": "", "source": "", "sources": (), "kind": "text", "day": 0, "tags": (), "mission": "", "origin": "", "sections": (),
+    "speakers": (), "days": (), "of": (), "doubts": (),
     "digest": b"", "complete": False, "archives": (), "whole": (), "archive": None,
 }  # fmt: skip
-"""Slots of the prototype of documents. `day` counts as `datetime.date.toordinal` does, 0 is none; `sections` are numbers;
-`of` is what a summary is of; `complete` says that all of it is there, also of a file that takes several transactions;
+"""Slots of the prototype of documents. `origin` is who says it, where the kind does not tell (`batos.memory.origins`); `day` counts as
+`datetime.date.toordinal` does, 0 is none; `sections` are numbers; `of` is what a summary is of; `doubts` are what its reader was not sure
+of, or did not read; `complete` says that all of it is there, also of a file that takes several transactions;
 `archives` are those that hold some of its sections; `whole` are all that it has then, in their order, where that is not that of
 their numbers; `archive` is what a summary stands for."""
 ARCHIVE: dict[str, Any] = {
@@ -54,7 +56,7 @@ def install(lobby: UvmObject) -> None:
         lobby,
         memory=lambda: derive(name="memory", comment="I am the memory: what was read and what was lived through, to be found again."),
     )
-    add_missing(lobby.memory, library=Library)
+    add_missing(lobby.memory, library=Library, vouched=none_vouched)
     comment = "I am the Memory Curator: when I was last at work, and how large the image was then."
     add_missing(lobby.memory, curator=lambda: derive(name="curator", comment=comment, at=0.0, bytes=0, rounds=0))
     lobby.memory.library.complete()

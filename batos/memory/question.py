@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from batos.memory.segments import folded_key
 from batos.memory.traits import NUMBER, WHEN
-from batos.memory.words import STOP, content_words, words
+from batos.memory.words import STOP, content_words, former, words
 
 _NAME_WORDS = 3
 """Words of the longest name that is looked for."""
@@ -95,7 +95,7 @@ def understood(
     cleaned = " ".join(word for word in content_words(text) if word not in parts)
     wants = (WHEN if _ASKS_WHEN.search(low) else 0) | (NUMBER if _ASKS_NUMBER.search(low) else 0)
     spans = (*_dates(low, days), *(_relative(low, today) if today is not None else ()))
-    return Question(text, words(text), cleaned or text, named, people, spans, wants, bool(_BRIDGES.search(low)))
+    return Question(text, [*words(text), *former(text)], cleaned or text, named, people, spans, wants, bool(_BRIDGES.search(low)))
 
 
 def _names(text: str, speakers: Set[int], called: Callable[[str], Iterable[int]]) -> tuple[tuple[int, ...], set[str], int]:

@@ -1,13 +1,12 @@
 """Remembering: a document that is not read from a file but made, inside whatever transaction is open.
 
 A mission does so in its own unit of work: what it remembers is committed with it or not at all. It writes new objects only, and into
-trees that merge what two transactions put into them; nothing that all missions would write is touched. What is to be told to the
-collection once that is committed is answered.
+trees and counts that merge what two transactions put into them; nothing else that all missions would write is touched. What is to be
+told to the collection once that is committed is answered.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, NamedTuple
 
 from batos.errors import InvalidInput
@@ -70,12 +69,10 @@ def keep(root: Any, prepared: Prepared, segment: Segment | None) -> None:
     library, (draft, source, mission, number, shelved, of) = library_of(root), prepared
     if source in library.by_source:
         raise InvalidInput(f"something from {source!r} is in the memory already; forget it first, or give this another source")
-    texts = [passage.text for each in shelved for passage in each.shelf.passages]
-    digest = hashlib.sha256("\0".join([source, *texts]).encode("utf-8", "replace")).digest()
     days = tuple(sorted({each.shelf.section.day for each in shelved} - {0}))
     facts = {
         "title": draft.title, "kind": draft.kind, "source": source, "sources": (source,), "tags": draft.tags, "mission": mission,
-        "day": draft.day, "days": days, "digest": digest, "of": of, "complete": True,
+        "day": draft.day, "days": days, "of": of, "complete": True, **({"origin": draft.origin} if draft.origin else {}),
     }  # fmt: skip
     library.put(root, number, facts, [each.shelf for each in shelved], segment, [each.shelf.section.number for each in shelved])
 

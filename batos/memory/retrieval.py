@@ -21,7 +21,7 @@ from ZODB.POSException import POSKeyError
 from batos.config import nearest
 from batos.errors import BatosError, ImageDamaged, InvalidInput
 from batos.image.living import LivingImage
-from batos.image.turns import in_helper
+from batos.image.turns import answering
 
 if TYPE_CHECKING:
     from batos.memory.collection import Collection
@@ -34,6 +34,7 @@ log = structlog.get_logger("batos.memory")
 
 
 _SOURCES = 20  # that are named of what a summary is of
+_BEHIND = 2  # times as many are looked at, where some of them go behind others
 
 
 class Wanted(NamedTuple):
@@ -62,6 +63,7 @@ class Retrieval:
         *,
         limit_s: float,
         pause_s: float,
+        alike: float = 0.3,
         on_read: Callable[[list[int]], object] = lambda ids: None,
         today: Callable[[], date] = date.today,
         now: Callable[[], float] = time.monotonic,
@@ -71,11 +73,12 @@ class Retrieval:
         :param reader: who is to read a question for vectors of that maker.
         :param limit_s: time for the embedder to read a question; past it, words decide.
         :param pause_s: how long an embedder that did not answer is left alone.
+        :param alike: cosine with a question from which a passage fits it.
         :param on_read: hears of the chunks that a search answers with.
         """
         self._image, self._collection, self._reader = image, collection, reader
         self._limit_s, self._pause_s, self._today, self._now = limit_s, pause_s, today, now
-        self._on_read = on_read
+        self._on_read, self._alike = on_read, alike
         self._away, self._away_until, self._why = "", -math.inf, ""
 
     def view(self) -> View:
@@ -91,13 +94,14 @@ class Retrieval:
         if not any(char.isalnum() for char in wanted.question):
             raise InvalidInput("the question has no words: say what you look for")
         begun = self._now()
-        await in_helper(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
+        await answering(importlib.import_module, "batos.memory.search")  # numpy: not on the loop's time
         view, today = self.view(), self._today()
-        filters, question = await in_helper(self._understand, view, wanted, today)
+        filters, question = await answering(self._understand, view, wanted, today)
         vectors, why = await self.vectors(view, question)
-        found, passages = await in_helper(self._find, view, question, vectors, wanted.k, filters)
+        found, passages = await answering(self._find, view, question, vectors, wanted.k, filters)
         self._on_read([hit.id for hit in found.hits])
-        reply = {"question": wanted.question, "hits": passages, "by_vectors": found.by_vectors, "why": why}
+        fits = any(passage["fits"] for passage in passages)
+        reply = {"question": wanted.question, "hits": passages, "fits": fits, "by_vectors": found.by_vectors, "why": why}
         for hit, passage in zip(found.hits, passages, strict=True):
             if not explain:
                 del passage["signals"], passage["path"]
@@ -120,13 +124,26 @@ class Retrieval:
     def _find(
         self, view: View, question: Any, vectors: Vectors | None, k: int, filters: Filters | None
     ) -> tuple[Found, list[dict[str, Any]]]:
-        from batos.memory.search import search
+        import numpy as np
 
-        found = search(view, question, vectors, k, filters=filters)
+        from batos.memory.origins import SELF, vouched
+        from batos.memory.search import search
+        from batos.memory.speaking import speaks
+        from batos.memory.subject import asks_what_was_answered
+
+        found = search(view, question, vectors, k if view.read >= view.n else k * _BEHIND, filters=filters)
+        rows = view.rows_of(np.array([hit.id for hit in found.hits], np.int64))
+        fits = speaks(view, question.text, vectors if found.by_vectors else None, rows, self._alike).tolist()
         passages = self._image.read(_passages, found.hits)
-        there = [passage is not None for passage in passages]  # one may have been forgotten meanwhile
-        hits = [hit for hit, one in zip(found.hits, there, strict=True) if one]
-        return found._replace(hits=hits), [passage for passage in passages if passage is not None]
+        there = [  # one may have been forgotten meanwhile
+            (hit, {**passage, "fits": one}) for hit, passage, one in zip(found.hits, passages, fits, strict=True) if passage is not None
+        ]
+        if not asks_what_was_answered(question.text):  # what it said itself comes behind what others say
+            trusted = self._image.read(vouched)
+            there.sort(key=lambda one: one[1]["origin"] == SELF and one[1]["document"] not in trusted)
+        for _, passage in there:
+            del passage["document"]
+        return found._replace(hits=[hit for hit, _ in there[:k]]), [passage for _, passage in there[:k]]
 
     async def vectors(self, view: View, question: Any) -> tuple[Vectors | None, str]:
         """The vectors of a question, by the embedder that those of the view are from; or why there are none."""
@@ -191,19 +208,20 @@ def _passages(root: Any, hits: list[Hit]) -> list[dict[str, Any] | None]:
     from batos.memory.library import library_of
 
     library = library_of(root)
-    return [_readable(library, hit) if hit.id in library.chunks else None for hit in hits]
+    return [_readable(root, library, hit) if hit.id in library.chunks else None for hit in hits]
 
 
-def _readable(library: Any, hit: Hit) -> dict[str, Any] | None:
+def _readable(root: Any, library: Any, hit: Hit) -> dict[str, Any] | None:
     try:
-        return _passage(library, hit)
+        return _passage(root, library, hit)
     except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too; the others are found
         log.error("passage_damaged", error=str(e))
         return None
 
 
-def _passage(library: Any, hit: Hit) -> dict[str, Any]:
+def _passage(root: Any, library: Any, hit: Hit) -> dict[str, Any]:
     from batos.image.history import oid_of
+    from batos.memory.origins import origin_of
 
     chunk = library.chunks[hit.id]
     document = chunk.document
@@ -216,6 +234,8 @@ def _passage(library: Any, hit: Hit) -> dict[str, Any]:
         "title": document.title,
         "section": section.title,
         "kind": document.kind,
+        "origin": origin_of(root, document),
+        "document": document.number,
         "speaker": chunk.speaker,
         "day": date.fromordinal(day).isoformat() if day else None,
         "oid": oid_of(chunk),

@@ -41,6 +41,11 @@ _BEGINNERS = _set(
     " but or so if when while after before since because although though however then thus what who where why how not no yes some many most"
     " all each every one two both another such is are was were do does did can will would should may"
 )
+# What a day or an ordinal stands before in German and its neighbours: "12. März", "2. Stock".
+_COUNTED = _set(
+    "januar jänner februar feber märz april mai juni juli august september oktober november dezember januari februari maart mei augustus"
+    " oktober december marts maj jan feb mär mrz apr jun jul aug sep sept okt nov dez stock etage obergeschoss og klasse"
+)
 _STOPS = ".!?…"
 _WIDE_STOPS = "。！？｡．।॥؟۔։።፧‼⁇⁈⁉"  # these end a sentence whether or not a space follows
 _CLOSERS = "\"')]}”’»›」』）】*_`"
@@ -48,10 +53,10 @@ _CLOSERS = "\"')]}”’»›」』）】*_`"
 _END = re.compile(
     rf"(?:(?<![{re.escape(_STOPS)}])[{re.escape(_STOPS)}]++[{re.escape(_CLOSERS)}]*+(?=\s)|[{_WIDE_STOPS}]++[{re.escape(_CLOSERS)}]*+)\s*+"
 )
-_WORD_BEFORE = re.compile(r"[^\s(\[{\"'“‘«/]+\Z")
+_WORD_BEFORE = re.compile(r"(?<![^\s(\[{\"'“‘«/])[^\s(\[{\"'“‘«/]++\Z")
 _NEXT = re.compile(r"[\W_]*(\w+)")
 _FENCE = re.compile(r"\s{0,3}(`{3,}|~{3,})")
-_ITEM = re.compile(r"\s*(?:[-*+•‣◦–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+\S")
+ITEM = re.compile(r"\s*(?:[-*+•‣◦–—]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+\S")
 _HEADING = re.compile(r"\s{0,3}#{1,6}(?:\s|$)")
 _UNDERLINE = re.compile(r"\s{0,3}(?:=+|-{2,})\s*\Z")
 # Both are matched with lines without the white space around them.
@@ -121,7 +126,7 @@ def _prose(text: str, *, markdown: bool) -> Iterator[Span]:
                 fence, fenced = mark[1], start
             elif solid:
                 yield start, end
-        elif _ITEM.match(line) or (open_ and _quoted(line) != _quoted(text[open_[0][0] : open_[0][1]])):
+        elif ITEM.match(line) or (open_ and _quoted(line) != _quoted(text[open_[0][0] : open_[0][1]])):
             yield from _paragraph(text, open_, markdown=markdown)
             open_ = [(start, end)]
         else:
@@ -187,7 +192,7 @@ def _code_blocks(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _parted(text: str, start: int, end: int) -> Iterator[Span]:
-    item = _ITEM.match(text, start, end)
+    item = ITEM.match(text, start, end)
     ends = [(m.start(), m.end()) for m in _END.finditer(text, item.end() - 1 if item else start, end)]
     casual = _casual(text, start, ends, end)
     for stop, after in ends:
@@ -228,8 +233,10 @@ def _may_end(earlier: str, word: str, next_: str) -> bool:
     plain = word.casefold().rstrip(".")
     if plain in _NEVER:
         return False
-    if plain in _NUMBERED:
+    if plain in _NUMBERED or (plain.endswith("str") and len(plain) > 3):  # Hafenstr. 5
         return not next_[:1].isdigit()
+    if plain.isdigit() and len(plain) <= 2 and next_.casefold() in _COUNTED:
+        return False
     if plain in _SELDOM:
         return next_[:1].isupper()
     if "." in plain and all(len(part) <= 2 for part in plain.split(".")):  # U.S., p.m., Ph.D

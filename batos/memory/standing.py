@@ -60,20 +60,37 @@ def note(root: Any, counts: Mapping[int, int], now: float, half_life_s: float) -
         library.reads[section] = tuple(Standing(score, now))
 
 
-def see(root: Any, now: float, most: int) -> bool:
-    """System transaction: notice sections that are new, and forget those that are gone, some at a time; whether there may be more.
+class Unseen(NamedTuple):
+    """Numbers of sections, each lot in order."""
 
-    One that was seen in the future (the clock was wrong then) is seen now.
-    """
+    new: list[int]
+    """Those that are not known yet."""
+    gone: list[int]
+    """Those that are known and not there any more."""
+    ahead: list[int]
+    """Those that were seen in the future: the clock was wrong then."""
+
+
+def unseen(root: Any, now: float) -> Unseen:
+    """What is to be noticed; a look at all sections, for a helper thread."""
     library = library_of(root)
     known, there = set(library.reads), set(library.sections)
-    new, gone = sorted(there - known)[:most], sorted(known - there)[:most]
-    ahead = [(section, score) for section, (score, at) in library.reads.items() if at > now + _AHEAD_S][:most]
-    library.reads.update({section: tuple(Standing(0.0, now)) for section in new})
-    library.reads.update({section: tuple(Standing(score, now)) for section, score in ahead})
-    for section in gone:
-        del library.reads[section]
-    return max(len(new), len(gone), len(ahead)) == most
+    ahead = [section for section, (_, at) in library.reads.items() if at > now + _AHEAD_S]
+    return Unseen(sorted(there - known), sorted(known - there), ahead)
+
+
+def see(root: Any, now: float, some: Unseen) -> None:
+    """System transaction: notice sections that are new, and forget those that are gone; one that was seen in the future is seen now."""
+    library = library_of(root)
+    for section in some.new:
+        if section in library.sections:
+            library.reads.setdefault(section, tuple(Standing(0.0, now)))
+    for section in some.gone:
+        if section not in library.sections:
+            library.reads.pop(section, None)
+    for section in some.ahead:
+        if section in library.reads:
+            library.reads[section] = tuple(of(library, section)._replace(at=now))
 
 
 def of(library: Library, section: int) -> Standing:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from BTrees.LOBTree import LOBTree, LOBucket
 from ZODB.POSException import POSKeyError
 
 from batos.errors import HistoryGone
@@ -60,10 +61,26 @@ def taken_care_of(obj: UvmObject) -> frozenset[str]:
     return _TAKEN_CARE_OF if any(parent is traits.get(name) for name in ("document", "chunk", "entity", "archive")) else frozenset()
 
 
-def told_apart(before: Any, at: Any) -> tuple[set[int], set[int]]:
-    """The numbers of the documents that are in the second view of the image only, and in the first only."""
-    was, now = (set(library_of(root).documents) for root in (before, at))
+def told_apart(before: Any, at: Any, written: Iterable[bytes]) -> tuple[set[int], set[int]]:
+    """The numbers of the documents that are in the second view of the image only, and in the first only.
+
+    :param written: ids of the records that lie between the two; only what stands in those leaves of trees is looked at.
+    """
+    numbers = {number for oid in written for root in (before, at) for number in _numbers(root, oid)}
+    was, now = ({number for number in numbers if number in library_of(root).documents} for root in (before, at))
     return now - was, was - now
+
+
+def _numbers(root: Any, oid: bytes) -> Iterable[int]:
+    """The keys in a leaf of a tree by numbers, also of one that is the whole tree; none for any other record."""
+    try:
+        found = root._p_jar.get(oid)
+        if isinstance(found, LOBTree):
+            leaf = found._firstbucket
+            found = leaf if leaf is not None and leaf._p_oid in (None, oid) else None
+        return list(found.keys()) if isinstance(found, LOBucket) else ()
+    except POSKeyError:  # it was not there then
+        return ()
 
 
 def move(root: Any, past: Any, out: Iterable[int], back: Iterable[int], shelver: Shelver) -> Moved:

@@ -2,14 +2,15 @@
 
 Which sections wait stands in the image, so that it goes on after a restart. An embedder that is away is asked again after a while;
 searches go by words meanwhile. When the settings ask for another embedder than the vectors are from, those serve until the new ones
-are all there (`batos.memory.changing`). When there is nothing to do, it tidies up: small parts of the index are merged, and what was
-dropped is taken out.
+are all there (`batos.memory.changing`). When there is nothing to do, and under load that does not end every `TIDY_S`, it tidies up: small
+parts of the index are merged, and what was dropped is taken out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -36,6 +37,9 @@ from batos.memory.shelving import Shelver
 log = structlog.get_logger("batos.memory")
 
 _PROBE = "Is anybody there?"
+TIDY_S = 30.0
+"""Between two times that it tidies up under load that does not end: what was dropped, and is still in memory, grows with each mission."""
+MERGES = 8  # of parts of one log, at such a time
 
 
 class Hearer(Protocol):
@@ -60,6 +64,7 @@ class Vectors:
         self._identity = ""
         self._former_until, self._former_why = 0.0, ""
         self._state, self._why = "waiting", ""
+        self._tidied_at = time.monotonic()
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -97,6 +102,8 @@ class Vectors:
                 self._state, self._why = "working", ""
             await self._round(work, self._readers.present, self._identity)
             self._state, self._why = "working", ""
+            if time.monotonic() - self._tidied_at >= TIDY_S:
+                await self._tidied(MERGES)
             return True
         if not await self._arrived():
             return True
@@ -245,14 +252,20 @@ class Vectors:
             while after is not None:
                 after = await self._image.system(_purge, name, drops, after, self._settings.purge_rows, mission="ingest")
 
-    async def _tidied(self) -> None:
+    async def _tidied(self, merges: int = 0) -> None:
+        """Tidy up.
+
+        :param merges: of parts of each log, at most; 0: as many as there are to do, until somebody needs it for something else.
+        """
         for name in await in_helper(self._image.read, _logs):
-            while not self._more.is_set() and await self._image.system(_tidy, name, mission="ingest"):
-                pass
+            left = merges or math.inf
+            while left > 0 and not (self._more.is_set() and not merges) and await self._image.system(_tidy, name, mission="ingest"):
+                left -= 1
         if max(await in_helper(self._image.read, _most_dropped)) > self._settings.dropped_rows:
             await self.purge()
         if self._hearer.collection.dropped > max(self._settings.dropped_rows, self._hearer.collection.size // 4):
             await self._hearer.reload()
+        self._tidied_at = time.monotonic()
 
 
 def loaded(root: Any) -> Collection:

@@ -1,7 +1,9 @@
 """The words of a text, as the index knows them: folded to plain letters, without stop words, stemmed.
 
 Questions and texts go the same way, so that "Cafés" finds "café". English is stemmed (Snowball) and has a stop list that knows
-greetings and contractions; other languages are found by their words as they are, and scripts without spaces by pairs of characters.
+greetings and contractions; other languages are found by their words as they are, and scripts without spaces by pairs of characters, and
+by single ones where these are words. Words end where UAX #29 ends them: not at a vowel sign of Hindi or Thai, nor at a soft hyphen or
+another mark that nobody sees.
 """
 
 from __future__ import annotations
@@ -22,7 +24,16 @@ _KNOWN = 200_000
 
 _WORD = re.compile(r"[^\W_]+")
 _PLAIN = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0e7f]+")
+_UNSPACED = re.compile(
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\uac00-\ud7af\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
+)
+_WORDS_ALONE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\uac00-\ud7af]")
+"""Ideographs and syllables: one can be a word."""
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711\u0730-\u074a\u1ab0-\u1aff"
+    "\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a\ufe20-\ufe2f]"
+)
+"""Marks that a word is found without: accents, points of Hebrew, vowels of Arabic, voicing of kana. Those of others are letters."""
 
 _STOP = """
     a about above after again against ain all also am an and any are aren as at be because been before being below between both but by
@@ -66,7 +77,7 @@ def _split(text: str) -> list[str]:
     if text.isascii():  # by bytes: a third of what the expression takes, and most texts are so
         return text.encode().translate(_PLAIN).decode().split()
     found: list[str] = []
-    for word in _WORD.findall(_folded(text)):
+    for word in _folded(text).split():
         if word.isascii() or not _UNSPACED.search(word):
             found.append(word)
         else:
@@ -74,21 +85,53 @@ def _split(text: str) -> list[str]:
     return found
 
 
+class _Folded(dict[int, str]):
+    """What becomes of each character of a text that was taken apart (NFKD); filled as characters are met."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        category = unicodedata.category(char)
+        if _ACCENTS.match(char) or category in ("Cf", "Me") or 0xFE00 <= code <= 0xFE0F or code == 0x640:
+            folded = ""  # tatweel, the last, only makes a word longer on the page
+        elif category == "Nd":
+            folded = str(unicodedata.decimal(char))
+        else:
+            folded = char if char.isalnum() or category in ("Mn", "Mc") else " "
+        self[code] = folded
+        return folded
+
+
+_FOLDED = _Folded()
+
+
 def _folded(text: str) -> str:
-    """Without accents, ligatures and case (NFKD, Unicode's case folding)."""
+    """Without accents, ligatures, case (NFKD, Unicode's case folding) and marks that nobody sees, with spaces between words."""
     apart = unicodedata.normalize("NFKD", text.casefold())
-    whole = "".join(char for char in apart if not unicodedata.combining(char))
-    return unicodedata.normalize("NFC", whole)  # NFKD also takes Korean syllables to pieces
+    return unicodedata.normalize("NFC", apart.translate(_FOLDED))  # NFKD also takes Korean syllables to pieces
+
+
+def former(text: str) -> list[str]:
+    """The terms of a question under which earlier versions of BAT OS indexed texts, where they are others than now: they ended words at
+    vowel signs, and at marks that nobody sees."""
+    if text.isascii():
+        return []
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    plain = unicodedata.normalize("NFC", "".join(char for char in apart if not unicodedata.combining(char)))
+    found = (part for word in _WORD.findall(plain) for part in (_pairs(word) if _UNSPACED.search(word) else [word]))
+    known = set(words(text))
+    return [term for term in dict.fromkeys(filter(None, map(_STEMS.__getitem__, found))) if term not in known]
 
 
 def _pairs(word: str) -> list[str]:
-    """A word with script that has no spaces: that script by overlapping pairs of characters, the rest as words."""
+    """A word with script that has no spaces: that script by overlapping pairs of characters and those that are words alone, the rest as
+    words."""
     found: list[str] = []
     end = 0
     for run in _UNSPACED.finditer(word):
         found += [part for part in (word[end : run.start()],) if part]
         chars, end = run.group(), run.end()
         found += [chars[i : i + 2] for i in range(len(chars) - 1)] or [chars]
+        found += _WORDS_ALONE.findall(chars) if len(chars) > 1 else []
     return [*found, word[end:]] if word[end:] else found
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,13 +21,14 @@ from batos.errors import Conflicted, UnknownPersona
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
-from batos.mind import conversation
+from batos.mind import conversation, sight
 from batos.mind.claims import BeingWritten, WriterAwaited
+from batos.mind.errands import KNOWN, Errand, said_of
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
-from batos.mind.thinking import NeedInference, Thinking, thinking
+from batos.mind.thinking import NeedInference, PromptTooLong, Thinking, thinking
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")
@@ -46,8 +49,10 @@ class Attempts:
         """
         if attempt.mission.get("resumed"):
             attempt.recall()
-        if not attempt.mission["message"]:
+        if not attempt.mission["message"] and attempt.errand is None:
             await attempt.decide()  # before the unit is opened: it may take a while
+            await attempt.check_needs()
+            await attempt.look()
         try:
             return await self._until_committed(attempt)
         finally:
@@ -76,6 +81,9 @@ class Attempts:
             except NeedInference as need:
                 await attempt.settle(need)
                 attempt.restart(gated=True)
+            except PromptTooLong as found:
+                attempt.narrow(found)
+                attempt.restart(gated=attempt.gated)
             except NeedEvidence as need:
                 await attempt.evidence.about(need.question)
                 attempt.restart(gated=True)
@@ -94,7 +102,7 @@ class Attempts:
             self._learn(unit, mission, attempt)
             result["usage"] = attempt.usage()
             ledger.complete(mission, result, cycle)
-            unit.note(attempt.id, f"COMPLETE by {result['persona']}")
+            unit.note(attempt.id, f"COMPLETE by {result['persona'] or 'no persona'}")
         attempt.evidence.committed()
         self._image.committer.defer(ledger.settle, attempt.id, attempt.evidence.recalled)
         return result
@@ -121,6 +129,8 @@ class Attempts:
                 if see is not None:
                     see(result, cycle)
                 return result
+            except PromptTooLong as found:
+                raise found.cause from None
             finally:
                 attempt.making.release()
 
@@ -145,11 +155,16 @@ class Attempts:
                     for one in forged
                 ]  # fmt: skip
             return facts, forged[-1] if forged else None
+        if attempt.errand is not None:
+            return _told(attempt.errand, attempt.mission), None
         route = await attempt.decide()
         limits = attempt.settings
         before = {"missions": limits.context_missions, "chars": limits.context_chars}
         attempt.conversation = conversation.told(unit.root, mission, **before)
         attempt.turns = conversation.turns(unit.root, mission, **before)
+        if images := attempt.mission["images"]:
+            told_of = conversation.told_of(unit.root, mission, **before)
+            attempt.shown = sight.shown(images, attempt.id, told_of, limits.brief_images)
         attempt.follows_deep = conversation.is_deep_before(unit.root, mission)
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
@@ -159,12 +174,18 @@ class Attempts:
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
         if not attempt.earlier:
             facts["depth"] = cycle.depth
+        if attempt.provision:
+            facts["provided"] = attempt.provision.facts()
         if cycle.cited:
             facts["citations"] = [Citation(*one).to_wire() for one in cycle.cited]
         if cycle.quoted:
             facts["quoted"] = True  # memory's own words: what the model made of them was not fit
         if cycle.cut:
             facts["cut"] = True  # the answer came to the longest that it may be, and ends with its last whole sentence
+        if attempt.room is not None and (left := sum(map(len, attempt.shown[:-1]))):
+            facts["images_left_out"] = left  # those of earlier missions, likewise
+        if cycle.left_out:
+            facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for the model's context
         if cycle.unsure:
             facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
         if cycle.silent:
@@ -173,3 +194,16 @@ class Attempts:
             facts |= await attempt.propose(unit.root, mission, cycle)
         # The answer is the mission's: its result has it, the record of the thought need not have it again.
         return {"text": cycle._slots.pop("answer"), "value": cycle._slots.pop("value", None), **facts}, cycle
+
+
+def _told(errand: Errand, mission: dict[str, Any]) -> dict[str, Any]:
+    """The result of a mission that is an errand: what the clock shows, or that it cannot be done. No model is asked."""
+    at = mission["finished"] or time.time()  # a replay is told what the clock showed then
+    facts: dict[str, Any] = {
+        "text": said_of(errand, datetime.datetime.fromtimestamp(at).astimezone()),
+        "value": None,
+        "persona": str(mission["persona"]).upper() if mission["persona"] else None,
+    }
+    if errand.kind in KNOWN:
+        return {**facts, "why": f"asks for the {errand.kind}, which the machine's clock shows"}
+    return {**facts, "why": "asks for what is done outside, and there is no way to do it", "cannot": errand.kind}

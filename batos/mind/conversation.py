@@ -38,15 +38,25 @@ def turns(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[tuple[
     The same bounds as for `told`, but each turn is whole, the newest in any case: so a follow-up's prompt begins with that of the turn
     before it, which the model has read already.
     """
-    said: list[tuple[str, str]] = []
+    return tuple((earlier.brief, answer) for earlier, answer in _turns(root, mission, missions, chars))
+
+
+def told_of(root: Any, mission: Any, *, missions: int, chars: int) -> tuple[str, ...]:
+    """The ids of the missions that `turns` tells of, in its order."""
+    return tuple(str(earlier.id) for earlier, _ in _turns(root, mission, missions, chars))
+
+
+def _turns(root: Any, mission: Any, missions: int, chars: int) -> list[tuple[Any, str]]:
+    """Earlier missions with their answers, the oldest first."""
+    said: list[tuple[Any, str]] = []
     left = chars
     for earlier in _before(root, mission, missions):
         answer = _answer(earlier) or _NONE
         left -= len(earlier.brief) + len(answer)
         if left < 0 and said:
             break
-        said.append((earlier.brief, answer))
-    return tuple(reversed(said))
+        said.append((earlier, answer))
+    return said[::-1]
 
 
 def is_deep_before(root: Any, mission: Any) -> bool:
@@ -54,7 +64,7 @@ def is_deep_before(root: Any, mission: Any) -> bool:
     earlier = next(_before(root, mission, 1), None)
     if earlier is None:
         return False
-    result = json.loads(earlier.result) if earlier.result else {}
+    result = json.loads(earlier.result) if not isinstance(earlier, ledger.Line) and earlier.result else {}
     return bool(result["facets"]) if "facets" in result else bool(kind_of(earlier.brief)[0])
 
 
@@ -63,6 +73,9 @@ def _before(root: Any, mission: Any, limit: int) -> Iterator[Any]:
     seen, before = {mission.id}, mission.context
     while before is not None and before not in seen and len(seen) <= limit:
         seen.add(before)
+        if (line := ledger.line_of(root, before)) is not None:  # its beginnings are all that is known, and nothing of what was before it
+            yield line
+            return
         earlier = ledger.mission_of(root, before)
         yield earlier
         before = earlier.context
@@ -74,6 +87,8 @@ def with_brief(conversation: str, brief: str) -> str:
 
 
 def _answer(mission: Any) -> str:
+    if isinstance(mission, ledger.Line):
+        return mission.came if mission.state == ledger.COMPLETE else ""
     if mission.state != ledger.COMPLETE or not mission.result:
         return ""
     result = json.loads(mission.result)

@@ -8,9 +8,9 @@ on, afterwards the numbers of the chunks; a document that was forgotten in the m
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import structlog
@@ -19,8 +19,11 @@ from ZODB.POSException import POSKeyError
 from batos.errors import BatosError, BatosSignal, ImageDamaged, InvalidInput
 from batos.image import history, journal
 from batos.image.living import LivingImage
+from batos.memory.kinds import SUMMARY
 from batos.memory.library import library_of
+from batos.memory.origins import FILE, SELF, USER, origin_of
 from batos.memory.sentences import sentences
+from batos.memory.subject import contents_of
 from batos.mind import weaving
 from batos.mind.tally import in_trial
 from batos.objects import UvmObject
@@ -32,8 +35,9 @@ if TYPE_CHECKING:  # they bring numpy
 log = structlog.get_logger("batos.mind")
 
 _HEADING = re.compile(r"^ {0,3}#{1,6} .*\n(?=\s*\S)", re.MULTILINE)  # but for one that stands alone
-_QUOTED = 3  # sentences of one passage, where they hold as many of the brief's words
 _MARK = re.compile(r"\s?\[(\d{1,3})\]")
+_MARKS_ONLY = re.compile(r"(?:\[\d{1,3}\]\W?)+")
+_ASKS = re.compile(r"[?？]\W{0,5}$")
 _FIGURE = re.compile(r"\d+(?:[.,:]\d+)*")
 _WORD = re.compile(r"[^\W\d_]+")  # of letters
 _FALSE_MARK = re.compile(r"(?:\s|(?<!\w))\[(\d{1,3})\]")  # what stands at a word may be an index: `rows[0]`
@@ -51,6 +55,14 @@ class Passage(NamedTuple):
     text: str
     document: int = 0
     """The number of its document."""
+    origin: str = ""
+    """Who says it (`batos.memory.origins`); empty: a file, or it was recalled by an earlier version."""
+    day: int = 0
+    """From when it is, `date.toordinal()`; 0: not known."""
+    about: str = ""
+    """Headings that it stands under."""
+    quotable: bool = True
+    """Whether it is somebody's own words: a model's summary is not."""
 
 
 class Memory(Protocol):
@@ -179,12 +191,12 @@ def recorded(root: Any, mission: str, chars: int) -> dict[str, tuple[Passage, ..
 
 def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ...]:
     """The chunks of these numbers that there still are, whole, as far as `chars` characters reach; the last is cut."""
-    chunks, found = library_of(root).chunks, []
+    chunks, found = library_of(root).chunks, list[Passage]()
     for number in numbers:
         if number not in chunks or chars <= 0:
             continue
         try:
-            found.append(_passage(number, chunks[number], chars))
+            found.append(_passage(root, number, chunks[number], chars))
         except (ImageDamaged, POSKeyError) as e:  # the self-audit tells of it, too
             log.error("passage_damaged", error=str(e))
         else:
@@ -192,23 +204,53 @@ def passages(root: Any, numbers: Iterable[int], chars: int) -> tuple[Passage, ..
     return tuple(found)
 
 
-def _passage(number: int, chunk: UvmObject, chars: int) -> Passage:
+def _passage(root: Any, number: int, chunk: UvmObject, chars: int) -> Passage:
     document = chunk.document
-    said = _HEADING.sub("", chunk.text) if document.kind in ("markdown", "conversation") else chunk.text
+    headed = document.kind in ("markdown", "conversation", "html")
+    said = _HEADING.sub("", chunk.text) if headed else chunk.text
+    if chunk.speaker and _ASKS.search(said):  # in a conversation, whoever speaks next may answer
+        said += "".join(f"\n{one.text}" for one in _next(root, chunk))
+    about = " ".join(_HEADING.findall(chunk.text)) if headed else ""
     named = f"{chunk.speaker}:" if chunk.speaker else ""  # which a turn of a conversation has before it already
-    text = " ".join((said if said.lstrip().startswith(named) else f"{named} {said}").split())
+    text = _tidy(said if said.lstrip().startswith(named) else f"{named} {said}")
     if document.kind != "code":
         text = _MARK.sub(r" (\1)", text)  # a document's own footnotes are no marks of ours
     text = text if len(text) <= chars else text[: max(0, chars - 1)] + "…"
-    title = document.title or document.source
-    return Passage(number, history.oid_of(chunk) or "", title, document.source, text, document.number)
+    section = library_of(root).section_of(chunk)
+    origin = origin_of(root, document)
+    return Passage(
+        number, history.oid_of(chunk) or "", document.title or document.source, document.source, text, document.number, origin,
+        section.day or document.day, " ".join(f"{section.title} {about}".split()), document.kind != SUMMARY or origin != SELF,
+    )  # fmt: skip
+
+
+def _next(root: Any, chunk: UvmObject) -> list[UvmObject]:
+    """The chunk after another one in its section, if there is one."""
+    library = library_of(root)
+    after = chunk.number + 1
+    return [library.chunks[after]] if after in library.section_of(chunk).numbers and after in library.chunks else []
+
+
+def _tidy(text: str) -> str:
+    """A text without blanks that say nothing: one between words, and lines without those around them."""
+    return "\n".join(line for line in (" ".join(line.split()) for line in text.split("\n")) if line)
 
 
 def shown(prompt: str, found: Sequence[Passage]) -> str:
     """What a state's `evidence_prompt` makes of passages; "" where there are none."""
     if not found:
         return ""
-    return weaving.fill(prompt, passages="\n".join(f"[{n}] ({one.title}) {one.text}" for n, one in enumerate(found, 1)))
+    return weaving.fill(prompt, passages="\n".join(f"[{n}] ({_by(one)}) {' '.join(one.text.split())}" for n, one in enumerate(found, 1)))
+
+
+def _by(one: Passage) -> str:
+    """Who says a passage, as a prompt tells it: a file by its title."""
+    when = f", {date.fromordinal(one.day).isoformat()}" if one.day else ""
+    if one.origin == USER:
+        return f"the user said{when}"
+    if one.origin == SELF:
+        return f"you answered{when}" if one.quotable else f"a summary of yours: {one.title}"
+    return one.title
 
 
 def told_apart(prompt: str) -> tuple[str, str]:
@@ -230,18 +272,61 @@ def unmarked(text: str) -> str:
 
 
 def cited(text: str, found: Sequence[Passage], brief: str = "") -> list[tuple[int, str]]:
-    """Which passages an answer comes from: for each sentence the numbers, from 1, of those it names, or that hold most of what it says.
+    """Which passages an answer comes from: for each sentence the numbers, from 1, of those that hold most of what it says, and of those
+    that it names and has anything from. A mark alone is only what a model claims, and a figure of its own is from nowhere.
 
     :param brief: what is said in it already, a sentence does not say anew.
     """
-    if not found:
-        return []
-    contents, asked = [weaving.content(one.text) for one in found], weaving.content(brief)
+    contents, asked = [weaving.content(one.text) if one.quotable else set() for one in found], weaving.content(brief)
     pairs: list[tuple[int, str]] = []
-    for sentence in weaving.sentences(text):
-        named = [int(n) for n in _MARK.findall(sentence) if 1 <= int(n) <= len(found)]
-        pairs += [(n, sentence) for n in dict.fromkeys(named or _alike(weaving.content(_MARK.sub("", sentence)) - asked, contents))]
+    for sentence in _sentences(text) if found else ():
+        named = [n for n in _marks(sentence, found) if _has_from(sentence, found[n - 1], brief)]
+        numbers = named or _alike(weaving.content(unmarked(sentence)) - asked, contents)
+        pairs += [(n, sentence) for n in dict.fromkeys(numbers) if not _figures_of_its_own(sentence, found[n - 1], brief)]
     return pairs
+
+
+def without_claims(text: str, found: Sequence[Passage], brief: str) -> str:
+    """An answer without marks behind what has nothing of the passage that they name."""
+    for sentence in _sentences(text) if found else ():
+        kept = sentence
+        for n in _marks(sentence, found):
+            if not _has_from(sentence, found[n - 1], brief) or _figures_of_its_own(sentence, found[n - 1], brief):
+                kept = re.sub(rf"\s?\[{n}\]", "", kept)
+        if kept != sentence:
+            text = text.replace(sentence, kept, 1)
+    return text
+
+
+def _has_from(sentence: str, passage: Passage, brief: str) -> bool:
+    """Whether a sentence has a word from a passage that the brief does not have; one that says nothing itself may point at any."""
+    said = contents_of(unmarked(sentence)) - contents_of(brief)
+    return not said or (passage.quotable and not said.isdisjoint(contents_of(f"{passage.title} {passage.text}")))
+
+
+def _figures_of_its_own(sentence: str, passage: Passage, brief: str) -> bool:
+    given = set(_FIGURE.findall(f"{brief} {_given(passage)}"))
+    return not given.issuperset(_FIGURE.findall(unmarked(sentence)))
+
+
+def _given(passage: Passage) -> str:
+    """All that is told of a passage."""
+    return f"{passage.title} {passage.about} {date.fromordinal(passage.day) if passage.day else ''} {passage.text}"
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of an answer, each with the marks behind it."""
+    spans: list[tuple[int, int]] = []
+    for begin, end in sentences(text):
+        if spans and _MARKS_ONLY.fullmatch(text, begin, end):
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((begin, end))
+    return [text[begin:end] for begin, end in spans]
+
+
+def _marks(sentence: str, found: Sequence[Passage]) -> list[int]:
+    return [int(n) for n in _MARK.findall(sentence) if 1 <= int(n) <= len(found)]
 
 
 def _alike(said: set[str], contents: Sequence[set[str]]) -> list[int]:
@@ -258,35 +343,20 @@ def keeps_to(text: str, found: Sequence[Passage], brief: str) -> bool:
     marked with, and it has no figure and no name that neither the passages nor the brief have.
     """
     contents, asked = [weaving.content(one.text) for one in found], weaving.content(brief)
-    said = weaving.sentences(text)
+    said = _sentences(text)
     from_them = [sentence for sentence in said if _alike(weaving.content(unmarked(sentence)) - asked, contents)]
     return 2 * len(from_them) >= len(said) and not invented(text, found, brief)
 
 
 def invented(text: str, found: Sequence[Passage], brief: str) -> list[str]:
     """The figures, and the words with a capital inside a sentence, of an answer that are not in the passages, their titles or the brief."""
-    given = " ".join([brief, *(f"{one.title} {one.text}" for one in found)])
+    given = " ".join([brief, *map(_given, found)])
     figures, words = set(_FIGURE.findall(given)), {word.casefold() for word in _WORD.findall(given)}
     new: list[str] = []
-    for sentence in weaving.sentences(unmarked(text)):
+    for sentence in _sentences(unmarked(text)):
         new += [figure for figure in _FIGURE.findall(sentence) if figure not in figures]
         new += [word for word in _WORD.findall(sentence)[1:] if word[0].isupper() and word != "I" and word.casefold() not in words]
     return new
-
-
-def quoted(brief: str, found: Sequence[Passage]) -> str:
-    """An answer of nothing but passages: of each the sentences that hold most of the brief's words, of the first at least its first one."""
-    asked, lines = weaving.content(brief), []
-    for n, one in enumerate(found, 1):
-        said = [one.text[begin:end].strip() for begin, end in sentences(one.text, "text")] or [one.text]
-        shares = [len(asked & weaving.content(sentence)) for sentence in said]
-        best = max(shares)
-        if best:
-            lines.append((best, n, " ".join(itertools.islice((s for s, held in zip(said, shares, strict=True) if held == best), _QUOTED))))
-        elif n == 1:
-            lines.append((0, n, said[0]))
-    most = max(share for share, _, _ in lines)
-    return "\n".join(f"{text} [{n}]" for share, n, text in lines if n == 1 or 2 * share >= most)
 
 
 class Citation(NamedTuple):
@@ -299,10 +369,15 @@ class Citation(NamedTuple):
     source: str
     sentences: tuple[str, ...]
     """Those of the answer that are from it."""
+    origin: str = FILE
+    """Who says it (`batos.memory.origins`)."""
+    day: int = 0
+    """From when it is, `date.toordinal()`; 0: not known."""
 
     def to_wire(self) -> dict[str, Any]:
         """As a JSON object of a mission's result."""
-        return {**self._asdict(), "sentences": list(self.sentences)}
+        day = date.fromordinal(self.day).isoformat() if self.day else None
+        return {**self._asdict(), "sentences": list(self.sentences), "day": day}
 
 
 def citations(pairs: Iterable[tuple[int, str]], found: Sequence[Passage]) -> tuple[Citation, ...]:
@@ -311,4 +386,4 @@ def citations(pairs: Iterable[tuple[int, str]], found: Sequence[Passage]) -> tup
     for n, sentence in pairs:
         sentences.setdefault(n, []).append(sentence)
     rows = sorted((n, found[n - 1], tuple(said)) for n, said in sentences.items())
-    return tuple(Citation(n, one.oid, one.title, one.source, said) for n, one, said in rows)
+    return tuple(Citation(n, one.oid, one.title, one.source, said, one.origin or FILE, one.day) for n, one, said in rows)

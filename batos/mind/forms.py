@@ -1,4 +1,8 @@
-"""Answers of a form: a mission may bring a JSON schema, and its answer is then a JSON value that keeps it."""
+"""Answers of a form: a mission may bring a JSON schema, and its answer is then a JSON value that keeps it.
+
+A schema may take for ever: a pattern that backtracks, references that double. So what is not plain is checked in a child process with a
+limit (`batos.mind.keeping`); who sends a schema cannot hold up anybody else's mission.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,21 @@ from collections.abc import Iterator
 from typing import Any
 
 from batos.bridge.text import strip_fences
+from batos.confined import Child, Stopped
 from batos.errors import InvalidInput, MessageTooLarge
+from batos.mind import keeping
 
 SCHEMA_BYTES = 16 * 1024  # Ollama makes a grammar of it; one this large takes seconds
+CHECK_S = 5.0  # of processor time for an answer to be held against a schema
+CHECK_BYTES = 1 << 29  # of memory
+_PLAIN = frozenset(
+    (
+        "$comment", "$schema", "$id", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format",
+        "type", "enum", "const", "required", "properties", "items", "additionalProperties", "minLength", "maxLength", "minItems",
+        "maxItems", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minProperties", "maxProperties",
+    )
+)  # fmt: skip
+"""Keywords that look at each value once."""
 
 
 def check_schema(schema: Any) -> None:
@@ -28,20 +44,36 @@ def check_schema(schema: Any) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
         _follow_references(schema)
     except jsonschema.SchemaError as e:
-        raise InvalidInput(f"`schema` is no JSON schema: at {_path(e)}: {e.message}") from None
+        raise InvalidInput(f"`schema` is no JSON schema: at {keeping.path_of(e)}: {e.message}") from None
     except RecursionError:
         raise InvalidInput("`schema` is nested too deep") from None
 
 
-def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
+async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
     """The value in a model's answer, and why it does not keep the schema; None if it does."""
     try:
         value = json.loads(strip_fences(text))
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()  # else it could never be told: NaN, 1e999, half a surrogate pair
     except (ValueError, RecursionError) as e:
         return None, f"it is no JSON ({e})"
-    problem = next(iter(sorted(_validator(schema).iter_errors(value), key=lambda e: list(map(str, e.path)))), None)
-    return value, None if problem is None else f"at {_path(problem)}: {problem.message[:200]}"
+    if _is_plain(schema):
+        return value, keeping.problem_of(value, schema)
+    child = Child(keeping.__name__, memory=CHECK_BYTES)
+    try:
+        return value, (await child.ask([value, schema], seconds=CHECK_S))[0]
+    except Stopped as e:
+        limit = {"time": f"{CHECK_S:g} s", "memory": f"{CHECK_BYTES >> 20} MiB"}.get(e.reason, e.detail)
+        return value, f"it could not be held against the schema ({limit}): a pattern or reference in it takes too long for this answer"
+    finally:
+        await child.close()
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether all that a schema says is said in keywords that look at each value once."""
+    if not isinstance(schema, dict):
+        return True
+    parts = [*schema.get("properties", {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return schema.keys() <= _PLAIN and all(map(_is_plain, parts))
 
 
 def _follow_references(schema: dict[str, Any]) -> None:
@@ -70,15 +102,3 @@ def _references(part: Any) -> Iterator[str]:
     elif isinstance(part, list):
         for item in part:
             yield from _references(item)
-
-
-def _validator(schema: dict[str, Any]) -> Any:
-    import jsonschema
-    import referencing
-
-    # An empty registry: nothing is fetched from anywhere for a reference.
-    return jsonschema.Draft202012Validator(schema, registry=referencing.Registry())
-
-
-def _path(error: Any) -> str:
-    return "".join(f"[{part!r}]" for part in error.absolute_path) or "the top"

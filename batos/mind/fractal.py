@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 CLEAR = 2.5  # score of a sentence that speaks plainly for a persona: one strong trigger, or two weak ones
 LEAD = 1.0  # by which it leads over the next persona
 LEAST_WORDS = 3
-_BETWEEN = re.compile(r"(?<=[.!?;])\s+|\s*\n\s*")
+_BETWEEN = re.compile(r"(?<=[.!?;])\s+|(?<!\s)\s*\n\s*")
 
 Scores = Callable[[str], Mapping[str, float]]
 Shares = tuple[tuple[str, str], ...]

@@ -11,13 +11,16 @@ from collections import Counter
 
 from batos.mind import language
 
-_SENTENCE_END = re.compile(r"[。！？]+[”’」』）]*|[.!?…]+[\"'”’»)\]*_]*(?=\s|$)")
+_SENTENCE_END = re.compile(r"[。！？]++[”’」』）]*+|(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s|$)")
 _KEPT = 0.25  # of an answer that was cut must be whole sentences, or all of it is kept
 _RUN = 7  # words in a row that an answer has from the prompt's own
 _AGAIN = 3  # times that one sentence may be said
 _NO_WORDS = 0.5  # share of strings that are no words
 LONGEST = 20_000  # characters of an answer: far above what `num_predict` lets through by default
+_PART_END = re.compile(r"[。！？]|(?<![.!?…])[.!?…]++(?=\s|$)|\n++")
 _WORD = re.compile(r"\w")
+_LONG = 20  # characters of a sentence with which a loop begins
+_MOST = 0.7  # share of sentences said before, in a loop
 _VOWELS = frozenset("aeiouy")
 _ECHO_WORDS = 8  # an answer this much longer than the brief says something of its own
 
@@ -25,14 +28,36 @@ _ECHO_WORDS = 8  # an answer this much longer than the brief says something of i
 def whole(text: str, *, cut: bool) -> str:
     """An answer that came to the longest that it may be, up to its last whole sentence or line; any other as it is.
 
+    What such an answer says again and again at its end is left out, too.
+
     :param cut: whether the model was stopped, and did not end by itself.
     """
     if not cut:
         return text
+    text = _before_loop(text)
     ends = [found.end() for found in _SENTENCE_END.finditer(text)]
     end = max(ends[-1] if ends else 0, text.rfind("\n"))
     kept = text[:end].rstrip() if end >= _KEPT * len(text) else f"{text.rstrip()}…"
     return f"{kept}\n```" if kept.count("```") % 2 else kept
+
+
+def _before_loop(text: str) -> str:
+    """A text up to where it begins to say, to its end and for the most part, what it has said before."""
+    if "```" in text:
+        return text
+    ends = [*(found.end() for found in _PART_END.finditer(text)), len(text)]
+    said = [(begin, " ".join(_bare(text[begin:end].lower().split()))) for begin, end in zip([0, *ends], ends, strict=False)]
+    said = [(begin, words) for begin, words in said if words]
+    known: set[str] = set()
+    again = []  # of each sentence: whether it was said before
+    for _, words in said:
+        again.append(words in known)
+        known.add(words)
+    for at, (begin, words) in enumerate(said):
+        rest = again[at:-1] if at + 1 < len(said) else again[at:]  # the last one is cut off somewhere
+        if again[at] and len(words) >= _LONG and sum(rest) >= _MOST * len(rest):
+            return text[:begin].rstrip()
+    return text
 
 
 def fault_of(text: str, brief: str = "", *, shortest: int = 1, longest: int = LONGEST, prompt: str = "", tongue: bool = True) -> str | None:

@@ -24,7 +24,7 @@ _PARTS: tuple[tuple[str, Callable[[Any, Any], Any], frozenset[str]], ...] = (
     ("{} - X", lambda end, given: end + given, words_in("minus less without over than above difference")),
 )
 """A number and what else a number is made of: how that is computed from what is wanted and it, and words that speak of it."""
-_OR = re.compile(r"['\"]?([\w-]+)['\"]? (?:or|else|otherwise|and otherwise)(?: else)? ['\"]?([\w-]+)")
+_OR = re.compile(r"(?<![\w-])['\"]?([\w-]++)['\"]? (?:or|else|otherwise|and otherwise)(?: else)? ['\"]?([\w-]+)")
 _SAYS = {
     "len": words_in("many count number"), "sum": words_in("sum total"), "max": words_in("largest highest best"),
     "min": words_in("smallest lowest"),

@@ -74,4 +74,4 @@ class Held:
 
 
 def _is_final(root: Any, id: str) -> bool:
-    return ledger.mission_of(root, id).state in ledger.FINAL
+    return ledger.is_final(root, id)

@@ -32,10 +32,10 @@ _GONE = (
     r" (?:there|known|found|listed|present|in (?:it|the \w+|\w+)|one of \w+(?: \w+)?)"
     r"|(?:(?:it|that|this|they|he|she|one|the \w+(?: \w+)?) (?:is|are|was|were) )?(?:missing|unknown|absent))"
 )
-_IF, _END = r"(?:if|when|where)\s+", r"\s*(?:[,;.!\n]|$)"
+_IF, _END = r"(?:if|when|where)\s+", r"(?<!\s)\s*(?:[,;.!\n]|$)"
 _SAID = (
     re.compile(rf"{_VALUE}\s+{_IF}(?:{_NONE}|{_GONE}){_END}", re.IGNORECASE),
-    re.compile(rf"{_IF}(?:{_NONE}|{_GONE}),?\s+(?:it (?:is|shall be)|answer|return|then)\s+{_VALUE}", re.IGNORECASE),
+    re.compile(rf"{_IF}(?:{_NONE}|{_GONE}),?(?<!\s)\s+(?:it (?:is|shall be)|answer|return|then)\s+{_VALUE}", re.IGNORECASE),
     re.compile(rf"(?<![\d\"'])(?<!true)(?<!false)(?:, or|(?<!,) or(?= (?:{_WORDED}|-1)\b))\s+{_VALUE}{_END}", re.IGNORECASE),
 )
 _NOT = re.compile(r"\bnot\b|n't\b|\bnon\b|\bnever\b|\bunless\b", re.IGNORECASE)

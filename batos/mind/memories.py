@@ -15,6 +15,7 @@ from batos.image.genesis import add_missing
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.kinds import NOTE
 from batos.memory.library import library_of
+from batos.memory.origins import noted_by
 from batos.mind.thinking import current
 from batos.objects import Primitive, UvmObject
 
@@ -26,6 +27,12 @@ def install(lobby: UvmObject) -> None:
     comment = "I know up to which mission all that has ended is in memory, and which before that had not ended."
     add_missing(lobby.memory, lived=lambda: lobby.genesis.derive(comment=comment, until=0, open=()))
     add_missing(lobby.memory, recall_=Primitive.of(recall_), remember_=Primitive.of(remember_), forget_=Primitive.of(forget_))
+
+
+def lived_through(root: Any) -> tuple[int, tuple[int, ...]]:
+    """The number up to which missions are in memory, and those before it that are not yet; see `batos.image.folding.Free`."""
+    lived = root["lobby"].memory.lived
+    return int(lived.until), tuple(lived.open)
 
 
 @Primitive.register
@@ -59,7 +66,8 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     if source not in library.by_source:
         heading = " ".join(str(title or kept.strip().split("\n", 1)[0]).split())[:_TITLE]
         day = datetime.date.fromtimestamp(attempt.mission["accepted"]).toordinal()  # as `today` of a question is
-        draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day)
+        origin = noted_by(kept, str(attempt.mission["brief"]), attempt.mission["message"], (one.text for one in attempt.tally.used))
+        draft = Draft(NOTE, heading, [DraftPart(kept, heading)], day, origin=origin)
         shelver = attempt.evidence.memory.shelver
         segment = remember(root, draft, shelver, source=source, mission=attempt.id, section_chars=longest)
         attempt.evidence.changed(segment, [])

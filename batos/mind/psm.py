@@ -53,7 +53,13 @@ async def think_(persona: UvmObject, guidance: str, question: str) -> str:
     attempt, cycle = current(), _inside.get()
     asker = by(cycle) if cycle is not None else None
     reply = await attempt.chat(
-        attempt.voice_of(persona), system_message(persona), f"{guidance}\n\n{question}", part="think_", by=asker, temperature=0.7
+        attempt.voice_of(persona),
+        system_message(persona),
+        f"{guidance}\n\n{question}",
+        part="think_",
+        by=asker,
+        pictured=cycle is not None,
+        temperature=0.7,
     )
     return reply.text.strip()
 
@@ -72,7 +78,7 @@ def install(lobby: UvmObject) -> None:
         cycle=lambda: lobby.genesis.derive(name="cycle", comment="I am the prototype of cycles: one attempt to think a mission through."),
     )
     add_missing(lobby.traits.cycle, number="1", parts=(), cycles=(), silent=(), asked=(), cited=(), quoted=False)
-    add_missing(lobby.traits.cycle, depth="facets", depth_why="", flavour="full", cut=False, unsure="")
+    add_missing(lobby.traits.cycle, depth="facets", depth_why="", flavour="full", cut=False, unsure="", left_out=())
     add_missing(lobby.traits.persona, synthesize_response_for_=Primitive.of(synthesize_response_for_), ask_user_=Primitive.of(ask_user_))
     add_missing(lobby.traits.persona, think_=Primitive.of(think_))
     add_missing(lobby, psm=lambda: lobby.genesis.derive(name="psm", comment="I hold the states of the Prototypal State Machine."))

@@ -2,12 +2,15 @@
 
 User missions before the system's own, higher priorities before lower ones, then in the order of acceptance; but a mission
 whose model is loaded may go before earlier ones of its rank whose models are not, within the bound of `bridge.turns.Fairness`.
+Under load that does not end, one of the system's own that has waited for `patience_s` goes all the same, one in that time.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -52,8 +55,15 @@ class Entry:
 class MissionQueue:
     """The queue. Without a grouping, first come first served within a rank."""
 
-    def __init__(self, grouping: Grouping | None = None) -> None:
-        self._grouping = grouping
+    def __init__(
+        self, grouping: Grouping | None = None, *, patience_s: float = math.inf, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """
+        :param patience_s: how long the system's own missions wait for those of users.
+        """
+        self._grouping, self._patience, self._now = grouping, patience_s, now
+        self._own: dict[str, float] = {}  # since when the system's own wait
+        self._let_through = -math.inf
         self._heap: list[Entry] = []
         self._front: list[Entry] = []  # the block that the first of all is in, sorted
         self._loaded: list[Load] = []  # what the missions begun last have loaded
@@ -71,14 +81,27 @@ class MissionQueue:
 
     def push(self, record: Record) -> None:
         """Let a mission wait."""
+        if record["origin"] == "system":
+            self._own[record["id"]] = self._now()
         heapq.heappush(self._heap, self.entry(record))
 
     def pop(self) -> Entry:
         """The mission that goes next, off the queue."""
-        self._fill_front()
-        entry = self._front.pop(self._choice())
+        if (entry := self._patient()) is None:
+            self._fill_front()
+            entry = self._front.pop(self._choice())
+        self._own.pop(entry.record["id"], None)
         self.began(entry)
         return entry
+
+    def _patient(self) -> Entry | None:
+        """The system's own mission that has waited long enough, off the queue; None where it is not time for one."""
+        now = self._now()
+        id = next((id for id, since in self._own.items() if now - since >= self._patience), None)
+        if id is None or now - self._let_through < self._patience:
+            return None
+        self._let_through = now
+        return self._taken(id)
 
     def began(self, entry: Entry) -> None:
         """Note that a mission begins, whether it had to wait or not."""
@@ -94,12 +117,17 @@ class MissionQueue:
 
     def remove(self, id: str) -> Record | None:
         """Take a mission off the queue; None where it does not wait."""
+        self._own.pop(id, None)
+        entry = self._taken(id)
+        return None if entry is None else entry.record
+
+    def _taken(self, id: str) -> Entry | None:
         for part in (self._front, self._heap):
             for i, entry in enumerate(part):
                 if entry.record["id"] == id:
                     del part[i]
                     heapq.heapify(self._heap)
-                    return entry.record
+                    return entry
         return None
 
     def place(self, id: str) -> int | None:

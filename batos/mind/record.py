@@ -16,6 +16,7 @@ FAILURES = 20  # the newest of a mission's failed attempts
 
 _OF_MISSION = (
     "id", "brief", "state", "origin", "persona", "priority", "accepted", "finished", "attempts", "context", "schema", "questions", "rating",
+    "images",
 )  # fmt: skip
 
 
@@ -53,6 +54,20 @@ def of(root: Any, id: str) -> dict[str, Any]:
     return record
 
 
+def folded(root: Any, target: str) -> dict[str, Any] | None:
+    """The record of a mission of which one line is left (`batos.image.folding`), with `folded`: the beginnings of its brief and of
+    what came of it, and what it cost. None for anything else, an object of that name included.
+    """
+    line = ledger.line_of(root, target)
+    if line is None or target in root["lobby"]._slots:
+        return None
+    described = ledger.described(line)
+    record = {name: described[name] for name in _OF_MISSION}
+    record |= {name: described[name] for name in ("result", "error", "undone") if described[name] is not None}
+    cost = [line.spent()._asdict()] if line.cost[0] else []
+    return {**record, "folded": True, "recalled": [], "inferences": [], "cost": cost, "texts_dropped": True, "failures": []}
+
+
 def _cycle(cycle: UvmObject) -> dict[str, Any]:
     slots = cycle._slots
     said, silent = dict(slots.get("voices", ())), dict(slots.get("silent", ()))
@@ -68,6 +83,7 @@ def _cycle(cycle: UvmObject) -> dict[str, Any]:
         "state": str(slots["state*"].name),
         "depth": slots.get("depth", ""),
         "depth_why": slots.get("depth_why", ""),
+        **({"left_out": dict(slots["left_out"])} if slots.get("left_out") else {}),
         "flavour": slots.get("flavour", ""),
         "planned_by": slots.get("plan_source", ""),
         "plan": plan,

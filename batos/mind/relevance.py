@@ -1,7 +1,7 @@
 """Whether an answer has to do with what was asked: by words that both have, and where they have too few, by their embeddings.
 
 The bounds were fitted on the open half of `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with what the embedded model says to them
-(170 answers of twelve words or more): one in four has too few words of its brief, one in twenty is found to be foreign, and each of these
+(148 answers in question): one in four has too few words of its brief, one in twenty is found to be foreign, and each of these
 has in truth nothing to do with it, on the half that was held back as well. Of answers to another brief four in five are found. An embedder
 to which all texts are more alike than to MiniLM finds fewer, and none that is not foreign.
 """
@@ -22,7 +22,10 @@ async def not_told(text: str, others: Sequence[str]) -> None:
 
 
 FOREIGN = "it has nothing to do with the request"
-_SHORTEST = 12  # words: of a shorter answer neither words nor embeddings tell
+_SHORTEST = 25  # words: of a shorter answer neither words nor embeddings tell
+_SAYING = (
+    4  # content words that something asked must have to be about something: "Surprise me" is like nothing that it may be answered with
+)
 _SHARED = 0.1  # cosine of content words from which an answer is about the brief
 _ALIKE = 0.15  # cosine of embeddings, likewise
 
@@ -32,7 +35,10 @@ async def is_foreign(answer: str, asked: Sequence[str], nearness: Nearness) -> b
 
     :param asked: the brief, and what was said before it.
     """
-    if len(answer.split()) < _SHORTEST or language.language_of(answer) is None or any(_shared(answer, one) >= _SHARED for one in asked):
+    asked = [one for one in asked if len(weaving.content(one)) >= _SAYING]
+    if not asked or len(answer.split()) < _SHORTEST or language.language_of(answer) is None:
+        return False
+    if any(_shared(answer, one) >= _SHARED for one in asked):
         return False
     alike = await nearness(answer, asked)
     return alike is not None and alike < _ALIKE

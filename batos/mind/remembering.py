@@ -1,4 +1,5 @@
-"""What was lived through becomes memory: each mission that came to an end, with what came of it, as a document.
+"""What was lived through becomes memory: each mission that came to an end, with what came of it, as a document; and as one of its own
+what the user told in its brief, word for word (`batos.mind.statements`), which is his and not what the system made of it.
 
 The mission's own record is the truth: it was committed with the answer, or not at all. The documents are made from these records,
 some at a time, in the order of their numbers, in the transaction that moves the mark up to which that is done: after a `kill -9`
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,14 +18,17 @@ import structlog
 
 from batos.errors import BatosError
 from batos.image import ledger
+from batos.image.chain import next_numbered
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.kinds import FAILURE, MISSION
+from batos.memory.kinds import FAILURE, MISSION, STATEMENT
+from batos.memory.origins import USER, vouch
 from batos.memory.remembering import Prepared, keep, prepare
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelver
 from batos.mind.events import Events
+from batos.mind.statements import statements_of
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.mind")
@@ -35,10 +40,11 @@ _TITLE = 80
 
 
 class Lived(NamedTuple):
-    """A mission that has ended, as a document to be."""
+    """A mission that has ended, or what was told in its brief, as a document to be."""
 
     id: str
     draft: Draft
+    source: str
 
 
 class Remembering:
@@ -61,6 +67,7 @@ class Remembering:
         self._image, self._shelver, self._stored = image, shelver, stored
         self._chars, self._pause_s = section_chars, pause_s
         self._more = asyncio.Event()
+        self._heard = False
 
     async def run(self, events: Events) -> None:
         """Remember what has ended so far, and what will, soon after it has."""
@@ -68,6 +75,7 @@ class Remembering:
         while True:
             self._more.clear()
             try:
+                await self._vouch_earlier()
                 while await self.some():
                     pass
             except (BatosError, OSError) as e:  # a full disk, say: the mark stays, and with it what is to be remembered
@@ -76,6 +84,13 @@ class Remembering:
                 continue
             await self._more.wait()
             await asyncio.sleep(self._pause_s)
+
+    async def _vouch_earlier(self) -> None:
+        """Once in an image's life: what was rated before ratings were heard here."""
+        if not self._heard and not self._image.read(_ratings_are_heard):
+            up = await in_helper(self._image.read, _rated_up)
+            await self._image.system(_vouch_all, up, mission="remember")
+        self._heard = True
 
     def wake(self) -> None:
         """There may be something to remember."""
@@ -97,29 +112,28 @@ class Remembering:
         return True
 
     def _prepared(self, found: list[Lived]) -> list[Prepared]:
-        return [
-            prepare(lived.draft, self._shelver, source=f"mission:{lived.id}", mission=lived.id, section_chars=self._chars)
-            for lived in found
-        ]
+        return [prepare(lived.draft, self._shelver, source=lived.source, mission=lived.id, section_chars=self._chars) for lived in found]
 
 
 def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
     """What is to be remembered next: the mark after that, the numbers before it of missions that go on, and the missions."""
     until, waiting = _mark(root)
     missions = [one for number in waiting for one in ledger.numbered(root, number - 1, 1)]
-    missions += ledger.numbered(root, until, _STRETCH)
+    missions += next_numbered(root, until, _STRETCH)
     found: list[Lived] = []
+    gathered = 0
     still_open: list[int] = []
     for mission in missions:
         if mission.state not in ledger.FINAL:
             still_open.append(mission.number)
-        elif len(found) == _BATCH:
+        elif gathered == _BATCH:
             if mission.number > until:
                 break
             still_open.append(mission.number)  # its turn comes with the next ones
             continue
-        elif (lived := _lived(mission)) is not None:
-            found.append(lived)
+        elif lived := _lived(mission):
+            found += lived
+            gathered += 1
         until = max(until, mission.number)
     return until, tuple(still_open), found
 
@@ -132,6 +146,9 @@ def store(
         return False
     for i, one in enumerate(prepared):
         keep(root, one, segment if not i else None)
+        rating = ledger.mission_of(root, one.mission).rating
+        if rating and one.draft.kind == MISSION:
+            vouch(root, one.mission, int(json.loads(rating)["rating"]))
     lived = root["lobby"].memory.lived
     lived.until, lived.open = until, still_open
     return True
@@ -144,28 +161,61 @@ def remember_again(root: Any, mission: UvmObject) -> None:
         lived.open = (*lived.open, mission.number)
 
 
+_HEARD = -1  # among those vouched for: that ratings of old are, too
+
+
+def _ratings_are_heard(root: Any) -> bool:
+    return _HEARD in root["lobby"].memory.vouched
+
+
+def _rated_up(root: Any) -> list[str]:
+    """The ids of the missions that are rated +1."""
+    found, until = [], 0
+    while missions := ledger.numbered(root, until, _STRETCH):
+        found += [mission.id for mission in missions if mission.rating and json.loads(mission.rating)["rating"] > 0]
+        until = missions[-1].number
+        root._p_jar.cacheGC()
+    return found
+
+
+def _vouch_all(root: Any, missions: list[str]) -> None:
+    for id in missions:
+        vouch(root, id, 1)
+    root["lobby"].memory.vouched.add(_HEARD)
+
+
 def _mark(root: Any) -> tuple[int, tuple[int, ...]]:
     lived = root["lobby"].memory.lived
     return lived.until, tuple(lived.open)
 
 
-def _lived(mission: UvmObject) -> Lived | None:
-    """What there is to remember of a mission that has ended; None for the system's own, and those that were taken back or undone, and for
+def _lived(mission: UvmObject) -> list[Lived]:
+    """What there is to remember of a mission that has ended; nothing of the system's own, of those that were taken back or undone, and of
     one that is damaged."""
     try:
         facts = ledger.describe(mission)
     except BatosError as e:
         log.warning("mission_not_remembered", mission=mission.id, error=e.message)
-        return None
+        return []
     error = facts["error"] or {}
     if facts["origin"] == "system" or error.get("code") == "cancelled" or facts["undone"]:
-        return None
+        return []
     brief = str(facts["brief"]).strip()
     day = datetime.date.fromtimestamp(facts["finished"] or facts["accepted"]).toordinal()  # as `today` of a question is
     title = brief.split("\n", 1)[0][:_TITLE]
+    told = _told(mission.id, brief, facts["accepted"]) if facts["origin"] == "client" and not facts["message"] else []
+    source = f"mission:{mission.id}"
     if error:
         failed = f"{brief}\n\nThis failed ({error.get('code')}): {error.get('message')}"
-        return Lived(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day))
+        return [Lived(mission.id, Draft(FAILURE, title, [DraftPart(failed, title)], day), source), *told]
     result = facts["result"] or {}
     tags = (str(result["persona"]).lower(),) if result.get("persona") else ()
-    return Lived(mission.id, Draft(MISSION, title, [DraftPart(f"{brief}\n\n{result.get('text', '')}", title)], day, tags))
+    parts = [DraftPart(f"{brief}\n\n{result.get('text', '')}", title)]
+    return [Lived(mission.id, Draft(MISSION, title, parts, day, tags), source), *told]
+
+
+def _told(id: str, brief: str, accepted: float) -> list[Lived]:
+    """What the user told in a brief, as a document; none where he told nothing."""
+    said = "\n".join(statements_of(brief))
+    day = datetime.date.fromtimestamp(accepted).toordinal()
+    return [Lived(id, Draft(STATEMENT, said[:_TITLE], [DraftPart(said)], day, origin=USER), f"said:{id}")] if said else []

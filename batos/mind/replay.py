@@ -72,6 +72,9 @@ class Replaying(Thinking):
         except NeedAnswer:
             raise InvalidInput(f"the question {question[:60]!r} was not answered") from None
 
+    async def look(self) -> None:
+        """Nothing is looked at: what the journal has was seen, or was not."""
+
     def _keep(self, record: Callable[..., None], *what: Any) -> None:
         """A replay leaves no trace."""
 

@@ -1,10 +1,10 @@
-"""Missions that wait for their next attempt: their places are others' meanwhile, and they have one again before the queue."""
+"""Missions that wait for their next attempt, or for a model: others have their places meanwhile, and they have one before the queue."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 
 class Resting:
@@ -29,10 +29,14 @@ class Resting:
 
     async def rest(self, id: str, seconds: float) -> None:
         """Wait without a place; return with one."""
+        await self.during(id, asyncio.sleep(seconds))
+
+    async def during(self, id: str, work: Awaitable[None]) -> None:
+        """Wait for some work without a place; return with one. Raises what the work raises."""
         self._ids.add(id)
         self._dispatch()
         try:
-            await asyncio.sleep(seconds)
+            await work
             place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._back.append((id, place))
             self._dispatch()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from batos.errors import UnknownPersona
@@ -131,11 +131,12 @@ class Router:
         """By persona of the codex: the weights and names of its triggers in a text, the heaviest first."""
         return {name: sorted(((w, says) for p, w, says in rules if p.search(text)), reverse=True) for name, rules in self._rules.items()}
 
-    async def decide(self, record: Mapping[str, Any], *, compare: bool = True) -> Route:
+    async def decide(self, record: Mapping[str, Any], *, compare: bool = True, among: Collection[str] | None = None) -> Route:
         """The decision for a mission.
 
         :param record: of it, `brief`, `persona` and `origin` are read.
         :param compare: whether to ask the embedder, if there is one.
+        :param among: the personas whose models see, where that makes a difference and the brief has pictures; None: any will do.
         :raises UnknownPersona: if nobody is there to be chosen.
         """
         chosen, internal = record["persona"], self._codex.routing.internal
@@ -146,6 +147,10 @@ class Router:
         if compare and self._likeness is not None:
             alike = await self._likeness.of(text, self._texts_of(examples), self._codex.routing.nearest)
         route = self.judge(text, examples, alike)
+        if chosen is None and among is not None:
+            see = {name: own for name, own in examples.items() if name in among}
+            seeing = self.judge(text, see, alike and {name: found for name, found in alike.items() if name in among})
+            return route if route.persona == seeing.persona else replace(seeing, why=f"{seeing.why}, and its model sees")
         if chosen is None:
             return route
         return Route(chosen, "chosen by the mission", route.scores, CHOSEN, route.persona if record["origin"] != "system" else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
+from batos.errors import AttemptsExhausted, BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
@@ -25,6 +26,7 @@ from batos.mind.cancelling import Cancelling
 from batos.mind.ending import Deadlines, Endings, as_error, in_time
 from batos.mind.events import Events
 from batos.mind.holding import Held, held_state
+from batos.mind.provided import NeedModel
 from batos.mind.queue import Entry, Grouping, MissionQueue
 from batos.mind.resting import Resting
 from batos.mind.thinking import NeedAnswer, Thinking
@@ -54,12 +56,13 @@ class Scheduler:
         self._image, self._events, self.settings = image, events, settings
         self._thinking, self._on_signal = thinking, on_signal
         self._attempts = Attempts(image, conflict_retries=settings.conflict_retries)
-        self.queue = MissionQueue(grouping)
+        self.queue = MissionQueue(grouping, patience_s=settings.background_wait_s)
         self._running: dict[str, asyncio.Task[None]] = {}
         self._live: dict[str, Thinking] = {}
         self._held, self._deadlines = Held(image), Deadlines(self._expire)
         self._cancelled: set[str] = set()
         self._pausing: set[str] = set()
+        self._provided: set[str] = set()  # those that wait for their model
         self._reserved = self._accepting = 0
         self._resting = Resting(self._places, self._dispatch)
         self._stopping = False
@@ -252,6 +255,11 @@ class Scheduler:
                         result = await self._attempts.run(attempt)
             except BatosError as e:
                 error = e
+            except NeedModel as need:
+                if (refused := await self._provide(record, attempt, need)) is None:
+                    pause = 0.0
+                    continue
+                error = refused
             except BatosSignal:
                 raise
             except POSKeyError as e:
@@ -269,6 +277,29 @@ class Scheduler:
             record["ended"] = record["attempts"]
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
+
+    async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> BatosError | None:
+        """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count.
+
+        :returns: why it was not; None where it was.
+        """
+        id = record["id"]
+        await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
+        attempt.restart(gated=False)
+        self._provided.add(id)
+        try:
+            async with in_time(record, attempt, math.inf):
+                await self._resting.during(id, attempt.provide(need))
+        except BatosError as e:
+            try:
+                record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
+            except AttemptsExhausted as exhausted:
+                return exhausted
+            return e
+        finally:
+            self._provided.discard(id)
+        attempt.restart(gated=False)
+        return None
 
     # --- being asked about, and going away
 
@@ -375,6 +406,8 @@ class Scheduler:
     async def stop(self, grace_s: float) -> None:
         """Let what is under way end within `grace_s`; the rest waits for the next start."""
         self._stopping = True
+        for id in self._provided:  # a pull may take hours, and goes on at the next start
+            self._running[id].cancel()
         tasks = list(self._running.values())
         if tasks:
             log.info("stopping", missions=len(tasks), grace_s=grace_s, hint="a second signal stops at once; no mission is lost")
@@ -395,4 +428,4 @@ def _described(root: Any, id: str) -> Record:
 
 
 def _holds(root: Any, id: str) -> bool:
-    return id in ledger.ledger_of(root).missions
+    return ledger.is_known(root, id)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from batos.bridge.needs import Needs
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import evidence, forms, gate, language, prompts, relevance, weaving
+from batos.mind import evidence, forms, gate, language, prompts, relevance, weaving, window
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
+from batos.mind.provided import names_more
 from batos.mind.thinking import By, current
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.processor import carried
@@ -38,7 +40,7 @@ async def idle(cycle: UvmObject) -> str:
         lobby, parts = lobby_of(cycle.persona), attempt.share_out(cycle.brief)
         if not parts and approach.depth == "council":
             parts = attempt.council()
-        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject))
+        cycle.parts = tuple((name, part) for name, part in parts if isinstance(lobby._slots.get(name), UvmObject) and attempt.sees(name))
     if not cycle.parts:
         cycle.facets = tuple(list(_facets(cycle))[: attempt.settings.facets_limit])
     return "DECOMPOSING"
@@ -58,26 +60,36 @@ async def decompose(cycle: UvmObject) -> str:
         cycle.plan, cycle.plan_source = cycle.parts, "personas"
         return "DELEGATING"
     names = [name for name, _ in cycle.facets]
-    may_ask = current().mission["may_ask"] and depth_of(cycle) == 1
-    if not names and not may_ask:
+    own_cycle = depth_of(cycle) == 1
+    may_ask, may_need = current().mission["may_ask"] and own_cycle, names_more(current().mission) and own_cycle
+    if not names and not may_ask and not may_need:
         cycle.plan, cycle.plan_source = (), cycle.depth
         return "DELEGATING"
     own = cycle.meta_prompt if names else "Request: $brief\n\n"
     values = {"facets": "\n".join(f"- {name}: {intent}" for name, intent in cycle.facets), "names": ", ".join(names)}
     if may_ask:
         own += f" {cycle.may_ask_prompt}"
-    prompt, form = await _prompt(cycle, own, **values), weaving.plan_form(names, may_ask=may_ask)
-    role, system, turns = _voice(cycle)
+    if may_need:
+        own += f" {cycle.needs_prompt}"
+    prompt, form = await _prompt(cycle, own, **values), weaving.plan_form(names, may_ask=may_ask, needs=may_need)
+    role, system = _voice(cycle)
+    needs: list[str]
     try:
-        found = await current().structured(role, system, prompt, form, part="plan", by=by(cycle), turns=turns, temperature=COLD)
+        more = _with(cycle, (await _within(cycle)).turns)
+        found = await current().structured(role, system, prompt, form, part="plan", temperature=COLD, **more)
     except InferenceFailed as e:
         if not (raw := e.context.get("raw")):  # it was the service that failed, not the form of its answers
             raise
-        question, plan = weaving.read_question(raw[-1]), weaving.read_plan(raw[-1], names, cycle.brief)
+        told = (await _within(cycle)).brief  # as far as there is room for it: a facet would tell the whole of it again
+        question, plan = weaving.read_question(raw[-1]), weaving.read_plan(raw[-1], names, told)
+        needs = weaving.read_needs(raw[-1])
         cycle.plan_source = "fallback"
     else:
-        plan = found.value.model_dump(by_alias=True)
-        question, cycle.plan_source = plan.pop(weaving.QUESTION, ""), "model"
+        said: dict[str, Any] = found.value.model_dump(by_alias=True)
+        question, needs, plan = said.pop(weaving.QUESTION, ""), said.pop(weaving.NEEDS, []), said
+        cycle.plan_source = "model"
+    if may_need and needs:
+        await current().require(Needs.parse(needs))
     if may_ask and question:
         cycle.asked = (question, current().ask(question))
     cycle.plan = tuple(plan.items())
@@ -145,11 +157,12 @@ async def synthesize(cycle: UvmObject) -> str:
     """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision, which is
     plainer and colder. Where both are refused, the best of the answers at hand is kept, and is said to be unsure.
     """
-    voices, found = cycle._tmp_synthesis_, await _evidence(cycle)
+    voices, told = cycle._tmp_synthesis_, await _within(cycle)
+    found = told.passages
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
-    grounded = bool(found) and not schema and bool(cycle.persona.grounded)
+    keeps = _keeper(cycle, found) if not schema and not current().shown else None  # what a picture shows is in no passage
     own = cycle.meta_prompt if voices else cycle.direct_prompt
-    prompt = await _prompt(cycle, own, voices=weaving.voices(voices))
+    prompt = await _prompt(cycle, own, voices=weaving.voices(window.voices_within(voices, current().room)))
     if schema:
         prompt += f"\n\nWrite the answer as one JSON value of this JSON schema and nothing else:\n{json.dumps(schema)}"
     fault: str | None = None
@@ -160,23 +173,29 @@ async def synthesize(cycle: UvmObject) -> str:
         if fault:
             current().revised(by(cycle), fault)
         warmth = _warmth(0.9, COLD) if again else _warmth(0.5)
-        reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
+        try:
+            reply = await _ask(cycle, prompt + more, warmth=warmth, schema=form, plainer=again)
+        except InferenceFailed as e:
+            if form is None or e.cause not in ("refused", "server_error"):
+                raise
+            form = None  # Ollama makes no grammar of it: the prompt has its words, and the answer is checked against it
+            reply = await _ask(cycle, prompt + more, warmth=warmth, plainer=again)
         text = reply.text.strip()
         if not schema:
             cycle.cut = reply.done_reason == "length"
             text = evidence.without_false_marks(gate.whole(text, cut=cycle.cut), found)
+            text = evidence.without_claims(text, found, str(cycle.brief))
         fault = await _fault_of(cycle, text, schema)
-        if fault is None and grounded and not evidence.keeps_to(text, found, cycle.brief):
+        if fault is None and keeps and not keeps(text):
             fault = "most of it is not from the passages from memory"
         elif fault is None and not schema and (fault := await _doubt_of(cycle, text)):
             doubted = text, cycle.cut, fault
         if fault is None and (fault := await _objection(cycle, text)) is None:
-            return _woven(cycle, text, voices, found, whole=bool(schema))
+            return _woven(cycle, text, voices, told, whole=bool(schema))
         if form and reply.done_reason != "stop":
             form = None  # a grammar that never ends (ollama#15502): the second time the prompt has to do
-    if grounded:  # who is to keep to memory says what memory says, where the model does not
-        cycle.quoted = True
-        return _woven(cycle, evidence.quoted(cycle.brief, found), voices, found, whole=False)
+    if keeps:  # what memory says is said, where the model does not
+        return _quoted(cycle, voices, told)
     if depth_of(cycle) == 1 and not schema and not _has_critic(cycle):  # a part of another cycle's brief can be done without
         for name, said in voices:
             if not await _fault_of(cycle, said, None) and not await _doubt_of(cycle, said):
@@ -187,8 +206,38 @@ async def synthesize(cycle: UvmObject) -> str:
                 break
         if doubted:
             text, cycle.cut, cycle.unsure = doubted
-            return _woven(cycle, text, voices, found, whole=False)
+            return _woven(cycle, text, voices, told, whole=False)
     raise QualityRefused(f"the answer was refused twice, the last time because {fault}; try a larger model or another persona")
+
+
+def _keeper(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> Callable[[str], bool] | None:
+    """What tells whether an answer keeps to memory; None where it need not: nothing there fits the brief, or it asks for no fact.
+
+    A persona that is `grounded` keeps to it closely, any other is free in its words.
+    """
+    if not found:
+        return None
+    from batos.mind import quoting  # late: it brings the index, for missions that memory has something to say to
+
+    brief = str(cycle.brief)
+    if cycle.persona.grounded and quoting.fits(brief, found):
+        return lambda text: evidence.keeps_to(text, found, brief)
+    if not current().earlier and quoting.asks_for_fact(brief, found):
+        return lambda text: not quoting.leaves(text, brief, found)
+    return None
+
+
+def _quoted(cycle: UvmObject, voices: Any, told: window.Told) -> str:
+    """Answer with memory's own words; the next state."""
+    from batos.mind import quoting  # late, as above
+
+    quotes = quoting.quotes(str(cycle.brief), told.passages)
+    if told.left_out:
+        cycle.left_out = told.left_out
+    cycle.quoted, cycle.voices, cycle._tmp_synthesis_ = True, voices, quoting.told(quotes)
+    cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
+    cycle.woven = ()
+    return "COMPLETE"
 
 
 def _warmth(earlier: float, now: float | None = None) -> float | None:
@@ -197,13 +246,15 @@ def _warmth(earlier: float, now: float | None = None) -> float | None:
     return earlier if current().earlier else now
 
 
-def _woven(cycle: UvmObject, text: str, voices: Any, found: tuple[evidence.Passage, ...], *, whole: bool) -> str:
+def _woven(cycle: UvmObject, text: str, voices: Any, told: window.Told, *, whole: bool) -> str:
     """Keep an answer with where it comes from; the next state.
 
     :param whole: whether it is one value of a schema, of which no sentence is anybody's.
     """
     cycle.voices, cycle._tmp_synthesis_ = voices, text
-    if found:
+    if told.left_out:
+        cycle.left_out = told.left_out
+    if found := told.passages:
         cycle.cited = tuple(tuple(one) for one in evidence.citations(evidence.cited(text, found, cycle.brief), found))
     if not whole:
         cycle.woven = tuple(name for _, name in weaving.woven_from(text, voices))
@@ -213,7 +264,7 @@ def _woven(cycle: UvmObject, text: str, voices: Any, found: tuple[evidence.Passa
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
     """Why an answer does not pass the gate; None if it does."""
     if schema:
-        cycle.value, problem = forms.read(text, schema)
+        cycle.value, problem = await forms.read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
         return None
@@ -222,9 +273,9 @@ async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) 
 
 async def _doubt_of(cycle: UvmObject, text: str) -> str | None:
     """Why a text that is an answer may not be one to this brief; None where nothing speaks against it."""
-    if (doubt := language.differs(text, cycle.brief)) or depth_of(cycle) > 1:
-        return doubt
     attempt = current()
+    if (doubt := language.differs(text, cycle.brief)) or depth_of(cycle) > 1 or attempt.shown:  # what a picture shows, no brief has in it
+        return doubt
     asked = [said for said in (attempt.router.window(cycle.brief), attempt.conversation, " ".join(cycle.asked)) if said]
     return relevance.FOREIGN if await relevance.is_foreign(text, asked, attempt.nearness) else None
 
@@ -245,7 +296,8 @@ async def _objection(cycle: UvmObject, text: str) -> str | None:
     if not _has_critic(cycle):
         return None
     critic = lobby_of(cycle.persona)._slots.get(cycle.critic, cycle.persona)
-    prompt = weaving.fill(cycle.critic_prompt, brief=_told(cycle), answer=text)
+    told = await _within(cycle)
+    prompt = weaving.fill(cycle.critic_prompt, brief=prompts.told(told.before, told.brief, cycle.asked), answer=text)
     reply = await _ask(cycle, prompt, persona=critic, schema=weaving.VERDICT, part="critic", silent=True, warmth=0.0)
     fit, reason = weaving.read_verdict(reply.text)
     return None if fit else f"the critic says: {reason}"
@@ -281,45 +333,52 @@ def lobby_of(obj: UvmObject) -> UvmObject:
 
 async def _prompt(cycle: UvmObject, own: str, **values: str) -> str:
     """A prompt of this cycle."""
-    found, attempt = await _evidence(cycle), current()
-    return prompts.filled(own, _told(cycle), cycle.evidence_prompt, found, earlier=attempt.earlier, **values)
+    told = await _within(cycle)
+    brief = prompts.told(told.before, told.brief, cycle.asked)
+    return prompts.filled(own, brief, cycle.evidence_prompt, told.passages, earlier=current().earlier, **values)
 
 
-def _told(cycle: UvmObject) -> str:
-    before = "" if cycle.depth == "direct" else current().conversation
-    return prompts.told(before, str(cycle.brief), cycle.asked)
+async def _within(cycle: UvmObject) -> window.Told:
+    """What there is room for of the brief, of what was said before and of what memory has to say."""
+    attempt, brief, direct = current(), str(cycle.brief), cycle.depth == "direct"
+    found = await attempt.evidence.about(brief, gated=attempt.gated)
+    before, turns = ("", attempt.turns if depth_of(cycle) == 1 else ()) if direct else (attempt.conversation, ())
+    return window.fitted(brief, before, turns, found, attempt.room)
 
 
 async def _evidence(cycle: UvmObject) -> tuple[evidence.Passage, ...]:
     """What memory has to say to the brief."""
-    return await current().evidence.about(str(cycle.brief), gated=current().gated)
+    return (await _within(cycle)).passages
 
 
 def _recalled(cycle: UvmObject, found: tuple[evidence.Passage, ...]) -> str:
     return f"\n\n{evidence.shown(cycle.evidence_prompt, found)}" if found else ""
 
 
-def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """Who speaks: the role of the model, the system message, and what was said before, where it is told as turns.
+def _voice(cycle: UvmObject, persona: UvmObject | None = None, *, plainer: bool = False) -> tuple[str, str]:
+    """Who speaks: the role of the model, and the system message.
 
     :param plainer: without the persona's inspirations, whatever the flavour.
     """
     speaker, attempt = persona or cycle.persona, current()
-    turns = attempt.turns if cycle.depth == "direct" and depth_of(cycle) == 1 else ()
     flavour: Flavour = "light" if plainer and cycle.flavour == "full" and not attempt.earlier else cycle.flavour
-    voice = attempt.plain_voice_of(speaker) if flavour == "off" else attempt.voice_of(speaker)
-    return voice, system_message(speaker, flavour), turns
+    return attempt.plain_voice_of(speaker) if flavour == "off" else attempt.voice_of(speaker), system_message(speaker, flavour)
+
+
+def _with(cycle: UvmObject, turns: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """What all inferences of a cycle have with them: the brief's pictures too, which belong before it as all that is shared does."""
+    return {"by": by(cycle), "turns": turns, "narrows": True, "pictured": True}
 
 
 async def _ask(
     cycle: UvmObject, prompt: str, *, warmth: float | None = None, persona: UvmObject | None = None, plainer: bool = False, **more: Any
 ) -> ChatReply:
-    role, system, turns = _voice(cycle, persona, plainer=plainer)
-    attempt = current()
+    role, system = _voice(cycle, persona, plainer=plainer)
+    attempt, turns = current(), (await _within(cycle)).turns
     options = {**(attempt.direct if cycle.depth == "direct" else {}), **(attempt.plain if not system else {})}
     if warmth is not None:
         options["temperature"] = warmth
-    return await attempt.chat(role, system, prompt, by=by(cycle), turns=turns, **options, **more)
+    return await attempt.chat(role, system, prompt, **_with(cycle, turns), **options, **more)
 
 
 STATES: dict[str, dict[str, Any]] = {
@@ -338,6 +397,8 @@ STATES: dict[str, dict[str, Any]] = {
         "evidence_prompt": "Passages from memory:\n$passages",
         "may_ask_prompt": f"If something must be known that only the user can say, put one question in the key {weaving.QUESTION}; "
         "else leave that key empty.",
+        "needs_prompt": f"If the request cannot be met without seeing images (vision), calling tools (tools) or thinking it through before "
+        f"the answer (thinking), name that in the key {weaving.NEEDS}; else leave that list empty.",
     },
     "DELEGATING": {
         "behaviour": delegate,

@@ -7,7 +7,7 @@ changes.
 
 from __future__ import annotations
 
-from batos.errors import InvalidInput
+from batos.errors import InferenceFailed, InvalidInput
 from batos.image.genesis import add_missing
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.kinds import SUMMARY
@@ -20,6 +20,7 @@ PROMPT = "Say in at most $sentences sentences what this says. Use nothing but wh
 SPEAKER = "babs"
 CHARS = 6000
 """Characters of a text that one inference reads; longer ones are summarised in parts, and then the summaries of those."""
+_HALVED = 400  # characters of a text that is halved where it does not fit the model's context
 
 
 def install(lobby: UvmObject) -> None:
@@ -63,7 +64,14 @@ async def in_few_words(memory: UvmObject, texts: list[str], sentences: int) -> s
 
     async def told(text: str) -> str:
         prompt = prototype.prompt.replace("$sentences", str(sentences)).replace("$text", text)
-        reply = await attempt.chat(attempt.voice_of(speaker), system_message(speaker), prompt, part="summary", temperature=0.2)
+        try:
+            reply = await attempt.chat(attempt.voice_of(speaker), system_message(speaker), prompt, part="summary", temperature=0.2)
+        except InferenceFailed as e:
+            if e.cause != "too_long" or len(text) < _HALVED:
+                raise
+            middle = text.rfind("\n", 0, len(text) // 2) + 1 or text.rfind(" ", 0, len(text) // 2) + 1 or len(text) // 2
+            halves = f"{await told(text[:middle])}\n{await told(text[middle:])}"
+            return await told(halves) if len(halves) < len(text) else halves
         return reply.text.strip()
 
     texts = _gathered(texts)

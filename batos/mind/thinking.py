@@ -6,9 +6,12 @@ journal miss is a NeedInference, which leaves the gate, is paid outside, and the
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import contextvars
 import dataclasses
+import functools
 import hashlib
 import math
 import operator
@@ -18,23 +21,29 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from batos.bridge.needs import Needs
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, QualityRefused
-from batos.image import experts, journal
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind, QualityRefused
+from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
+from batos.mind import window
 from batos.mind.begun import Begun
 from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
+from batos.mind.errands import Errand, errand_of, has_read
 from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.provided import STATE as PROVISIONING
+from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
 from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
+from batos.mind.sight import Shown, Sight, lent, together
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
 
@@ -72,6 +81,17 @@ class NeedInference(BatosSignal):
     def __init__(self, request: ChatRequest, place: Place, label: str) -> None:
         super().__init__(request.model)
         self.request, self.place, self.label = request, place, label
+
+
+class PromptTooLong(BatosSignal):
+    """A prompt, or it and its answer, does not fit the model's context: less is to be told."""
+
+    def __init__(self, told: int, cause: InferenceFailed) -> None:
+        """
+        :param told: characters of the prompt.
+        """
+        super().__init__(cause.message)
+        self.told, self.cause = told, cause
 
 
 class NeedAnswer(BatosSignal):
@@ -114,6 +134,8 @@ class Thinking:
         nearness: Nearness = not_told,
         direct: Mapping[str, Any] | None = None,
         plain: Mapping[str, Any] | None = None,
+        provider: Provider | None = None,
+        sight: Sight | None = None,
     ) -> None:
         """
         :param mission: the mission's record (`ledger.describe`).
@@ -129,6 +151,8 @@ class Thinking:
         :param nearness: of an answer to what it answers to.
         :param direct: options of an answer that is thought about in one inference.
         :param plain: options of inferences in nobody's voice.
+        :param provider: provides models that can do more; None: the mission thinks with those that there are.
+        :param sight: knows which models see.
         :param outage: says that no Ollama answers, for the error of a mission whose time is up; empty where one does.
         """
         self.mission, self.id = mission, str(mission["id"])
@@ -143,12 +167,18 @@ class Thinking:
         self.earlier = False  # whether it began under a version that told its models things in another order: what was paid for fits that
         self.conversation = ""  # what was said before, where the mission follows another
         self.turns: tuple[tuple[str, str], ...] = ()  # the same, turn by turn
+        self.room: int | None = None  # characters that may be told, where all were too many
+        self.shown: Shown = ()  # the pictures of each of these turns, and of the brief
+        self.sight, self._lent = sight or Sight(), lent(mission["questions"])
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._nearness: Nearness = nearness if self.compare else not_told
         self._near: dict[tuple[str, ...], float | None] = {}
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
+        if "thinking" in (mission.get("needs") or ()):
+            self._options["think"] = True
+        self._provider, self.provision = provider, Provision()
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._voices: dict[str, str] = {}
@@ -168,12 +198,74 @@ class Thinking:
         self._begun.recall()
         self.evidence.load()
         self._shared = self._image.read(journal.shared_of, self.id)
+        self.room = self._image.read(journal.room_of, self.id)
         recorded = self._image.read(journal.approaches_of, self.id)
         self._approaches = {mark: Approach(*fields) for mark, fields in recorded.items()}
         record = self._image.read(journal.route_of, self.id)
         self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
         self.earlier = bool(self._recorded) and not self._approaches
+        self._think_with(Provision.of(self._image.read(journal.provided_of, self.id)))
+
+    async def check_needs(self) -> None:
+        """See that what thinks meets what the mission needs, as its record says.
+
+        :raises NeedModel: where it does not, or what it was provided with is there no more.
+        """
+        if self._provider is None or self.mission["origin"] == "system":
+            return
+        if self.provision and not await self._provider.stands(self.provision):
+            lost, self.provision = self.provision, Provision()
+            raise NeedModel(lost.needs)
+        await self.require(named(self.mission))
+        context, answer = (int(self._options.get(name) or 0) for name in ("num_ctx", "num_predict"))
+        length = length_of(str(self.mission["brief"]), context, answer) if context else Needs()
+        if not self.provision.declined.covers(length):
+            await self.require(length, may_do_without=True)
+
+    async def require(self, needs: Needs, *, may_do_without: bool = False) -> None:
+        """See that what thinks meets these needs.
+
+        :param may_do_without: whether the mission goes on as it is where nothing may be had that does.
+        :raises NeedModel: where it does not: the attempt ends, and the mission goes on when a model is provided that does.
+        """
+        if self._provider is None or not needs or self.provision.needs.covers(needs):
+            return
+        if self.provision or not await self._provider.met(needs):
+            raise NeedModel(needs | self.provision.needs, may_do_without=may_do_without)
+
+    async def provide(self, need: NeedModel) -> None:
+        """Have the mission provided with what meets its needs.
+
+        :raises NeedAnswer, ModelNeeded, InferenceFailed: see `Provider.provide`.
+        """
+        assert self._provider is not None
+        self.state = self.reached = PROVISIONING
+        self.publish("state", needs=need.needs.words())
+        self._think_with(await self._provider.provide(self, need.needs, may_do_without=need.may_do_without))
+
+    def _think_with(self, provision: Provision) -> None:
+        self.provision = provision
+        self._options |= provision.options
+        if provision.needs.thinking:
+            self._options["think"] = True
+        if provision.model:
+            self.direct, self.plain = dict(provision.direct), {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an earlier attempt was given to a persona, or paid for something: then it goes on as it began."""
+        return self.routed is not None or bool(self._recorded)
+
+    @functools.cached_property
+    def errand(self) -> Errand | None:
+        """What the mission asks to be done outside of the system, or of its clock; None for any other, for one that is of a form, a
+        message or brings images, for the system's own, and for one that has begun otherwise."""
+        mission = self.mission
+        pictured = any("of" not in one for one in mission.get("images") or ())
+        if mission["message"] or mission["schema"] or pictured or mission["origin"] == "system" or self.has_begun:
+            return None
+        return errand_of(str(mission["brief"]), lambda name: self._image.read(has_read, name))
 
     async def decide(self) -> Route:
         """Who thinks this mission through. Decided once: whoever takes it up again finds the same, and with it what was paid for.
@@ -181,10 +273,36 @@ class Thinking:
         The record goes with the mission's next commit, so it is durable no later than anything that depends on it.
         """
         if self.routed is None:
-            self.routed = await self.router.decide(self.mission, compare=self.compare)
+            pictured = bool(self.mission["images"]) and self.mission["persona"] is None and not self._lent
+            among = await self.sight.personas(self.router.personas, self.settings.routing_s) if pictured else None
+            self.routed = await self.router.decide(self.mission, compare=self.compare, among=among)
             self.persona, self.why = self.routed.persona.upper(), self.routed.why
             self._keep(journal.set_route, self.routed.to_record())
         return self.routed
+
+    async def look(self) -> None:
+        """See that whoever thinks the mission through sees its own pictures. Those of earlier missions are shown only where he does.
+
+        :raises ModelBlind: where he does not, with what follows.
+        :raises NeedAnswer: where the mission may ask which model shall.
+        :raises NeedModel: where no model here sees, and another one may be had.
+        """
+        if self.routed is None or not any("of" not in one for one in self.mission["images"]) or self.provision.needs.vision:
+            return
+        try:
+            await self.sight.look(self.routed.persona, self._lent, self.ask if self.mission["may_ask"] else None)
+        except ModelBlind as e:
+            if e.context["models"] or self._provider is None:
+                raise
+            seeing = Needs(vision=True)  # no model here sees: another one may be had
+            if not self.provision.declined.covers(seeing):
+                await self.require(seeing, may_do_without=True)
+            raise ModelBlind(f"{e.message}. {self.provision.why}", **e.context) from None
+
+    def sees(self, persona: str) -> bool:
+        """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
+        own = any("of" not in one for one in self.mission["images"])
+        return not own or bool(self._lent) or self.provision.needs.vision or self.sight.known(self.sight.model_of(persona)) is not False
 
     def share_out(self, brief: str) -> Shares:
         """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""
@@ -235,7 +353,7 @@ class Thinking:
         scores = {self.routed.persona: math.inf} | {
             name: found["score"] for name, found in self.routed.scores.items() if name != self.routed.persona
         }
-        names = sorted(scores, key=lambda name: -scores[name])[: self.settings.voices_limit]
+        names = sorted(filter(self.sees, scores), key=lambda name: -scores[name])[: self.settings.voices_limit]
         return tuple((name, str(self.mission["brief"])) for name in names) if len(names) > 1 else ()
 
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
@@ -247,6 +365,22 @@ class Thinking:
         if asked not in self._near and not self.gated:
             self._near[asked] = await self._nearness(text, others)
         return self._near.get(asked)
+
+    def narrow(self, found: PromptTooLong) -> None:
+        """Tell less from now on; whoever takes the mission up again does, too.
+
+        :raises InferenceFailed: where less would be too little.
+        """
+        room = found.told if self.room is None and any(self.shown[:-1]) else window.narrower(found.told, self.room)
+        if room is None:
+            raise InferenceFailed(
+                f"{found.cause.message}; with all left out that may be it is still longer than what {found.cause.context['model']} reads "
+                "at a time: shorten it, raise num_ctx, or use a model with a longer context (`batos models --fit`)",
+                cause="too_long", model=found.cause.context["model"],
+            )  # fmt: skip
+        log.info("told_less", mission=self.id, chars=room, why=found.cause.message)
+        self.room = room
+        self._keep(journal.set_room, room)
 
     def _keep(self, record: Callable[..., None], *what: Any) -> None:
         self._image.committer.defer(record, self.id, *what)
@@ -278,6 +412,10 @@ class Thinking:
         A mission ends with the voice it began with, also after a restart: its journal says which that was. Unless that one
         cannot speak any more.
         """
+        if self._lent and not self.provision.needs.vision:
+            return self._lent
+        if self.provision.model:
+            return self.provision.voices.get(str(persona.model).lower(), self.provision.model)
         name = str(persona.name)
         if name not in self._voices:
             plain = str(persona.model)
@@ -289,7 +427,9 @@ class Thinking:
 
     def plain_voice_of(self, persona: UvmObject) -> str:
         """The model that speaks where nobody's voice is wanted: what the persona's own is made of."""
-        return self._base_of(str(persona.model))
+        if self._lent and not self.provision.needs.vision:
+            return self._lent
+        return self.provision.model or self._base_of(str(persona.model))
 
     def number(self, outer: str) -> str:
         """The number of the next cycle inside the cycle `outer` (its number; empty: the mission itself)."""
@@ -344,6 +484,8 @@ class Thinking:
         silent: bool = False,
         by: By | None = None,
         turns: tuple[tuple[str, str], ...] = (),
+        narrows: bool = False,
+        pictured: bool = False,
         **options: Any,
     ) -> ChatReply:
         """One inference of this mission.
@@ -353,6 +495,9 @@ class Thinking:
         :param silent: whether its text is no event.
         :param by: the cycle that asks, for the events and the journal.
         :param turns: what was said before, as pairs of what the user said and what was answered.
+        :param narrows: whether the prompt is shorter where less may be told (`room`).
+        :param pictured: whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns.
+        :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
         :raises QualityRefused: where all of it is thought, and none of it answer.
         :raises BudgetSpent: past `mission_inferences`.
@@ -365,24 +510,37 @@ class Thinking:
         chosen = {name: tuple(of) if isinstance(of, list) else of for name, of in {**self._options, **options}.items()}
         model = self.model_of(role)
         digest = await self._inference.digest(model)
-        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns)
-        content = journal.content_of(digest, system, user, schema, chosen, turns)
+        shown = self._shown_to(model, turns) if pictured and self.shown else ()
+        request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
+        content = journal.content_of(digest, system, user, schema, chosen, turns, shown)
         key = journal.key_of(content)
         place = Place(key, self.tally.asked[key], journal.parts_of(content))
         self.tally.asked[key] += 1
-        known = self.known(place)
-        if known is not None:
-            self.tally.replayed += 1
-        elif self.gated and place[:2] in self._failed:
-            raise self._failed[place[:2]]
-        elif self.gated:
-            raise NeedInference(request, place, by.label(part))
-        else:
-            known = await self.pay(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
+        told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
+        try:
+            known = await self._inferred(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
+        except InferenceFailed as e:
+            if narrows and e.cause == "too_long":
+                raise PromptTooLong(told, e) from None
+            raise
         self.tally.used.append(known)
+        if narrows and _is_full(known, chosen) and window.narrower(told, self.room) is not None:
+            why = f"{model} had no room for its answer: {known.prompt_tokens} of {chosen['num_ctx']} tokens were read"
+            raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
         if schema is None and (why := _spent(known)):
             raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(known))
+
+    async def _inferred(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None) -> journal.Inference:
+        known = self.known(place)
+        if known is not None:
+            self.tally.replayed += 1
+            return known
+        if self.gated and place[:2] in self._failed:
+            raise self._failed[place[:2]]
+        if self.gated:
+            raise NeedInference(request, place, label)
+        return await self.pay(request, place, label, heard)
 
     async def structured(self, role: str, system: str, user: str, form: type[Form], **more: Any) -> Structured[Form]:
         """Inferences of this mission, silent ones, until one is an answer of a form.
@@ -396,6 +554,29 @@ class Thinking:
 
         settings = self.settings
         return await structured(ask, user, form, repairs=settings.structured_repairs, raw_chars=settings.malformed_chars)
+
+    def _shown_to(self, model: str, turns: tuple[tuple[str, str], ...]) -> Shown:
+        if self.sight.known(model) is False:
+            return ()
+        if self.room is None:
+            return self.shown if turns else together(self.shown)
+        own = self.shown[-1]  # all was too long: pictures of earlier turns take the most
+        return (((),) * len(turns) + (own,)) if own else ()
+
+    async def with_pictures(self, request: ChatRequest) -> ChatRequest:
+        """The request as it is sent: with the bytes of what it shows, which are read when they are needed and kept nowhere else.
+
+        :raises ImageDamaged: where they are not what was uploaded.
+        """
+        if not request.shown:
+            return request
+
+        def read(digest: str) -> str:
+            return base64.b64encode(self._image.read(pictures.read, digest)).decode()
+
+        every = dict.fromkeys(digest for turn in request.shown for digest in turn)
+        found = {digest: await asyncio.to_thread(read, digest) for digest in every}
+        return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))
 
     def known(self, place: Place) -> journal.Inference | None:
         """The inference that was paid for already, if it was."""
@@ -422,6 +603,7 @@ class Thinking:
                 hear(begun)
         if request.schema is None:  # the grammar of a schema begins at the beginning
             hear = self._begun.listener(place[:2], hear)
+        request = await self.with_pictures(request)
         try:
             reply = await self._inference.chat(request, deadline_s=self.settings.inference_deadline_s, on_text=hear)
         finally:
@@ -488,6 +670,13 @@ class Thinking:
             "prompt_ms": round(sum(e.prompt_eval_ms for e in used), 1),
             "models": sorted({e.model for e in used}),
         }
+
+
+def _is_full(reply: journal.Inference, options: Mapping[str, Any]) -> bool:
+    """Whether an answer ended because the context was full, before it came to its own longest."""
+    context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
+    full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
+    return reply.done_reason == "length" and full and reply.answer_tokens < longest
 
 
 def _said(persona: UvmObject, name: str, otherwise: str) -> Any:

@@ -109,7 +109,7 @@ def _rating(mission: UvmObject | None) -> int:
 def last_refusal(root: Any, call: Call) -> float:
     """When a method for that message to that object was last refused for good; 0 if never."""
     for row in ledger.failures(root, selector=call.selector, limit=_LOOKED_AT):
-        message = ledger.mission_of(root, row["mission"]).message
+        message = ledger.message_of(root, row["mission"])
         if row["final"] and row["error"]["code"] in _REFUSED and message and _resolved(root, json.loads(message)["target"]) is call.target:
             return float(row["at"])
     return 0.0

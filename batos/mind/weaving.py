@@ -11,7 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, create_model
 
+from batos.bridge.needs import ABILITIES, Ability
+
 QUESTION = "question_to_the_user"
+NEEDS = "needs_of_the_model"
 QUERY_LENGTH = 240  # characters of one sub-query: the schema's bound, so that a small model's plan ends in time
 VERDICT: dict[str, Any] = {
     "type": "object",
@@ -21,7 +24,7 @@ VERDICT: dict[str, Any] = {
 }
 """The JSON schema of what a critic says."""
 SHARED = 0.5  # of a sentence's content words must be a voice's own, for the sentence to come from it
-_BETWEEN = re.compile(r"(?<=[.!?])\s+|\s*\n\s*")
+_BETWEEN = re.compile(r"(?<=[.!?])\s+|(?<!\s)\s*\n\s*")
 
 
 def fill(meta_prompt: str, **values: str) -> str:
@@ -29,20 +32,23 @@ def fill(meta_prompt: str, **values: str) -> str:
     return Template(meta_prompt).safe_substitute(values)
 
 
-def plan_form(facets: Sequence[str], *, may_ask: bool = False) -> type[BaseModel]:
-    """The form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them, or "".
+def plan_form(facets: Sequence[str], *, may_ask: bool = False, needs: bool = False) -> type[BaseModel]:
+    """The form of a plan: one sub-query for every facet, by the facet's name; with `may_ask`, a question to the user before them, or "";
+    with `needs`, what the model must be able to do, or nothing.
 
     A text that is too long is cut, not refused.
     """
-    return _plan_form(tuple(facets), may_ask)
+    return _plan_form(tuple(facets), may_ask, needs)
 
 
 @functools.lru_cache(maxsize=256)  # making a model takes pydantic a millisecond
-def _plan_form(facets: tuple[str, ...], may_ask: bool) -> type[BaseModel]:
+def _plan_form(facets: tuple[str, ...], may_ask: bool, needs: bool) -> type[BaseModel]:
     cut = BeforeValidator(lambda text: text.strip()[:QUERY_LENGTH] if isinstance(text, str) else text)
     query = Annotated[str, cut, StringConstraints(min_length=1, max_length=QUERY_LENGTH)]
     question = Annotated[str, cut, StringConstraints(max_length=QUERY_LENGTH)]
     fields: dict[str, Any] = {"question": (question, Field(alias=QUESTION))} if may_ask else {}
+    if needs:
+        fields["needs"] = (Annotated[list[Ability], Field(max_length=len(ABILITIES))], Field(alias=NEEDS))
     fields |= {f"facet_{i}": (query, Field(alias=name)) for i, name in enumerate(facets)}
     return create_model("Plan", __config__=ConfigDict(json_schema_extra={"additionalProperties": False}), **fields)
 
@@ -54,6 +60,15 @@ def read_question(text: str) -> str:
     except (ValueError, RecursionError, TypeError, KeyError):
         return ""
     return question.strip()[:QUERY_LENGTH] if isinstance(question, str) else ""
+
+
+def read_needs(text: str) -> list[str]:
+    """The needs that a model's plan names, of those that there are."""
+    try:
+        named = json.loads(text)[NEEDS]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return []
+    return [one for one in named if one in ABILITIES] if isinstance(named, list) else []
 
 
 def read_plan(text: str, facets: Sequence[str], brief: str) -> dict[str, str]:

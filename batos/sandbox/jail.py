@@ -24,8 +24,8 @@ LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo")
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_FILTER = 22, 38, 2
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446  # the same number on every architecture
 _EXECUTE, _READ_FILE, _READ_DIR = 1, 4, 8
+MEMORY = 1 << 30  # bytes of address space: the interpreter's own limit on memory comes long before
 _LIMITS = (
-    (resource.RLIMIT_AS, 1 << 30),  # the interpreter's own limit on memory comes long before
     (resource.RLIMIT_FSIZE, 0),
     (resource.RLIMIT_CORE, 0),
     (resource.RLIMIT_NOFILE, 64),
@@ -64,8 +64,8 @@ def no_new_privs(libc: ctypes.CDLL) -> None:
         raise Missing
 
 
-def rlimits() -> None:
-    for limit, value in _LIMITS:
+def rlimits(memory: int = MEMORY) -> None:
+    for limit, value in ((resource.RLIMIT_AS, memory), *_LIMITS):
         hard = resource.getrlimit(limit)[1]
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(limit, (value, value))
@@ -135,12 +135,12 @@ def program() -> bytes:
     return b"".join([*steps, refuse])
 
 
-def lock_up(binary: str, readable: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> dict[str, bool]:
+def lock_up(binary: str, readable: tuple[str, ...] = (), without: tuple[str, ...] = (), memory: int = MEMORY) -> dict[str, bool]:
     """Put up every wall that can be had, in this process, for good; which of them stand."""
     libc = ctypes.CDLL(None, use_errno=True)
     build: dict[str, Callable[[], None]] = {
         "no_new_privs": lambda: no_new_privs(libc),
-        "rlimits": rlimits,
+        "rlimits": lambda: rlimits(memory),
         "landlock": lambda: landlock(libc, binary, readable),
         "seccomp": lambda: seccomp(libc),
     }

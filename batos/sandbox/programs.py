@@ -44,7 +44,7 @@ _CERTAIN = frozenset(
     ]
 )
 """Rules of the type checker whose findings fail at run time; others are matters of taste in annotations."""
-_OF_OTHERS = re.compile(r"`[+|&^-]=`.* of type `(list|set|dict)\[.*` and `\1\[")
+_OF_OTHERS = re.compile(r"`[+|&^-]=`[^`]* of type `(list|set|dict)\[[^`]*` and `\1\[")
 """A container that takes in one of other elements: the checker keeps to the kind that it began with, Python does not."""
 _EITHER = re.compile(r"`[^`]+ \| [^`]+`")
 """A value of one kind or another, such as an item of a list that holds both: which it is, the method knows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import select
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 TOKEN_NS = 1_000_000  # what a token claims to cost
 LOAD_NS = 400_000_000  # what loading claims to cost
+IMAGE_TOKENS = 256  # that an image takes of the prompt
+_IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF")
+"""How the images begin that an Ollama can decode."""
 EMBED_CONTEXT = 510  # words that an embedder reads at a time
 NO_ROOM = "write /models/blobs/sha256-0: no space left on device"
 STATUS: dict[str, tuple[int, dict[str, Any]]] = {
@@ -115,6 +119,8 @@ class Handler(BaseHTTPRequestHandler):
         template = self.owner.models[name].template
         if request.get("think") and ".Thinking" not in template:
             return self._json(400, {"error": f'"{name}" does not support thinking'})
+        if (refusal := _unseen(request, sees="vision" in self.owner.models[name].can)) is not None:
+            return self._json(*refusal)
         try:
             answer = self.owner.script.answer_for(request)
         except LookupError:  # a type or a $ref that there is not
@@ -129,8 +135,12 @@ class Handler(BaseHTTPRequestHandler):
         limit = int(options.get("num_predict", -1))
         cut = 0 <= limit < len(tokens)
         tokens = tokens[:limit] if cut else tokens
+        asked = sum(len(pieces(str(m.get("content", "")))) + IMAGE_TOKENS * len(m.get("images") or ()) for m in request["messages"])
+        if (context := int(options.get("num_ctx", 0))) and request.get("truncate") is False and asked >= context:
+            return self._json(400, {"error": "the input length exceeds the context length"})
+        if context and request.get("shift") is False and asked + len(tokens) > context:
+            tokens, cut = tokens[: context - asked], True
         parts = _parted(name, "".join(tokens), ".Thinking" in template and request.get("think", True))
-        asked = sum(len(pieces(str(m.get("content", "")))) for m in request["messages"])
         end = _part(
             name, "", done=True, done_reason="length" if cut else "stop", total_duration=len(tokens) * TOKEN_NS,
             load_duration=LOAD_NS if loaded else TOKEN_NS,
@@ -215,7 +225,7 @@ class Handler(BaseHTTPRequestHandler):
         begin: dict[str, Any] = {"status": "pulling manifest"}
         if name not in self.owner.pullable:
             return self._stream([begin, {"error": "pull model manifest: file does not exist"}])
-        self.owner.models[name] = base(name)
+        self.owner.models[name] = self.owner.pulled.get(name) or base(name)
         layer = {"status": "pulling layer", "digest": "sha256:" + self.owner.models[name].weights, "total": 2}
         return self._stream([begin, {**layer, "completed": 1}, {**layer, "completed": 2}, {"status": "success"}])
 
@@ -322,6 +332,20 @@ def _parted(model: str, text: str, thinks: bool) -> list[dict[str, Any]]:
     for part, piece in zip(parts, pieces(thought), strict=True):
         part["message"]["thinking"] = piece
     return [*parts, *(_part(model, piece) for piece in pieces(answer))]
+
+
+def _unseen(request: dict[str, Any], *, sees: bool) -> tuple[int, dict[str, Any]] | None:
+    """How images are refused: those that are no base64 by whoever reads the request, those that cannot be decoded by a model that sees. One
+    that does not see is given `[img-0]` in their place, and says nothing of it."""
+    for message in request["messages"]:
+        for number, image in enumerate(message.get("images") or ()):
+            try:
+                data = base64.b64decode(image, validate=True)
+            except ValueError:
+                return 400, {"error": f"illegal base64 data at input byte {number}"}
+            if sees and not data.startswith(_IMAGES):
+                return 500, {"error": "Failed to create new sequence: failed to process inputs: image: unknown format\n"}
+    return None
 
 
 def _listed(name: str, digest: str) -> dict[str, Any]:

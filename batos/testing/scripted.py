@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import ThreadingHTTPServer
 from typing import Any
 
@@ -51,6 +51,8 @@ class ScriptedOllama:
         self.models: dict[str, Model] = {tagged(m): base(m) for m in models}
         self.blobs: dict[str, bytes] = {}
         self.pullable = {tagged(m) for m in pullable}
+        self.pulled: dict[str, Model] = {}
+        """By name, what comes of a pull; of any other, a model like those that are there from the beginning."""
         self.requests: list[Recorded] = []
         self.abandoned = 0
         self.connections: set[socket.socket] = set()
@@ -103,6 +105,11 @@ class ScriptedOllama:
         if self._thread is not None:
             self._thread.join()
         self.script.reopen()
+
+    def give_sight(self, *names: str) -> None:
+        """Let models that are there see; so do those that are made of them from then on."""
+        for name in map(tagged, names):
+            self.models[name] = replace(self.models[name], can=(*self.models[name].can, "vision"))
 
     # --- the script
 

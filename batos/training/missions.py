@@ -110,6 +110,8 @@ def _begun(root: Any, mission: UvmObject) -> str:
     seen = {mission.id}
     while mission.context is not None and mission.context not in seen:
         seen.add(mission.context)
+        if ledger.line_of(root, mission.context) is not None:
+            break
         mission = ledger.mission_of(root, mission.context)
     return str(mission.brief)
 

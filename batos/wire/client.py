@@ -12,22 +12,27 @@ id from here, and an id accepted twice is one mission, so that neither a lost me
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
 import math
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from batos.errors import Busy, MissionFailed, MissionPending, from_wire
+from batos.errors import Busy, MissionFailed, MissionPending, UnknownPicture, from_wire
 from batos.wire.connection import MESSAGE_BYTES
-from batos.wire.fields import WAIT_S_LIMIT
+from batos.wire.fields import IMAGE_NAME_CHARS, WAIT_S_LIMIT
+from batos.wire.image_files import ImageFile, bytes_of
 from batos.wire.operating import Operating
 
 __all__ = ["LONG_S", "MESSAGE_BYTES", "Accepted", "Client"]
 
 LONG_S = 3600.0  # for what takes as long as the image is large
 _BUSY_PAUSE_S = 1.0
+_KEEPING_S = 30.0  # for a daemon to write what came, on a slow disk
+_BESIDE_DATA = 512  # bytes of a message beside its data
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class Client(Operating):
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        needs: Sequence[str] = (),
+        images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
         """Give the daemon a mission; it is durable when this returns.
 
@@ -71,13 +78,50 @@ class Client(Operating):
         :param schema: JSON schema of the answer; the result's `value` is then of that form.
         :param depth: how much it is thought about: `direct`, `facets` or `council`; `auto`, or left out, by the brief and the model.
         :param flavour: how much of the persona's own flavour is in the answer: `full`, `light`, `off`, `auto`.
+        :param needs: what its model must be able to do: `vision`, `tools`, `thinking`, `context:32k`; `auto`: what its plan names.
+        :param images: files of images that go with the brief (PNG, JPEG, WebP), or their bytes, or what `upload` returned of them.
         :param may_ask: whether it may ask its user something (event `needs_input`), and then waits for `answer`.
+        :raises Unreadable: for a file of an image that cannot be read.
         :raises BatosError: as the daemon refused it (InvalidRequest, MessageTooLarge, Busy, UnknownPersona, MissionIdTaken ...).
         :raises DaemonUnavailable: if no answer came; then it may or may not have been accepted, and may be submitted again.
         """
         mission = str(uuid.uuid4()) if id is None else id
-        wants = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
-        return await self._accept("submit", id=mission, brief=brief, persona=persona, deadline_s=deadline_s, priority=priority, **wants)
+        wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask or None, "depth": depth, "flavour": flavour}
+        wants["needs"] = list(needs) or None
+        wants |= {"persona": persona, "deadline_s": deadline_s, "priority": priority}
+        for again in (False, True):
+            known = [dict(one) if isinstance(one, Mapping) else await self.upload(one) for one in images]
+            named = [{name: one[name] for name in ("digest", "name") if name in one} for one in known]
+            try:
+                return await self._accept("submit", id=mission, brief=brief, images=named or None, **wants)
+            except UnknownPicture:  # it was there, and went before this came
+                if again:
+                    raise
+        raise AssertionError("the second time returns or raises")
+
+    async def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
+        """Bring an image to the daemon, for missions to come; it is durable when this returns, and waits for one for `upload_hours`.
+
+        :param image: a file, or its bytes.
+        :param name: by which it is shown; left out, that of the file.
+        :returns: `digest` and `name`, by which `submit` takes it, and `type`, `bytes`, `width`, `height`.
+        :raises Unreadable: for a file that cannot be read.
+        :raises InvalidInput: for what is no image that models take.
+        :raises MessageTooLarge: for one of more bytes or pixels than the daemon takes.
+        """
+        data, called = await asyncio.to_thread(bytes_of, image)
+        digest = hashlib.sha256(data).hexdigest()
+        reply = await self._ask("upload", digest=digest, bytes=len(data))
+        while not reply["whole"]:
+            have, most = reply["have"], min(reply["part"], self._part_bytes)
+            part = base64.b64encode(data[have : have + most]).decode()
+            reply = await self._ask("upload", hold_s=_KEEPING_S, digest=digest, bytes=len(data), offset=have, data=part)
+        return {"digest": digest, "name": (called if name is None else name)[-IMAGE_NAME_CHARS:], **reply["image"]}
+
+    @property
+    def _part_bytes(self) -> int:
+        """How much of an image goes into one message: base64 makes four bytes of three."""
+        return max(3, (self._message_bytes - _BESIDE_DATA) * 3 // 4)
 
     async def send(
         self,
@@ -344,19 +388,22 @@ class Client(Operating):
         """
         return await self._ask("experts", hold_s=timeout_s if scan else 0.0, scan=scan or None, persona=persona, voice=voice)
 
-    async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
+    async def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
         """Have files, and those in folders, read into the memory: absolute paths of the daemon's machine. `queued` says how many.
 
         They are in the daemon's queue when this returns, and are read also if it is killed now. `refused` has those that are not there.
 
         :param follow: folders that the daemon watches from now on.
+        :param exclude: patterns of what is left out of folders, as in `.gitignore`; `left_out` tells how much that is.
         :raises Unreadable: where none of them is there.
         """
-        return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None)
+        return await self._ask("ingest", paths=list(paths) or None, follow=list(follow) or None, exclude=list(exclude) or None)
 
-    async def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> AsyncGenerator[dict[str, Any], None]:
+    async def watch_ingest(
+        self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """As `ingest`, with what becomes of each file: an event `file` each, in the end the figures."""
-        fields = {"paths": list(paths) or None, "follow": list(follow) or None}
+        fields = {"paths": list(paths) or None, "follow": list(follow) or None, "exclude": list(exclude) or None}
         async with contextlib.aclosing(self._follow("ingest", **fields, watch=True)) as events:
             async for event in events:
                 yield event

@@ -20,6 +20,8 @@ DAYS_LIMIT = 36_500
 QUESTION_CHARS = 8192
 HITS_LIMIT = 100
 WHY_CHARS = 2000
+IMAGES_LIMIT = 64
+IMAGE_NAME_CHARS = 256
 
 _INT64 = 2**63
 _SHOWN = 64
@@ -27,15 +29,19 @@ _SECONDS = 2**33
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _ID = r"^[A-Za-z0-9._:@/-]+$"
 _NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
+_NEED = r"^(vision|tools|thinking|auto|context:[1-9][0-9]{0,8}k?)$"
 _PATH = r"^[^\x00]+$"
 _TID = r"^[0-9a-f]{16}$"
+_DIGEST = r"^[0-9a-f]{64}$"
 
 WORDS = {
     _ID: (r"[A-Za-z0-9._:@/-]", "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"),
     _NAME: (r"\w", f"a name is 1 to {NAME_CHARS} of the letters A-Z a-z, the digits 0-9 and _, with no digit first"),
     MODEL_NAME: (r"[A-Za-z0-9._:@/\[\]-]", "a model's name is 1 to 512 of the letters A-Z a-z, the digits 0-9 and . _ : @ / [ ] -"),
     SPEAKER: (r"[A-Za-z0-9._:@/\[\]=-]", "write the name of a model or profile, such as qwen3:8b, or robin=qwen3:8b for one persona"),
+    _NEED: (r"[a-z0-9:]", "a need is vision, tools, thinking, context:TOKENS (such as context:32k), or auto"),
     _PATH: (r"[^\x00]", "a path has no such character"),
+    _DIGEST: (r"[0-9a-f]", "a digest is SHA-256 as 64 of the digits 0-9 a-f"),
     _TID: (r"[0-9a-f]", "a moment is seconds since 1970, as a number, or the id of a transaction, 16 of the digits 0-9 a-f"),
 }
 """Of patterns which characters they let pass, and what they ask for in words."""
@@ -70,11 +76,13 @@ MissionId = Annotated[str, StringConstraints(pattern=_ID, min_length=1, max_leng
 Ref = Annotated[str, StringConstraints(max_length=REF_CHARS)] | Annotated[int, Field(ge=-_INT64, lt=_INT64)]
 Persona = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Target = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Need = Annotated[str, StringConstraints(pattern=_NEED, min_length=1, max_length=24)]
 Name = Annotated[str, StringConstraints(pattern=_NAME, min_length=1, max_length=NAME_CHARS)]
 Speaker = Annotated[str, StringConstraints(pattern=SPEAKER, min_length=1, max_length=512)]
 ModelName = Annotated[str, StringConstraints(pattern=MODEL_NAME, min_length=1, max_length=512)]
 Folder = Annotated[str, StringConstraints(pattern=_PATH, min_length=1, max_length=4096)]
 Day = Annotated[str, AfterValidator(_day)]
+Digest = Annotated[str, StringConstraints(pattern=_DIGEST)]
 Moment = Annotated[str, StringConstraints(pattern=_TID)] | Annotated[float, Field(ge=0, le=_SECONDS, allow_inf_nan=False)]
 """Id of a transaction, or seconds since the epoch."""
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
@@ -82,7 +90,9 @@ Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Rating = Annotated[Literal[1, -1], BeforeValidator(_whole)]
 Words = Annotated[str, StringConstraints(max_length=1000)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
-State = Literal["ACCEPTED", "PAUSED", "NEEDS_INPUT", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED"]
+State = Literal[
+    "ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED",
+]  # fmt: skip
 ChangeState = Literal["proposed", "refused", "promoted", "kept", "undone", "disabled"]
 """What became of a change that the loop made of itself."""
 Number = Annotated[int, Field(ge=1, lt=2**31)]

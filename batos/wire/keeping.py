@@ -136,11 +136,13 @@ class Experts(Request):
 
 
 class Ingest(Request):
-    """Files, and folders of them, of the daemon's machine are read into the memory; `follow` are folders that it watches from now on."""
+    """Files, and folders of them, of the daemon's machine are read into the memory; `follow` are folders that it watches from now on;
+    `exclude` are patterns, as in `.gitignore`, of what is left out of the folders."""
 
     op: Literal["ingest"]
     paths: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
     follow: Annotated[list[Folder], Field(max_length=PAGE_LIMIT)] = Field(default_factory=list)
+    exclude: Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=100)] = Field(default_factory=list)
     watch: bool = False
 
     @property

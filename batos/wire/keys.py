@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _Signature = tuple[tuple[str, int, int], ...]
 
 
-_ROLE = re.compile(r"^\s*role\s*=\s*[\"']?([^\"'\s]*)", re.M)
+_ROLE = re.compile(r"^[ \t]*role[ \t]*=[ \t]*[\"']?([^\"'\s]*)", re.M)
 _CURVE = re.compile(r"^curve\s*$", re.M)  # the head of the keys' own section, after the metadata
 NEW_ROLE: Role = "submit"
 """Of a key that names none."""

@@ -11,13 +11,17 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from batos.wire.fields import (
+    IMAGE_NAME_CHARS,
+    IMAGES_LIMIT,
     WAIT_S_LIMIT,
     WHY_CHARS,
     Deadline,
+    Digest,
     Limit,
     MissionId,
     Moment,
     Name,
+    Need,
     Persona,
     Priority,
     Rating,
@@ -47,9 +51,9 @@ from batos.wire.request import Request, Role
 
 __all__ = [
     "OPS", "Accepting", "Answer", "Backup", "Cancel", "Changes", "Curate", "Diff", "Example", "Experts", "Failures", "Fork", "Grant",
-    "History", "Info", "Ingest", "Ls", "Memory", "Method", "Methods", "Metrics", "Missions", "Models", "Pack", "Pause",
+    "History", "Image", "Info", "Ingest", "Ls", "Memory", "Method", "Methods", "Metrics", "Missions", "Models", "Pack", "Pause",
     "Personas", "Rate", "Replay", "Request", "Result", "Resume", "Revert", "Search", "Send", "Show", "Status", "Submit", "Teach",
-    "Undo", "UndoChange", "Watch",
+    "Undo", "UndoChange", "Upload", "Watch",
 ]  # fmt: skip
 
 
@@ -59,6 +63,15 @@ class _MissionRequest(Request):
     deadline_s: Deadline | None = None
     priority: Priority = 0  # higher goes first; user missions go before the system's own whatever it is
     watch: bool = False
+
+
+class Image(BaseModel):
+    """An image of a brief, by what is in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    digest: Digest
+    name: Annotated[str, StringConstraints(max_length=IMAGE_NAME_CHARS)] = ""
 
 
 class Submit(_MissionRequest):
@@ -72,6 +85,19 @@ class Submit(_MissionRequest):
     may_ask: bool = False  # whether the mission may ask its user a question
     depth: Literal["auto", "direct", "facets", "council"] | None = None
     flavour: Literal["auto", "full", "light", "off"] | None = None
+    needs: Annotated[list[Need], Field(max_length=8)] = Field(default_factory=list)  # what its model must be able to do
+    images: Annotated[list[Image], Field(max_length=IMAGES_LIMIT)] = Field(default_factory=list)  # that were uploaded before
+
+
+class Upload(Request):
+    """A part of an image that a mission is to have; without `data`, how much of it is there."""
+
+    least_role: ClassVar[Role] = "submit"
+    op: Literal["upload"]
+    digest: Digest
+    bytes: Annotated[int, Field(ge=1, lt=2**31)]
+    offset: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    data: str = ""  # in base64
 
 
 class Send(_MissionRequest):
@@ -282,7 +308,7 @@ class Replay(Request):
 
 
 OPS: dict[str, type[Request]] = {
-    "submit": Submit, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
+    "submit": Submit, "upload": Upload, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
     "method": Method, "methods": Methods, "teach": Teach, "revert": Revert, "grant": Grant,
     "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
     "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from typing import Any, Literal, Self, TypeVar
 
 from batos.wire.client import LONG_S, MESSAGE_BYTES, Accepted, Client
+from batos.wire.image_files import ImageFile
 from batos.wire.keys import ClientKeys
 
 T = TypeVar("T")
@@ -59,9 +60,15 @@ class SyncClient:
         may_ask: bool = False,
         depth: str | None = None,
         flavour: str | None = None,
+        needs: Sequence[str] = (),
+        images: Sequence[ImageFile | Mapping[str, Any]] = (),
     ) -> Accepted:
         wants: dict[str, Any] = {"context": context, "schema": schema, "may_ask": may_ask, "depth": depth, "flavour": flavour}
+        wants |= {"needs": needs, "images": images}
         return self._run(self._client.submit(brief, id=id, persona=persona, deadline_s=deadline_s, priority=priority, **wants))
+
+    def upload(self, image: ImageFile, name: str | None = None) -> dict[str, Any]:
+        return self._run(self._client.upload(image, name))
 
     def send(
         self,
@@ -227,11 +234,13 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.experts(scan=scan, persona=persona, voice=voice, timeout_s=timeout_s))
 
-    def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> dict[str, Any]:
-        return self._run(self._client.ingest(paths, follow=follow))
+    def ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
+        return self._run(self._client.ingest(paths, follow=follow, exclude=exclude))
 
-    def watch_ingest(self, paths: Sequence[str] = (), *, follow: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-        return self._events(self._client.watch_ingest(paths, follow=follow))
+    def watch_ingest(
+        self, paths: Sequence[str] = (), *, follow: Sequence[str] = (), exclude: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        return self._events(self._client.watch_ingest(paths, follow=follow, exclude=exclude))
 
     def memory(self, documents: int | None = None, **change: str | int) -> dict[str, Any]:
         return self._run(self._client.memory(documents, **change))

@@ -1,4 +1,4 @@
-"""Models of the user's own, of five architectures, on a real Ollama: what BAT OS asks of them works, and nothing of another family's
+"""Models of the user's own, of six architectures, on a real Ollama: what BAT OS asks of them works, and nothing of another family's
 leaks into it. Their weights are made here (see `tests.tiny_models`), so that it is known what each says."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ async def test_what_it_can_do_is_found_out_once(model: Model) -> None:
     model.place.known.keep = lambda making, record: kept.update({making: record})
     can = await model.place.probe(model.name)
     assert can is not None
-    assert (can.thinks, can.tools, can.vision, can.chats) == (model.kind in THINKS, model.kind in TOOLS, False, True)
+    assert (can.thinks, can.tools, can.vision, can.chats) == (model.kind in THINKS, model.kind in TOOLS, KINDS[model.kind].sees, True)
     assert can.silenced == (model.kind not in LOUD)
     assert can.probed == set(probes.ALL)
     assert (can.parameters or 0) > 6_000_000
@@ -110,8 +110,9 @@ async def test_a_schema_is_kept_to(model: Model) -> None:
 
 async def test_the_context_is_as_it_was_asked_for(model: Model) -> None:
     await model.ask()
-    (row,) = [row for row in (await model.client.ps()).models if row.model == model.name]
-    assert row.context_length == OPTIONS["num_ctx"]
+    digest = await model.place.digest(model.name)  # the same weights under another name are loaded once, under the first one
+    (row,) = [row for row in (await model.client.ps()).models if row.digest == digest]
+    assert row.context_length == (2048 if KINDS[model.kind].sees else OPTIONS["num_ctx"])  # Ollama gives no less to one that sees
 
 
 async def test_a_personas_model_says_who_speaks_and_nothing_else(model: Model) -> None:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ollama import AsyncClient, ResponseError
@@ -128,6 +129,50 @@ async def test_a_schema_with_bounds_beyond_any_grammar_is_answered(inference: Ol
     schema = {"type": "object", "properties": {"words": words, "name": {"type": "string", "pattern": "^a{1,3000}$"}}, "required": ["words"]}
     reply = await inference.chat(ask("Say hello.", schema=schema, options={"num_predict": 12}), deadline_s=100)
     assert reply.text.lstrip().startswith("{")
+
+
+def of(**name: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"name": name}, "required": ["name"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        of(type="string", pattern=r"^\d{4}-\d{2}-\d{2}$"),
+        of(type="string", pattern=r"^[\w.-]{1,9}@[\w-]{1,9}\.(com|org)$"),
+        of(type="string", pattern=r"^\S+$", maxLength=20),
+        of(type="string", pattern="[a-z]+", maxLength=20),
+        of(type="string", pattern="^[^@]+@[^@]+$", maxLength=20),
+        of(type="string", pattern="^(a+)+$", maxLength=20),
+        of(type="array", prefixItems=[{"type": "integer"}, {"type": "boolean"}], items=False),
+        of(type="integer", minimum=1, maximum=2**53 + 1),
+        of(type="string", format="email", maxLength=20),
+        {"type": "object", "properties": {'a"b': {"type": "string"}, "": {"type": "string"}}, "additionalProperties": False},
+    ],
+    ids=range(10),
+)
+async def test_no_schema_is_refused_or_kills_a_runner(inference: OllamaInference, schema: dict[str, Any]) -> None:
+    request = ChatRequest(MODEL, "", "Say something.", schema, (("num_predict", 48), ("temperature", 0.0)))
+    reply = await inference.chat(request, deadline_s=60)
+    assert reply.text.lstrip().startswith("{")
+    assert reply.load_ms < 5000
+
+
+async def test_a_prompt_that_is_longer_than_the_context_is_refused_and_not_cut(inference: OllamaInference) -> None:
+    request = ChatRequest(MODEL, "", "apple " * 3000, None, (("num_ctx", 2048), ("num_predict", 8)))
+    with pytest.raises(InferenceFailed) as failed:
+        await inference.chat(request, deadline_s=60)
+    assert failed.value.context["cause"] == "too_long"
+
+
+async def test_an_answer_ends_where_the_context_does(inference: OllamaInference) -> None:
+    """It would go on without the front of the prompt, and say nothing."""
+    told = " ".join(f"word{n}" for n in range(40))
+    request = ChatRequest(
+        MODEL, "", f"Say this again and again: {told}", None, (("num_ctx", 256), ("num_predict", 2000), ("temperature", 0.0))
+    )
+    reply = await inference.chat(request, deadline_s=120)
+    assert reply.prompt_tokens + reply.answer_tokens <= 257
 
 
 async def test_embeddings_are_unit_vectors_in_order(inference: OllamaInference) -> None:
@@ -296,8 +341,11 @@ async def test_an_answer_of_a_form(inference: OllamaInference) -> None:
 
 async def test_a_schema_that_is_none_is_left_out_of_the_next_try(inference: OllamaInference) -> None:
     class Odd(BaseModel):
-        model_config = {"json_schema_extra": {"properties": {"name": {"type": "nonsense"}}}}
         name: str
+
+        @classmethod
+        def model_json_schema(cls, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"type": "object", "properties": {"name": {"$ref": "#/$defs/nothing"}}}
 
     asked: list[bool] = []
 

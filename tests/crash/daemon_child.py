@@ -14,17 +14,20 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from batos.autotelic import changes, effect, purse, training
+from batos.autotelic import changes, effect, provided, purse, training
 from batos.autotelic.budget import Budget
 from batos.autotelic.purse import Purse
 from batos.autotelic.rehearsal import Rehearsals
 from batos.bridge import expert_model
 from batos.bridge.client import OllamaInference
+from batos.bridge.place import Place
+from batos.bridge.provision import Provisioner
 from batos.cli import main
-from batos.image import experts, groupsync, journal, ledger, questions, reversal
+from batos.image import experts, groupsync, journal, ledger, pictures, questions, reversal
 from batos.image.committer import Committer
 from batos.kernel import Kernel
 from batos.mind import psm
+from batos.providing import Providing
 from batos.recollection import Recollection
 from batos.wire.outbox import ClientHandle
 from tests import fake_trainer
@@ -175,6 +178,17 @@ STEPS: dict[str, Callable[[], None]] = {
 }
 """Steps of a mission's life; the tests of transitions kill before or after each."""
 
+PICTURE_POINTS: dict[str, Callable[[], None]] = {
+    "before a picture is kept": lambda: before(pictures, "add"),
+    "after a picture is kept": lambda: after(pictures, "add"),
+    "before a picture is said to be there": lambda: before(ClientHandle, "send", lambda handle, reply, **_: reply.get("whole") is True),
+    "before a mission holds it": lambda: before(pictures, "hold"),
+    "after a mission holds it": lambda: after(pictures, "hold", bool),
+    "before it is read": lambda: before(pictures, "read"),
+    "after it was read": lambda: after(pictures, "read"),
+}
+"""Steps of a picture, from its upload to the first inference that shows it."""
+
 UNDO_POINTS: dict[str, Callable[[], None]] = {
     "before it is planned": lambda: before(reversal, "planned"),
     "before it is written": lambda: before(reversal, "write"),
@@ -235,6 +249,37 @@ TRAINING_POINTS: dict[str, Callable[[], None]] = {
 """Steps of a training; what trains is `tests/fake_trainer.py`."""
 
 
+PROVIDE_POINTS: dict[str, Callable[[], None]] = {
+    "before what is chosen is recorded": lambda: before(journal, "set_provided"),
+    "after what is chosen is recorded": lambda: after(journal, "set_provided"),
+    "before it is recorded that it is begun": lambda: before(provided, "begin"),
+    "after it is recorded that it is begun": lambda: after(provided, "begin"),
+    "before the pull": lambda: before(Provisioner, "fetch"),
+    "in the middle of the pull": lambda: after(provided, "note_layer"),
+    "after the pull": after_the_step(Provisioner, "fetch"),
+    "before it is probed": lambda: before(Place, "probe", lambda place, model, *args, **kwargs: not model.startswith("batos/")),
+    "after it is probed": after_the_step(Place, "probe"),
+    "before its personas are made": lambda: before(Provisioner, "make"),
+    "after its personas are made": after_the_step(Provisioner, "make"),
+    "before it is kept": lambda: before(provided, "make"),
+    "after it is kept": lambda: after(provided, "make"),
+    "before the commit that keeps it": lambda: before(Committer, "_unit", _promotes),
+    "after the commit that keeps it, before its sync": lambda: after_its_own("tpc_finish", CHANGE),
+    "before the mission is told": lambda: before(Providing, "_ready"),
+    "after the mission is told": after_the_step(Providing, "_ready"),
+}
+"""Steps from a mission that needs another model to its going on with it."""
+
+WITHDRAW_POINTS: dict[str, Callable[[], None]] = {
+    "before anything of it is deleted": lambda: before(Providing, "_cleared"),
+    "before the first is deleted": lambda: before(Provisioner, "discard"),
+    "after the first is deleted": after_the_step(Provisioner, "discard"),
+    "after all is deleted": lambda: before(changes, "note", lambda root, number, facts: "cleared" in facts),
+    "after that is noted": lambda: after(changes, "note", lambda held: bool(held.get("cleared"))),
+}
+"""Steps in which what was pulled and made for a mission goes again."""
+
+
 def play_trainings(how: str) -> None:
     """Let nothing be trained, and no extra be missing."""
     training.MODULES = ()
@@ -261,7 +306,10 @@ if __name__ == "__main__":
     point, _left = sys.argv[1], int(sys.argv[2])
     if point in TRAINING_POINTS:
         play_trainings(os.environ.get("TRAINER", "good"))
-    tables = (POINTS, STEPS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS)
+    tables = (
+        POINTS, STEPS, PICTURE_POINTS, UNDO_POINTS, LEASH_POINTS, CHANGE_POINTS, EXPERT_POINTS, TRAINING_POINTS, PROVIDE_POINTS,
+        WITHDRAW_POINTS,
+    )  # fmt: skip
     (install,) = {*(table[point] for table in tables if point in table)}
     install()
     if sys.argv[2].startswith("+"):

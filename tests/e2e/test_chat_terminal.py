@@ -180,7 +180,7 @@ def test_a_question_is_asked_at_the_terminal(tmp_path: Path, server: ScriptedOll
         chat(tmp_path, running, "--may-ask") as terminal,
     ):
         terminal.prompted(1)
-        terminal.type("Book a table somewhere\r")
+        terminal.type("Find a restaurant for Friday\r")
         terminal.until("the next line answers it")
         terminal.prompted(2)
         terminal.type("At eight, by the window\r")

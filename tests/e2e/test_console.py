@@ -129,7 +129,7 @@ def test_a_mission_is_cancelled_and_another_rated(house: House, window: Browser)
 
 def test_a_waiting_mission_is_answered(house: House, window: Browser) -> None:
     window.open("/")
-    window.find("#brief").send_keys("Book a table somewhere")
+    window.find("#brief").send_keys("Find a restaurant for Friday")
     window.find("input[name=may_ask]").click()
     window.find("form.brief button.main").click()
     window.find(".asks textarea").send_keys("At eight, by the window")

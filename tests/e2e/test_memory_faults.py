@@ -38,7 +38,7 @@ def wrong(folder: Path) -> dict[str, str]:
     files = {
         "junk.txt": (noise, "binary"),
         "text_then_junk.txt": (b"A walrus. " * 10_000 + noise, "binary"),
-        "junk.pdf": (noise, "begins with other bytes"),
+        "junk.pdf": (noise, "its content does not"),
         "endless.txt": (b"a" * 20_000_000, "a word of more than"),
         "endless.json": (b"[" * 5_000_000, "a word of more than"),
         "broken.pdf": (pdf("A walrus.")[:300], "broken"),

@@ -60,10 +60,10 @@ class Memory:
     def __init__(self, image: LivingImage, recollection: Recollection, embedder: CountsWords) -> None:
         self.image, self.recollection, self.embedder = image, recollection, embedder
 
-    async def read(self, *paths: Path | str, follow: Sequence[Path] = ()) -> dict[str, Any]:
+    async def read(self, *paths: Path | str, follow: Sequence[Path] = (), exclude: Sequence[str] = ()) -> dict[str, Any]:
         """Have files read; the figures, with all events as `events`."""
         events: list[dict[str, Any]] = []
-        asked = await self.recollection.ask([str(path) for path in paths], [str(folder) for folder in follow])
+        asked = await self.recollection.ask([str(path) for path in paths], [str(folder) for folder in follow], exclude)
         return {**await asked.done(events.append), "events": events}
 
     def look(self, function: Callable[[Library], Any]) -> Any:
@@ -126,6 +126,8 @@ def flip(path: Path, *places: int) -> None:
 def consistent(library: Library) -> tuple[set[int], set[int]]:
     """All parts of a library say the same; the numbers of its chunks, and of those with a vector."""
     chunks = set(library.chunks)
+    sizes = {name: len(getattr(library, name)) for name in ("documents", "sections", "chunks", "entities")}
+    assert library.counts.told() == sizes
     assert {int(id) for segment in library.text.segments() for id in segment.ids} == chunks
     sections = [library.section(number) for number in library.sections]
     assert {n for section in sections for n in section.numbers} == chunks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import stat
 import subprocess
@@ -398,12 +399,51 @@ async def test_who_thinks_is_chosen_and_a_new_conversation_begun(tmp_path: Path)
         assert (one.persona, two.persona, two.context) == ("brick", None, None)  # type: ignore[attr-defined]
 
 
-async def test_help_names_every_command_and_image_says_what_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_help_names_every_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async with seated(script(), tmp_path) as chat:
-        await chat.typed("/help", "/image cat.png", "/flavour", "/depth")
+        await chat.typed("/help", "/image", "/flavour", "/depth")
     out = plain(capsys)
     assert all(command in out for command in commands.HELP)
-    assert "no images yet" in out
+    assert "image: none goes with the next turn" in out
+
+
+def uploaded(request: Request) -> dict[str, Any]:
+    size = request.bytes  # type: ignore[attr-defined]
+    image = {"type": "image/png", "bytes": size, "width": 8, "height": 8}
+    return {"type": "upload", "digest": request.digest, "bytes": size, "have": size, "whole": True, "image": image}  # type: ignore[attr-defined]
+
+
+def named(request: Request) -> list[str]:
+    return [one.name for one in request.images]  # type: ignore[attr-defined]
+
+
+async def test_images_go_with_the_next_turn_and_with_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a cat.png", "dog.png", "owl.png"):
+        (tmp_path / name).write_bytes(name.encode())
+    async with seated(script(upload=uploaded), tmp_path) as chat:
+        await chat.typed(
+            "/image a cat.png", "/image 'dog.png'", "/image dog.png", "/image gone.png", "/image none kat.png", "/image none a cat.png",
+            "/image owl.png", "/image", "What is this?", "And now?", "/image dog.png", "/image none", "Still there?",
+        )  # fmt: skip
+        first, second, third = chat.asked("submit")
+        assert (named(first), named(second), named(third)) == (["dog.png", "owl.png"], [], [])
+    told = capsys.readouterr()
+    assert "image: dog.png, PNG, 8 × 8, 7 B" in told.out
+    assert "the image 'gone.png' cannot be read: No such file" in told.err
+    assert "no image 'kat.png' (did you mean 'a cat.png'?)" in told.err
+
+
+async def test_images_stay_where_the_daemon_refuses_the_turn_and_are_in_the_note_of_one_that_is_given_again(tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(b"cat")
+    answers: list[Any] = [InvalidInput("not now"), ACCEPTED]
+    async with seated(script(upload=uploaded, submit=lambda request: answers.pop(0)), tmp_path) as chat:
+        await chat.typed("/image cat.png", "One", "Two")
+        assert [named(request) for request in chat.asked("submit")] == [["cat.png"], ["cat.png"]]
+    one = {"digest": "0" * 64, "name": "owl.png"}
+    Bookmark(tmp_path, "tcp://the-daemon").keep({"id": "lost", "brief": "What is it?", "images": json.dumps([one])})
+    async with seated(script(status=UnknownMission("no mission 'lost'")), tmp_path) as chat:
+        await chat.typed(last=True)
+        assert [named(request) for request in chat.asked("submit")] == [["owl.png"]]
 
 
 @pytest.mark.parametrize(("wish", "word"), [("depth", "direct"), ("flavour", "off")])

@@ -24,6 +24,7 @@ from batos.cli.app import with_verb
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
 from batos.cli.verbs import GROUPS, MODULES
+from batos.cli.watching import sources
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
 
 ROOT = Path(__file__).parents[2]
@@ -251,6 +252,25 @@ def test_watch_prints_the_final_answer_when_the_stream_had_holes(capsys: pytest.
     shown = capsys.readouterr()
     assert "Cake, shaped like a cat." in shown.out
     assert "1 events were dropped" in shown.err
+
+
+def test_a_mission_that_was_provided_with_a_model_says_so_and_how_that_is_taken_back(capsys: pytest.CaptureFixture[str]) -> None:
+    provided = {"needs": ["vision"], "model": "seer:9b", "change": 3, "why": "seer:9b is the smallest download", "state": "ready"}
+    coming = {"type": "provision", "state": "PROVISIONING", "model": "seer:9b", "status": "pulling", "completed": 5, "total": 10}
+    state = {"type": "state", "state": "PROVISIONING", "persona": "BABS", "elapsed_s": 0.0}
+    end = {**EVENTS[-1], "result": {**RESULT, "provided": provided}}
+    code, [request, _] = batos(
+        {"submit": ACCEPTED, "watch": [state, coming, end]}, "send", "x", "--needs", "vision, context:32k", "--watch"
+    )
+    assert (code, request.needs) == (0, ["vision", "context:32k"])
+    out = capsys.readouterr().out
+    assert "PROVISIONING" in out
+    assert "thought with seer:9b, since it needs vision; `batos changes undo 3` takes it back" in out
+    status = {"type": "status", "state": "PROVISIONING", "brief": "x", "provided": {**provided, "state": "begun"}}
+    batos({"status": status}, "status", "m1")
+    assert "seer:9b, begun (change 3): seer:9b is the smallest download" in " ".join(capsys.readouterr().out.split())
+    batos({"submit": ACCEPTED}, "send", "x", "--needs", "hearing")
+    assert "a need is vision, tools, thinking, context:TOKENS" in " ".join(capsys.readouterr().err.split())
 
 
 def test_watch_of_a_failed_mission_is_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -893,3 +913,19 @@ def test_what_a_mission_was_asked_is_shown(capsys: pytest.CaptureFixture[str]) -
     assert "others had no room" in told.err
     assert "has changed since" in told.err
     assert batos({}, "show", "m1", "--prompts", "--at", "2h")[0] == 2
+
+
+def test_a_quotation_is_said_to_be_one_and_who_said_it() -> None:
+    file = {"n": 1, "chunk": "oid:1", "title": "Mills", "source": "/n/mills.md", "sentences": [], "origin": "file", "day": None}
+    told = {**file, "n": 2, "title": "x", "source": "said:m1", "origin": "user", "day": "2026-11-24"}
+    own = {**file, "n": 3, "source": "mission:m2", "origin": "self"}
+    old = {name: value for name, value in file.items() if name not in ("origin", "day")}  # of an earlier version
+    quoted, *lines = sources({"quoted": True, "citations": [file, told, own, old]})
+    assert quoted.startswith("quoted from memory")
+    assert lines == [
+        "[1] /n/mills.md (Mills): batos show oid:1",
+        "[2] you said so on 2026-11-24 (said:m1): batos show oid:1",
+        "[3] an answer of its own (mission:m2): batos show oid:1",
+        "[1] /n/mills.md (Mills): batos show oid:1",
+    ]
+    assert sources({}) == []

@@ -192,3 +192,20 @@ def test_what_was_archived_is_brought_back_and_pinned(capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "/n stays; 4 documents are pinned\n3 chunks came back for it\n"
     batos({"memory": {**HELD, "pin": {**pinned, "stays": False, "new": False, "restored": 0}}}, "memory", "unpin", "/n")
     assert capsys.readouterr().out == "/n may leave, as before; 4 documents are pinned\n"
+
+
+def test_what_is_left_out_and_what_is_doubtful_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    left = {"files": 3, "kinds": {".jpg": 2, "": 1}, "ignored": 4, "links": [{"path": "/n/out", "to": "/srv"}], "hidden": 1}
+    doubtful = {"type": "file", "path": "/n/a.txt", "state": "added", "chunks": 1, "doubts": ["read as cp1251, by guess"]}
+    code, [request] = batos(
+        {"ingest": [EVENTS[0], doubtful, {**END, "left_out": left}]}, "ingest", "/n", "--exclude", "*.log", "--exclude", "tmp/"
+    )
+    assert (code, request.exclude) == (0, ["*.log", "tmp/"])
+    told = capsys.readouterr().out
+    assert "doubt      read as cp1251, by guess\n" in told
+    said = (
+        "3 files that are not read (2 .jpg, 1 without a suffix); 4 by patterns (.gitignore, --exclude); links that lead out of the folder"
+    )
+    assert f"left out   {said} or nowhere: /n/out to /srv\n" in told
+    batos({"memory": [{**HELD, "followed": [{"folder": "/n", "away": "", "exclude": ["*.log"], "left_out": left}]}]}, "memory")
+    assert "2 .jpg" in capsys.readouterr().out

@@ -87,3 +87,14 @@ def test_a_summary_says_what_it_is_of_and_how_to_get_that(capsys: pytest.Capture
     )
     assert code == 0
     assert "a summary of garden.md, trees.md: `batos memory restore 77` brings it back" in capsys.readouterr().out
+
+
+def test_where_nothing_fits_well_it_is_said_and_who_says_a_passage(capsys: pytest.CaptureFixture[str]) -> None:
+    hits = [{**HIT, "fits": True, "origin": "user"}, {**HIT, "fits": False, "origin": "self"}]
+    assert batos({**REPLY, "fits": True, "hits": hits}, "When?")[0] == 0
+    out = capsys.readouterr().out
+    assert "nothing fits well" not in out
+    assert "Trees, 2026-04-05, you said so\n" in out
+    assert "it said so itself, fits less well\n" in out
+    assert batos({**REPLY, "fits": False, "hits": hits[1:]}, "When?")[0] == 0
+    assert capsys.readouterr().out.startswith("nothing fits well; the nearest:\n[1] ")

@@ -98,7 +98,7 @@ async def test_what_is_under_way_can_be_stopped_and_told_from_what_failed(seat: 
 
 
 async def test_a_question_is_answered_on_the_page(seat: Seat, inference: FakeInference) -> None:
-    id = await seat.gave("Book a table", may_ask="yes")
+    id = await seat.gave("Choose a restaurant", may_ask="yes")
     await seat.kernel.scheduler.quiet()
     page = await seat.see("/conversation", id=id)
     assert 'action="/answer"' in page

@@ -99,7 +99,7 @@ async def test_no_brief_tears_the_rows_apart(seat: Seat, kernel: Kernel) -> None
 
 
 async def test_a_page_that_is_left_is_no_longer_told_of_a_mission_that_waits(seat: Seat, kernel: Kernel) -> None:
-    id = await seat.gave("Book a table", may_ask="yes")
+    id = await seat.gave("Choose a restaurant", may_ask="yes")
     await kernel.scheduler.quiet()
     for _ in range(3):
         async with stream(seat, f"/mission/events?id={id}") as events:

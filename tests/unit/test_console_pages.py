@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import html
 import json
 import re
@@ -16,10 +17,12 @@ from batos.autotelic import changes
 from batos.console.missions import answer_of
 from batos.console.views import ago, changed_lines, facet, number, size, span, step_of, url
 from batos.errors import SandboxFailed
+from batos.image import pictures
 from batos.image.examples import digest
 from batos.image.history import oid_of
 from batos.kernel import Kernel
 from batos.objects import Intent, Method, find
+from tests.pictures import png
 from tests.unit.console_support import Seat, seated, served
 from tests.unit.mind_support import WAIT_S, FakeInference
 from tests.unit.test_changes import EVIDENCE, Proposal
@@ -128,7 +131,7 @@ async def test_a_mission_under_way_can_rest_go_on_and_be_cancelled(seat: Seat, i
 
 
 async def test_a_mission_asks_and_is_answered(seat: Seat) -> None:
-    id = await seat.gave("Book a table", may_ask="yes")
+    id = await seat.gave("Choose a restaurant", may_ask="yes")
     await seat.kernel.scheduler.quiet()
     page = await seat.see("/mission", id=id)
     assert "asks you" in seen(page)
@@ -476,3 +479,16 @@ def test_filters() -> None:
     assert url("/a", x="b c", y=None, z="") == "/a?x=b+c"
     assert [step_of(one) for one in ("IDLE", "COMPLETE", "FAILED", "ACCEPTED")] == [1, 5, 0, 0]
     assert changed_lines("a\nb\n", "a\nc\n") == [("@", "@@ -1,2 +1,2 @@"), (" ", "a"), ("-", "b"), ("+", "c")]
+
+
+async def test_the_images_of_a_mission_are_named(seat: Seat) -> None:
+    data = png()
+    digest = hashlib.sha256(data).hexdigest()
+    about = {"type": "image/png", "bytes": len(data), "width": 8, "height": 8}
+    await seat.kernel.image.system(pictures.add, digest, data, about)
+    named = json.dumps([{"digest": digest, "name": HOSTILE}])
+    await seat.kernel.scheduler.submit("shown", "What is this?", {"images": named})
+    page = await done(seat, "shown")
+    assert f"image {HOSTILE}, image/png, 8 × 8, {len(data)} bytes" in seen(page)
+    assert "<script>alert" not in page
+    assert digest in page

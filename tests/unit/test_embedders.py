@@ -64,10 +64,13 @@ async def test_texts_are_normalised_and_asked_for_in_batches(service: Service, e
     assert np.linalg.norm(rows, axis=1) == pytest.approx(1)
 
 
-async def test_one_request_is_under_way_at_a_time_and_callers_take_turns(service: Service, embedder: OllamaEmbedder) -> None:
-    await asyncio.gather(embedder.embed(["long"] * 8), embedder.embed(["question"]))
-    assert service.most_under_way == 1
-    assert service.asked == [["long"] * 4, ["question"], ["long"] * 4]
+async def test_one_batch_of_documents_is_under_way_at_a_time_and_questions_wait_for_none(
+    service: Service, embedder: OllamaEmbedder
+) -> None:
+    """Where they wait is at the Ollama that all ask, and there they go first."""
+    await asyncio.gather(embedder.embed(["long"] * 8), embedder.embed(["other"] * 8), embedder.embed(["question"]))
+    assert service.most_under_way == 2
+    assert service.asked == [["long"] * 4, ["question"], ["other"] * 4, ["long"] * 4, ["other"] * 4]
 
 
 async def test_a_cancelled_caller_lets_the_next_one_in(service: Service, embedder: OllamaEmbedder) -> None:

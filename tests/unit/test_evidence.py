@@ -17,7 +17,7 @@ from batos.image import history, journal, ledger
 from batos.kernel import Kernel
 from batos.memory.library import Passage as Stored
 from batos.memory.library import Section, Shelf, library_of
-from batos.mind import evidence
+from batos.mind import evidence, quoting
 from batos.mind.evidence import Passage
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference, Listened, answer, submit
@@ -95,13 +95,17 @@ def test_what_the_brief_says_already_lays_a_sentence_to_nobody() -> None:
     assert evidence.cited("It was built in 1840.", FOUND, brief) == [(1, "It was built in 1840.")]
 
 
+def quoted(brief: str, *found: Passage) -> str:
+    return quoting.told(quoting.quotes(brief, found))
+
+
 def test_quotes_are_the_sentences_that_hold_the_question() -> None:
     more = Passage(3, "0c", "Boats", "boats.txt", "The mooring is paid in May. Oars hang in the shed.")
-    assert evidence.quoted("Who kept a diary of the tide?", (*FOUND, more)) == f"{TIDE} [1]\n{MILLER} [2]"
-    assert evidence.quoted("Where do the oars hang?", (more,)) == "Oars hang in the shed. [1]"
-    assert evidence.quoted("Xyzzy?", FOUND) == f"{TIDE} [1]"
+    assert quoted("Who kept a diary of the tide?", *FOUND, more) == f"“{MILLER}” [2]"
+    assert quoted("Where do the oars hang?", more) == "“Oars hang in the shed.” [1]"
+    assert quoted("Xyzzy?", *FOUND) == "", "nothing fits: nothing is quoted"
     both = Passage(1, "0a", "Heater", "heater.md", "The thermostat is broken. It is blue. Ask Hendrik for the spare one.")
-    assert evidence.quoted("Who has the spare thermostat?", (both,)) == "The thermostat is broken. Ask Hendrik for the spare one. [1]"
+    assert quoted("Who has the spare thermostat?", both) == "“The thermostat is broken. Ask Hendrik for the spare one.” [1]"
 
 
 async def test_prompts_hold_the_passages_and_the_result_names_those_that_were_used(tmp_path: Path) -> None:
@@ -135,8 +139,8 @@ async def test_who_keeps_to_memory_quotes_it_where_the_model_does_not(tmp_path: 
         result = await think(kernel, "m1", "Look up who kept a diary of the tide")
         assert result["persona"] == "BABS"
         assert result["quoted"] is True
-        assert result["text"] == f"{TIDE} [1]\n{MILLER} [2]"
-        assert [one["n"] for one in result["citations"]] == [1, 2]
+        assert result["text"] == f"“{MILLER}” [2]"
+        assert [(one["n"], one["sentences"], one["origin"]) for one in result["citations"]] == [(2, [MILLER], "file")]
         assert any("most of it is not from the passages" in request.user for request in inference.asked), "it was asked once more"
         plan = await think(kernel, "m2", "Plan a visit to the mill")
         assert (plan["persona"], plan.get("quoted")) == ("BRICK", None)
@@ -177,7 +181,7 @@ async def test_headings_are_no_part_of_what_a_passage_says(tmp_path: Path) -> No
     async with mind(tmp_path, FakeInference()) as kernel:
         await kernel_with(kernel, Recalls([]))
         await kernel.image.system(headed)
-        assert [one.text for one in kernel.image.read(evidence.passages, (1, 2), 1000)] == [f"{TIDE} {MILLER}", "# Alone"]
+        assert [one.text for one in kernel.image.read(evidence.passages, (1, 2), 1000)] == [f"{TIDE}\n{MILLER}", "# Alone"]
 
         def spoken(root: Any) -> None:
             library = library_of(root)
@@ -229,7 +233,7 @@ async def test_marks_of_others_are_no_marks_of_this_answer(tmp_path: Path) -> No
         assert "It ground maize until 1975." in outer
         assert "built in 1840 (2) and" in outer
         first = await think(kernel, "m2", "Plan a visit to the mill")
-        assert first["citations"][0]["n"] == 2
+        assert [one["n"] for one in first["citations"]] == [1], "whatever the model marked it with"
         heard = await submit(kernel, "m3", "And then plan a second visit", context="m2")
         await heard.end()
         assert "Answer: It ground maize until 1975.\n" in inference.asked[-1].user

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -58,8 +60,54 @@ def test_a_schema_has_a_size() -> None:
     ],
     ids=range(10),
 )
-def test_an_answer_is_read_and_held_against_it(text: str, value: Any, problem: str | None) -> None:
-    found, why = forms.read(text, CITY)
+async def test_an_answer_is_read_and_held_against_it(text: str, value: Any, problem: str | None) -> None:
+    found, why = await forms.read(text, CITY)
+    assert found == value
+    assert (why or "").startswith(problem or "")
+    assert bool(why) == bool(problem)
+
+
+DOUBLING = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]} for n in range(40)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "string", "pattern": "^(a+)+$"}, "a" * 60 + "!"),
+        ({"type": "object", "patternProperties": {"^(\\w+\\s?)*$": {}}, "additionalProperties": False}, {"a" * 60 + "!": 1}),
+        ({"type": "object", "propertyNames": {"pattern": "(x+x+)+y"}}, {"x" * 60: 1}),
+        ({"type": "array", "items": {"anyOf": [{"pattern": "^(.*a){30}$"}]}}, ["a" * 60]),
+        ({"$ref": "#/$defs/d0", "$defs": {**DOUBLING, "d40": {"type": "integer"}}}, 1),
+        ({"$ref": "#/$defs/d", "$defs": {"d": {"$ref": "#/$defs/d"}}}, 1),
+    ],
+    ids=["pattern", "patternProperties", "propertyNames", "anyOf", "references that double", "a reference to itself"],
+)
+async def test_a_schema_that_takes_for_ever_holds_up_nobody(schema: Any, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    forms.check_schema(schema)
+    monkeypatch.setattr(forms, "CHECK_S", 1.0)
+    reading = asyncio.create_task(forms.read(json.dumps(value), schema))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert turns > 2
+    assert "takes too long" in str(reading.result()[1]) or "without end" in str(reading.result()[1])
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        ({"type": "string", "pattern": "^[a-z]+$"}, "abc", None),
+        ({"type": "string", "pattern": "^[a-z]+$"}, "ab1", "at the top: 'ab1' does not match '^[a-z]+$'"),
+        ({"properties": {"x": {"anyOf": [{"type": "null"}, {"type": "integer"}]}}}, {"x": None}, None),
+        ({"type": "array", "uniqueItems": True}, [1, 1], "at the top: [1, 1] has non-unique elements"),
+        ({"type": "string", "pattern": "^\\ud83d"}, "é\x00", "at the top: 'é\\x00' does not match"),
+        ({"properties": {"pattern": {"type": "string"}, "not": {"type": "integer"}}}, {"pattern": "(", "not": "x"}, "at ['not']: 'x'"),
+    ],
+    ids=range(6),
+)  # fmt: skip
+async def test_what_is_not_plain_is_checked_elsewhere_and_alike(schema: Any, value: Any, problem: str | None) -> None:
+    found, why = await forms.read(json.dumps(value), schema)
     assert found == value
     assert (why or "").startswith(problem or "")
     assert bool(why) == bool(problem)

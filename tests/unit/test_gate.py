@@ -152,3 +152,24 @@ def test_an_answer_in_another_is_told(brief: str, answer: str) -> None:
 )
 def test_english_briefs_with_words_of_other_languages_are_english(brief: str) -> None:
     assert language.language_of(brief) in (None, "English")
+
+
+LOOP = "The key had been put in a box. Whoever opened it lost an hour. "
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"Once there was a key. {LOOP}{LOOP}{LOOP}The key had", f"Once there was a key. {LOOP}".strip()),
+        (
+            f"{LOOP}It was cold. {LOOP}And then he went home to his own bed. He slept. The",
+            f"{LOOP}It was cold. {LOOP}And then he went home to his own bed. He slept.",
+        ),
+        ("Yes. Yes. Yes. Yes. The last", "Yes. Yes. Yes. Yes."),
+        ("```\nprint(1)\nprint(1)\nprint(1)\n", "```\nprint(1)\nprint(1)\nprint(1)\n```"),
+        ("The bread is good today. The bread is good today. The br", "The bread is good today."),
+    ],
+)
+def test_of_an_answer_that_was_cut_what_it_says_again_and_again_is_left_out(text: str, kept: str) -> None:
+    assert gate.whole(text, cut=True) == kept
+    assert gate.whole(text, cut=False) == text

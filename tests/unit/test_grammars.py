@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batos.autotelic.proposals import Proposed
-from batos.bridge.grammars import MOST, taken
+from batos.bridge.grammars import MOST, pattern, taken
+
+UNSAFE = (
+    "[a-z]+", "^[^@]+@[^@]+$", "^.+$", "^(a+)+$", "^a{3,2}$", "^a**$", "^(a$", "^a)$", "^$", "^(|a)$", "^a|b$", r"^\S+$", r"^a\\b$",
+    '^"a"$',
+    "^a+?$", "^a{1,2001}$", "^()$", "^a||b$", "^{a}$", "^+a$", "^(?i)a$", "^(?=a)b$", r"^\p{L}+$", r"^[\d\s]$", "^a{,3}$", r"^[a\]b]$",
+)  # fmt: skip
+"""Patterns of which the converter makes something else than JSON Schema says, or dies."""
 
 
 def text(**more: Any) -> dict[str, Any]:
@@ -46,3 +56,59 @@ def test_a_proposal_can_be_asked_for() -> None:
     schema = Proposed.model_json_schema()
     assert schema["properties"]["content"]["maxLength"] > MOST
     assert "maxLength" not in taken(schema)["properties"]["content"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        (r"^\d{4}-\d{2}-\d{2}$", "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+        (r"^\w+$", "^[A-Za-z0-9_]+$"),
+        (r"^[\w.-]+@[\w-]+\.[a-z]{2,}$", "^[A-Za-z0-9_.-]+@[A-Za-z0-9_-]+[.][a-z]{2,}$"),
+        ("^(yes|no)$", "^(yes|no)$"),
+        ("^(?:x|y)?z*$", "^(x|y)?z*$"),
+        ("^[A-Za-z0-9_-]{3,9}$", "^[A-Za-z0-9_-]{3,9}$"),
+        ("^ä+$", "^ä+$"),
+        *((unsafe, None) for unsafe in UNSAFE),
+    ],
+)
+def test_a_pattern_is_sent_in_words_that_the_converter_has(asked: str, sent: str | None) -> None:
+    found = taken(text(pattern=asked))["properties"]["name"]
+    assert found == ({"type": "string"} if sent is None else {"type": "string", "pattern": sent})
+
+
+@given(st.text(st.sampled_from('^$()[]{}|*+?.\\dwSab1,- "@'), max_size=14).map(lambda inner: f"^{inner}$"))
+def test_what_is_sent_of_a_pattern_is_one_and_allows_no_more(asked_for: str) -> None:
+    sent = pattern(asked_for)
+    if sent is not None:
+        re.compile(sent)
+        try:
+            asked = re.compile(asked_for)
+        except re.error:
+            return
+        for text_ in ("", "a", "b", "ab", "1", "a1", "-", "@", "a@b", "aa", "d", "w", " ", ",", "1,", "b-a"):
+            assert not re.fullmatch(sent, text_) or asked.search(text_), (sent, asked_for, text_)
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ({"type": "array", "prefixItems": [{"type": "integer"}], "items": False}, {"type": "array", "prefixItems": [{"type": "integer"}]}),
+        ({"type": "array", "items": False}, {"type": "array"}),
+        ({"type": "object", "properties": {'a"b': {"type": "string"}}, "additionalProperties": False}, {"type": "object"}),
+        ({"type": "object", "properties": {"": {"type": "string"}}, "required": [""]}, {"type": "object"}),
+        ({"type": "object", "properties": {"größe": {"type": "number"}}}, {"type": "object", "properties": {"größe": {"type": "number"}}}),
+        ({"type": "integer", "maximum": 2**53 + 1, "minimum": 1}, {"type": "integer", "minimum": 1}),
+        ({"type": "number", "minimum": 0.5}, {"type": "number"}),
+        ({"enum": []}, {}),
+        ({"type": "text"}, {}),
+        ({"$ref": "https://example.org/a.json"}, {}),
+        ({"$ref": "#"}, {}),
+        ({"not": {"type": "string"}, "if": {}, "uniqueItems": True, "patternProperties": {"x": {}}, "$schema": "x"}, {}),
+        ({"properties": {"x": True, "y": False}}, {"properties": {"x": {}, "y": {}}}),
+        (True, {}),
+        ({"type": "string", "format": "email"}, {"type": "string"}),
+        ({"type": "object", "required": ["x"]}, {"type": "object"}),
+    ],
+)
+def test_what_is_not_known_to_be_safe_is_left_out(schema: Any, sent: Any) -> None:
+    assert taken(schema) == sent

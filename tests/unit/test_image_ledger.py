@@ -195,6 +195,12 @@ async def test_a_mission_holds_only_what_differs_from_its_prototype(image: Livin
     assert names == {"parent*", "id", "brief", "accepted", "before", "number"}
 
 
+async def test_one_of_before_an_upgrade_is_described_with_what_its_prototype_lacks(image: LivingImage) -> None:
+    await accept(image, "m1")
+    await image.system(lambda root: root["ledger"].prototype._slots.pop("images") and None)
+    assert described(image, "m1")["images"] == []
+
+
 async def test_unfinished_missions_are_found_without_a_look_at_the_others(image: LivingImage) -> None:
     for n in range(6):
         await accept(image, f"m{n}")

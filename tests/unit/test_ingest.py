@@ -16,7 +16,7 @@ from batos.desk import Desk
 from batos.errors import Busy, ImageDamaged, ImageError, InferenceFailed, UnknownSource, Unreadable
 from batos.image import LivingImage
 from batos.memory import ingest as ingesting
-from batos.memory import objects
+from batos.memory import objects, vectors
 from batos.memory.files import read_file
 from batos.memory.library import library_of
 from batos.mind.evidence import passages
@@ -465,7 +465,20 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
 
     monkeypatch.setattr(ingesting, "read_file", slowly)
     async with memory(tmp_path) as held:
-        others = ("scheduler", "events", "router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "undoing")
+        others = (
+            "scheduler",
+            "events",
+            "router",
+            "info",
+            "metrics",
+            "models",
+            "experts",
+            "personas",
+            "upkeep",
+            "replays",
+            "undoing",
+            "uploads",
+        )
         parts: dict[str, Any] = {**dict.fromkeys((*others, "assessed", "rate")), "watches_per_client": 1}
         client: Any = Heard()
         desk = Desk(image=held.image, memory=held.recollection, **parts)
@@ -500,3 +513,18 @@ async def test_a_section_that_no_embedder_takes_holds_up_no_other(tmp_path: Path
         await held.embedded()
         assert held.recollection.count() == 1
         assert held.found("tomatoes")
+
+
+async def test_under_load_that_does_not_end_it_is_tidied_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was dropped stays in memory until then, and each mission drops something."""
+    monkeypatch.setattr(vectors, "TIDY_S", 0.0)
+    async with memory(tmp_path, dropped_rows=1) as held:
+        for n in range(12):
+            (tmp_path / "a.md").write_text(f"# A\n\nThe {n}th text of this file, which takes the place of the one before it.\n")
+            await held.read(tmp_path / "a.md")
+            held.recollection.vectors.wake()
+            await held.embedded()
+        held.recollection.vectors._more.set()  # somebody needs it, always
+        await held.recollection.vectors._tidied(vectors.MERGES)
+        assert held.recollection.collection.dropped <= 1
+        await held.whole()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from batos.errors import ImageDamaged, InvalidInput, UnknownSource
+from batos.errors import ImageDamaged, InferenceFailed, InvalidInput, UnknownSource
 from batos.image import LivingImage, history
 from batos.memory import linking, objects
 from batos.memory.drafts import Draft, DraftPart
@@ -189,7 +189,7 @@ async def test_a_library_of_an_earlier_version_is_completed(tmp_path: Path) -> N
     image = await LivingImage.open(f"file://{tmp_path / 'image.fs'}", steps=(objects.install,))  # nobody works on it
 
     def earlier(root: Any) -> None:
-        del library_of(root).unlinked
+        del library_of(root).unlinked, library_of(root).counts
         library_of(root).waiting.remove(0)
 
     await image.system(earlier)
@@ -279,6 +279,26 @@ async def test_what_a_doomed_mission_remembered_is_nowhere(tmp_path: Path) -> No
         await held.whole()
         with pytest.raises(UnknownSource):
             await held.recollection.tell(forget="mission:m1")
+
+
+async def test_what_is_longer_than_the_models_context_is_summarised_in_halves(tmp_path: Path) -> None:
+    text = "\n\n".join(f"The bird number {n} sings in the morning." for n in range(60))
+    (tmp_path / "birds.md").write_text(text)
+    inference = FakeInference()
+    inference.embedder = lambda text: [1.0, 0.5]
+    inference.say = lambda request: "Birds sing."
+    inference.fail_when = lambda request: (
+        InferenceFailed("the input length exceeds the context length", cause="too_long", model="babs") if len(request.user) > 1000 else None
+    )
+    async with mind(tmp_path / "data", inference) as kernel:
+        asked = await kernel.memory.ask([str(tmp_path / "birds.md")], [])
+        await asked.done(lambda event: None)
+        target = kernel.image.read(lambda root: history.oid_of(library_of(root).document(str(tmp_path / "birds.md"))))
+        message = json.dumps({"target": target, "selector": "summarise_", "args": [2], "kwargs": {}})
+        assert (await (await submit(kernel, "s1", message=message)).end())["state"] == "COMPLETE"
+        read = [request.user for request in inference.asked if len(request.user) <= 1000]
+        assert all(any(f"number {n} sings" in one for one in read) for n in range(60)), "nothing is left out"
+        assert any(one.endswith("Birds sing.\nBirds sing.") for one in read), "then what was said of the halves"
 
 
 async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:

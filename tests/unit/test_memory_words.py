@@ -21,11 +21,41 @@ from batos.memory.words import LONGEST, STOP, content_words, words
         ("서울", "나는 서울에 산다"),
         ("Москва", "МОСКВА"),
         ("14", "v3.14"),
+        ("猫", "猫喜欢吃鱼"),
+        ("本", "この本を読む"),
+        ("물", "물을 마시다"),
+        ("ทีม", "ทีมของเรา"),
+        ("น้ำ", "ดื่มน้ำเยอะ"),
+        ("काल", "कल और काल और किला"),
+        ("தமிழ்", "தமிழ் மொழி"),
+        ("Mietvertrag", "Der Miet\xadvertrag des Ge\xadwächs\xadhauses"),
+        ("Mietvertrag", "Miet\u200bver\u200ctrag\u200f"),
+        ("Schlüssel", "Schlu\u0308ssel"),
+        ("كتاب", "كِتَـــابٌ"),
+        ("שלום", "שָׁלוֹם"),
+        ("123", "١٢٣"),
+        ("がっこう", "がっこうへ行く"),
     ],
 )
 def test_a_question_finds_what_is_written_another_way(asked: str, said: str) -> None:
     assert words(asked)
     assert set(words(asked)) <= set(words(said))
+
+
+@pytest.mark.parametrize(("one", "other"), [("कल", "काल किला कुल"), ("น้ำ", "นม"), ("ทีม", "ทาม"), ("தமிழ்", "தமாழ்")])
+def test_vowel_signs_tell_words_apart(one: str, other: str) -> None:
+    assert not set(words(one)) & set(words(other))
+
+
+def test_a_question_of_a_single_character_of_several_finds_each() -> None:
+    assert {"猫", "吃"} <= set(words("猫吃什么？")) & set(words("猫喜欢吃鱼"))
+
+
+def test_what_was_indexed_by_an_earlier_version_is_found_under_its_words() -> None:
+    assert module.former("काल") == ["क", "ल"]
+    assert module.former("ทีม") == ["ท", "ม"]
+    assert module.former("Miet\xadvertrag") == ["miet", "vertrag"]
+    assert module.former("Das Café, 会议, МОСКВА, schön") == []
 
 
 def test_words_that_say_nothing_are_left_out() -> None:

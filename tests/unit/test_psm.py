@@ -222,6 +222,19 @@ async def test_an_answer_that_does_not_keep_its_schema_is_revised_once_and_refus
         assert first.schema == second.schema == CITY
 
 
+@pytest.mark.parametrize("cause", ["refused", "server_error"])
+async def test_a_schema_that_ollama_makes_no_grammar_of_is_left_to_the_prompt(tmp_path: Path, cause: str) -> None:
+    inference = FakeInference()
+    inference.fail_when = lambda request: InferenceFailed("no grammar", cause=cause, model="robin") if request.schema == CITY else None
+    inference.say = lambda request: '{"name": "Ulm"}' if "Notes to use" in request.user else answer(request)
+    async with mind(tmp_path, inference) as kernel:
+        end = await (await submit(kernel, "m1", "I feel stuck", schema=json.dumps(CITY))).end()
+        assert end["result"]["value"] == {"name": "Ulm"}
+        first, second = inference.asked_about("Notes to use")
+        assert (first.schema, second.schema) == (CITY, None)
+        assert '"required": ["name"]' in second.user
+
+
 def objecting(inference: FakeInference, times: int) -> None:
     """The critic has something against the first so many answers."""
     heard = []

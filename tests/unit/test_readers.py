@@ -34,9 +34,9 @@ def test_markdown_is_cut_at_headings_but_not_in_code() -> None:
     text = f"{front}Before.\n# One *thing*\nText.\n```\n# no heading\n```\n## Two\nMore.\n# Three\n"
     found = readers.read("n.md", text.encode())
     assert (found.kind, found.title, found.day, found.tags) == ("markdown", "My notes", day(2024, 5, 1), ("a", "b"))
-    assert titles(found) == ["", "One thing", "One thing > Two", "Three"]
-    assert "# no heading" in found.parts[1].text
-    assert "".join(part.text for part in found.parts) == text.split("---\n")[2]
+    assert titles(found) == ["properties", "", "One thing", "One thing > Two", "Three"]
+    assert "# no heading" in found.parts[2].text
+    assert "".join(part.text for part in found.parts) == "".join(text.split("---\n"))
 
 
 def test_html_is_read_without_what_surrounds_it() -> None:
@@ -72,7 +72,7 @@ def test_pdfs_that_cannot_be_read_say_why() -> None:
         (locked.getvalue(), "encrypted"),
         ((DATA / "locked_aes.pdf").read_bytes(), "encrypted"),
         (pdf(""), "only pictures"),
-        (b"GIF89a", "not"),
+        (b"GIF89a", "its name says PDF"),
     ):
         with pytest.raises(Unreadable, match=words):
             readers.read("x.pdf", data)
@@ -135,14 +135,14 @@ def test_what_only_looks_like_a_conversation_is_text(text: str) -> None:
 def test_bytes_become_text_whatever_wrote_them() -> None:
     text = "Ein Café – für 3 €.\n" * 3
     for name in ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "cp1252"):
-        assert charset.decoded(text.encode(name)) == text, name
-    assert charset.decoded(b"a\r\nb\rc\n") == "a\nb\nc\n"
+        assert charset.decoded(text.encode(name)).text == text, name
+    assert charset.decoded(b"a\r\nb\rc\n").text == "a\nb\nc\n"
 
 
 @pytest.mark.parametrize("data", [bytes(range(256)) * 8, b"\x7fELF\x02\x01\x01" + b"\0" * 500, b"x" * 100_001, b"\xff\xfe\x00"])
 def test_what_is_no_text_is_refused(data: bytes) -> None:
     with pytest.raises(Unreadable):
-        charset.decoded(data)
+        readers.read("data.txt", data)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +186,165 @@ def pdf(*pages: str) -> bytes:
     return data + head + b"trailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(data))
 
 
-def test_every_suffix_has_a_reader(tmp_path: Path) -> None:
-    for suffix in readers.SUFFIXES - {".pdf"}:
+@pytest.mark.parametrize("suffix", sorted(readers.SUFFIXES))
+def test_every_suffix_has_a_reader_and_what_is_not_of_its_kind_is_text_or_refused(suffix: str) -> None:
+    if suffix in (".pdf", *(one for one, kind in readers._SUFFIXES.items() if kind in ("packed", "sheets"))):
+        with pytest.raises(Unreadable, match="its content does not"):
+            readers.read(f"name{suffix}", b"Some words of a text.\n")
+    else:
         assert readers.read(f"name{suffix}", b"Some words of a text.\n").parts
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("---\nMeeting notes. The budget is 4000.\n\nSecond line: call Hendrik.\n\n---\nRest.\n", [""]),
+        ("---\n- an item\n---\nRest\n", [""]),
+        ("---\n\n---\nRest\n", [""]),
+        ("Title\n=====\nWords.\n\nSecond\n------\nMore.\n\n- item\n---\n| a |\n---\n", ["Title", "Title > Second"]),
+        ("# A ## \n#tag\n## B\n```\n# no\n---\n```\n", ["A", "A > B"]),
+    ],
+)
+def test_nothing_of_a_markdown_text_is_lost(text: str, parts: list[str]) -> None:
+    found = readers.read("n.md", text.encode())
+    assert titles(found) == parts
+    assert "".join(part.text for part in found.parts) == text
+
+
+@pytest.mark.parametrize(
+    ("front", "tags", "words"),
+    [
+        (
+            "---\ntags:\n  - heater\n  - '#tomato'\naliases: [Orangery, Glasshouse]\nstatus: waiting for Quentin\n---\n",
+            ("heater", "tomato"),
+            "Orangery",
+        ),
+        (
+            "---\ntags: a, b\ncreated: 2024-05-01\ndue date: soon\n# a comment\ntext: |\n  Two lines\n  of Oslo\n---\n",
+            ("a", "b"),
+            "of Oslo",
+        ),
+        ('+++\ntitle = "T"\ntags = ["x"]\n+++\n', ("x",), 'tags = ["x"]'),
+    ],
+)
+def test_front_matter_is_found_by_all_its_fields(front: str, tags: tuple[str, ...], words: str) -> None:
+    found = readers.read("n.md", f"{front}Body.\n".encode())
+    assert found.tags == tags
+    assert titles(found) == ["properties", ""]
+    assert words in found.parts[0].text
+
+
+def spoken(text: str) -> list[tuple[int, str]]:
+    found = readers.read("chat.txt", text.encode())
+    assert found.kind == "conversation"
+    return [(part.day, turn.speaker) for part in found.parts for turn in part.turns]
+
+
+def test_the_order_of_day_and_month_is_that_of_the_whole_file() -> None:
+    def lines(*days: str) -> str:
+        return "".join(f"{one}, 2:0{at} PM - {'Ben' if at % 2 else 'Anna'}: Hi\n" for at, one in enumerate(days))
+
+    june = [day(2023, 6, number) for number in (11, 12, 13, 14)]
+    assert [one for one, _ in spoken(lines("6/11/23", "6/12/23", "6/13/23", "6/14/23"))] == june
+    assert [one for one, _ in spoken(lines("11/6/23", "12/6/23", "13/6/23", "14/6/23"))] == june
+    assert [one for one, _ in spoken(lines("6/09/23", "6/10/23", "6/11/23", "6/12/23"))] == [
+        day(2023, 6, number) for number in (9, 10, 11, 12)
+    ]
+    unsure = readers.read("c.txt", lines("6/7/23", "6/7/23", "6/7/23", "6/7/23").encode())
+    assert "day or the month first" in unsure.told[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("12.06.23, 14:0{} - {}: Hi\n", ["Ben", "+49 170 5550100", "Cleo 🎸", "Ben"]),
+        ("\u200e[12.06.23, 14:0{}:05] {}: Hi\nand more\n", ["Ben", "Jörg von Öl", "Ben", "~ Anna"]),
+        ("{1}, [12.06.2023 14:0{0}]\nHi\n\n", ["Ben", "Anna S", "Ben", "Anna S"]),
+        ("12. Juni 2023, 14:0{} - {}: Hallo\n", ["Ben", "Anna", "Ben", "Anna"]),
+        ("12 juin 2023 à 14:0{} - {}: Salut\n", ["Ben", "Anna", "Ben", "Anna"]),
+        ("2023年6月12日 14:0{} {}：你好\n", ["张三", "李四", "张三", "李四"]),
+        ("2023-06-12 14:0{} <{}> hi\n", ["ben", "anna", "ben", "anna"]),
+    ],
+)
+def test_a_line_with_a_time_begins_a_turn_whoever_it_is(line: str, names: list[str]) -> None:
+    text = "".join(line.format(at, name) for at, name in enumerate(names))
+    assert spoken(text) == [(day(2023, 6, 12), name.strip("~ ")) for name in names]
+
+
+def test_a_colon_may_be_wide_and_what_a_program_says_is_nobodys() -> None:
+    assert [who for _, who in spoken("张三：你好\n李四：你好\n张三：吃饭了吗\n李四：吃了\n")] == ["张三", "李四", "张三", "李四"]
+    chat = "".join(f"12.06.23, 14:0{at} - {said}\n" for at, said in enumerate(["Ben: a", "Anna joined", "Anna: b", "Ben: c", "Anna: d"]))
+    assert [who for _, who in spoken(chat)] == ["Ben", "", "Anna", "Ben", "Anna"]
+    assert [one for one, _ in spoken("2023/06/12(月)\n14:05\tAnna\tHi\n14:06\tBen\tHi\n14:07\tAnna\tx\n14:08\tBen\ty\n")] == [
+        day(2023, 6, 12)
+    ] * 4
+
+
+@pytest.mark.parametrize(
+    "line", ["{level}: {at} done", "2023-06-12 14:05:01 {level}: {at} done", "12:05 {level}: {at}", "[2023-06-12 14:05] {level}: {at}"]
+)
+def test_a_log_is_no_conversation(line: str) -> None:
+    text = "".join(line.format(level=("INFO", "ERROR")[at % 2], at=at) + "\n" for at in range(10))
+    assert readers.read("a.log", text.encode()).kind == "text"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12. März 2023", day(2023, 3, 12)), ("12 juin 2023", day(2023, 6, 12)), ("1er août 2022", day(2022, 8, 1)),
+        ("2023年6月12日", day(2023, 6, 12)), ("2023년 6월 12일", day(2023, 6, 12)), ("3 de marzo de 2024", day(2024, 3, 3)),
+        ("12.06.87", day(1987, 6, 12)), ("12.06.26", day(2026, 6, 12)),
+    ],
+)  # fmt: skip
+def test_days_are_found_in_other_languages(text: str, expected: int) -> None:
+    assert dates.found(text) == expected
+
+
+def written(
+    *pages: str, form: str = "", comment: str = "", before: bytes = b"", password: str | None = None, algorithm: str = "RC4-128"
+) -> bytes:
+    """A PDF, with a filled field, a comment, bytes before it, or encrypted with an owner's password alone."""
+    from pypdf import PdfReader, PdfWriter
+    from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringObject
+
+    writer = PdfWriter(clone_from=PdfReader(io.BytesIO(pdf(*pages))))
+    notes = []
+    if form:
+        notes.append(
+            {"/Subtype": NameObject("/Widget"), "/FT": NameObject("/Tx"), "/T": TextStringObject("tenant"), "/V": TextStringObject(form)}
+        )
+    if comment:
+        notes.append({"/Subtype": NameObject("/Text"), "/T": TextStringObject("Ann"), "/Contents": TextStringObject(comment)})
+    made = [
+        writer._add_object(DictionaryObject({NameObject("/Type"): NameObject("/Annot"), **{NameObject(k): v for k, v in one.items()}}))
+        for one in notes
+    ]
+    if made:
+        writer.pages[0][NameObject("/Annots")] = ArrayObject(made)
+    if password is not None:
+        writer.encrypt(user_password="", owner_password=password, algorithm=algorithm)
+    data = io.BytesIO()
+    writer.write(data)
+    return before + data.getvalue()
+
+
+def test_what_is_filled_into_a_pdf_and_noted_beside_it_is_read() -> None:
+    found = readers.read("f.pdf", written("Name of the tenant:", form="Quentin", comment="Ask him"))
+    assert found.parts[0].text == "Name of the tenant:\ntenant: Quentin\ncomment by Ann: Ask him\n"
+
+
+@pytest.mark.parametrize("algorithm", ["RC4-128", "AES-128", "AES-256"])
+def test_a_pdf_with_an_owners_password_opens_as_in_any_viewer(algorithm: str) -> None:
+    assert readers.read("f.pdf", written("The boiler.", password="secret", algorithm=algorithm)).parts[0].text == "The boiler.\n"
+
+
+def test_pages_that_are_only_pictures_are_told() -> None:
+    assert readers.read("f.pdf", pdf("Cover", "", "", "Text", "")).told == (
+        "pages 2 to 3, 5 of 5 have no text, only pictures: run it through OCR, for example `ocrmypdf`",
+    )
+    assert readers.read("f.pdf", pdf("Cover")).told == ()
+
+
+def test_a_pdf_may_begin_late_and_its_letters_stand_apart() -> None:
+    found = readers.read("f.pdf", written("I N V O I C E", before=b"\r\n\r\nHTTP junk\r\n"))
+    assert found.parts[0].text.strip() == "INVOICE"

@@ -15,10 +15,19 @@ from batos.errors import InferenceFailed
 from batos.mind import relevance
 from tests.unit.mind_support import FakeInference, answer, mind, submit
 
-BRIEF = "How do I sharpen a plane iron by hand?"
-ON_IT = "Lay the iron flat on a coarse stone, draw it towards you, then take finer stones until the edge is bright."
-FOREIGN = "The mayor opened the new swimming pool on Saturday, and hundreds of children came with their towels and balls."
-OTHER = "A choir from the next village sang old songs about the sea while everybody was waiting for the rain to stop."
+BRIEF = "How do I sharpen the iron of my wooden plane by hand?"
+ON_IT = (
+    "Lay the iron flat on a coarse stone, draw it towards you, and then take the finer stones, one after "
+    "the other, until all of the edge is bright."
+)
+FOREIGN = (
+    "The mayor opened the new swimming pool on Saturday, and hundreds of children came with their towels "
+    "and balls, and they did not want to go."
+)
+OTHER = (
+    "A choir from the next village sang old songs about the sea while everybody was waiting for the rain "
+    "to stop, and that took them two hours."
+)
 GARBAGE = "xkqzrtv bncvdfg qwrtpsd fghjklz " * 5
 GERMAN = "Das ist nicht so schwer, wie du glaubst: Du legst das Eisen auf den Stein und ziehst es zu dir, bis es scharf ist."
 
@@ -100,10 +109,10 @@ async def test_without_an_embedder_nothing_is_foreign(tmp_path: Path) -> None:
 
 
 async def test_an_answer_with_words_of_its_brief_needs_no_embedder(tmp_path: Path) -> None:
-    inference = saying(ON_IT.replace("iron", "plane iron, to sharpen it by hand,"))
-    await ended(tmp_path, inference)
-    assert inference.asked[0].user
-    assert not any("sharpen it by hand" in text for text in inference.embedded)
+    inference = saying(f"To sharpen a wooden plane: {ON_IT}")
+    end, _ = await ended(tmp_path, inference)
+    assert end["result"]["text"].startswith("To sharpen")
+    assert not any("To sharpen" in text for text in inference.embedded)
 
 
 async def test_whoever_has_a_critic_gets_no_answer_that_is_not_sure(tmp_path: Path) -> None:
@@ -128,10 +137,13 @@ async def test_words_and_length_decide_before_an_embedder_is_asked() -> None:
         return 0.0
 
     assert not await relevance.is_foreign("Canberra.", ["What is the capital of Australia?"], nearness)
-    assert not await relevance.is_foreign(f"{ON_IT} The plane iron", [BRIEF], nearness)
+    assert not await relevance.is_foreign(f"To sharpen a wooden plane: {ON_IT}", [BRIEF], nearness)
+    assert not await relevance.is_foreign(FOREIGN, ["Surprise me"], nearness)
+    assert not await relevance.is_foreign(" ".join(["- eggs\n- milk\n- bread\n"] * 10), [BRIEF], nearness)
     assert asked == []
-    assert await relevance.is_foreign(FOREIGN, [BRIEF, "what was said before"], nearness)
-    assert asked == [[BRIEF, "what was said before"]]
+    before = "User: What is a good stone for that?"
+    assert await relevance.is_foreign(FOREIGN, [BRIEF, before, "Go on"], nearness)
+    assert asked == [[BRIEF, before]]
 
 
 def test_the_leash_counts_what_is_not_sure_as_it_counts_failures() -> None:

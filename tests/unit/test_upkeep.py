@@ -708,6 +708,36 @@ async def test_upkeep_runs_by_itself(image: LivingImage, tmp_path: Path, monkeyp
     assert revisions(image) == 1
 
 
+async def test_upkeep_that_is_due_during_a_backup_waits_for_its_end(
+    image: LivingImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not for the next day."""
+    may_end, asked = threading.Event(), asyncio.Event()
+    made = keeper(image, tmp_path, interval_s=1e6, first_s=0)
+    monkeypatch.setattr(backup, "backup", lambda *_, **__: may_end.wait(WAIT_S) and {})
+    wait = asyncio.wait
+
+    async def waited(tasks: Any, **more: Any) -> Any:
+        asked.set()
+        return await wait(tasks, **more)
+
+    saving = asyncio.ensure_future(made.backup())
+    await asyncio.sleep(0)
+    monkeypatch.setattr(upkeep.asyncio, "wait", waited)
+    running = asyncio.ensure_future(made.run())
+    async with asyncio.timeout(WAIT_S):
+        await asked.wait()
+        assert made.facts()["under_way"] == "backup"
+        may_end.set()
+        await saving
+        while "pack" not in made.facts():
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await wait([running])
+    await made.stop()
+    assert "retention" in made.facts()
+
+
 async def test_upkeep_outlives_a_full_disk(image: LivingImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upkeep, "FOLD_S", 0.01)
     await ended(image, "m1", "a")

@@ -15,12 +15,14 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "wire.md").read_text()
 FIELDS = {
     "accepted": {"id", "state"},
+    "upload": {"digest", "bytes", "have", "whole"},
     "status": {"id", "state"},
     "state": {"id", "state", "persona", "cycle", "model", "elapsed_s"},
     "token": {"id", "state", "persona", "cycle", "model", "elapsed_s", "text", "pieces", "facet"},
     "revised": {"id", "state", "persona", "cycle", "model", "elapsed_s", "why"},
     "method": {"target", "selector", "kind", "holder", "intent", "examples", "versions"},
     "needs_input": {"id", "state", "persona", "elapsed_s", "question", "number"},
+    "provision": {"id", "state", "model", "elapsed_s", "status"},
     "result": {"id", "state"},
     "error": {"code", "message"},
     "failures": {"failures"},

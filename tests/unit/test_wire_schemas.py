@@ -20,6 +20,7 @@ ALONE = (
 GOOD: dict[str, dict[str, Any]] = {
     "submit": {"id": "m", "brief": "b"},
     "send": {"id": "m", "target": "t", "selector": "do_"},
+    "upload": {"digest": "0" * 64, "bytes": 1},
     "show": {"target": "t"},
     "history": {"target": "t"},
     "fork": {"folder": "/f"},

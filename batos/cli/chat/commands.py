@@ -9,7 +9,7 @@ from batos.cli.chat.dialogue import DEPTHS, FLAVOURS, Dialogue
 from batos.cli.chat.keyboard import Names, Seat
 from batos.cli.chat.screen import Screen
 from batos.cli.output import one_line
-from batos.cli.record import page
+from batos.cli.record import page, picture
 from batos.cli.undo import print_undo
 from batos.config import nearest
 from batos.errors import InvalidInput, UndoConflict, UnknownPersona
@@ -17,6 +17,7 @@ from batos.wire import Client
 
 _COMMAND = re.compile(r"/(\w*)(?:\s+(.*))?\s*", re.DOTALL)  # a path has a second /, and is none
 _NOBODY = "anyone"  # instead of a persona
+_NONE = "none"  # instead of an image
 HELP = {
     "/help": ("", "these commands"),
     "/new": ("", "a new conversation"),
@@ -26,7 +27,7 @@ HELP = {
     "/model": ("[MODEL]", "which model speaks; with a name, and after /persona, this one from now on"),
     "/show": ("", "the record of the last mission: who thought what, from what, at what cost"),
     "/undo": ("", "take back what the last mission did to the image, after a look at it"),
-    "/image": ("FILE", "missions take no images yet"),
+    "/image": ("[FILE]", "an image that goes with the next turn; alone, those that do; `none` drops them, `none NAME` one"),
 }
 """Each command: its word, and what it does."""
 
@@ -162,8 +163,31 @@ class Commands:
         then = f"goes on after: {one_line((await self._client.status(before))['brief'])}" if before else "begins anew"
         self._screen.told(f"undone; the conversation {then}")
 
-    async def _image(self, _: str) -> None:
-        self._screen.told("missions take no images yet; say in words what is in it")
+    async def _image(self, word: str) -> None:
+        images = self._dialogue.images
+        first, _, name = word.partition(" ")
+        if first.lower() == _NONE:
+            self._drop(name.strip())
+        elif word:
+            found = await self._client.upload(word.strip("'\""))
+            if all(one["digest"] != found["digest"] for one in images):
+                images.append(found)
+        if not images:
+            self._screen.told("image: none goes with the next turn")
+        for one in images:
+            self._screen.told(f"image: {picture(one)}; it goes with the next turn")
+
+    def _drop(self, name: str) -> None:
+        """Leave out the images of that name, or all.
+
+        :raises InvalidInput: for a name that none has.
+        """
+        images = self._dialogue.images
+        left = [one for one in images if name and one["name"] != name]
+        if name and len(left) == len(images):
+            names = [str(one["name"]) for one in images]
+            raise InvalidInput(f"no image {name!r}{nearest(name, names)} goes with the next turn; there are: {', '.join(names) or 'none'}")
+        images[:] = left
 
 
 def _chosen(what: str, word: str, words: tuple[str, ...], now: str | None) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -53,6 +54,7 @@ class Dialogue:
         """
         self._client, self._seat, self._screen, self._bookmark, self._may_ask = client, seat, screen, bookmark, may_ask
         self.wishes = Wishes()
+        self.images: list[dict[str, Any]] = []  # that go with the next turn, as `upload` told of them
         self.last: str | None = None  # the mission that the next turn follows
         self.under_way: str | None = None  # a mission that is seen to its end
         self._before: dict[str, str] = {}  # what was noted before this turn
@@ -66,7 +68,8 @@ class Dialogue:
         :raises BatosError: as the daemon refused it; then the conversation stands where it stood.
         """
         follows = {} if self.last is None else {"context": self.last}
-        return await self._take({"id": str(uuid.uuid4()), "brief": brief, **follows, **self.wishes.given()})
+        shown = {"images": json.dumps([{name: one[name] for name in ("digest", "name")} for one in self.images])} if self.images else {}
+        return await self._take({"id": str(uuid.uuid4()), "brief": brief, **follows, **shown, **self.wishes.given()})
 
     async def find(self) -> bool:
         """Go on with the last conversation there was, as it was wished, and see its last turn to the end; whether there is one.
@@ -101,11 +104,13 @@ class Dialogue:
         self._bookmark.keep(turn)
         self.under_way = turn["id"]
         more: dict[str, Any] = {name: turn[name] for name in _FIELDS if name in turn}
+        more["images"] = json.loads(turn.get("images", "[]"))
         try:
             await self._again(lambda: self._client.submit(turn["brief"], id=turn["id"], may_ask=self._may_ask, **more))
         except BatosError:
             self._unsaid()
             raise
+        self.images.clear()
         self._mark(turn["id"])
         return await self._follow(turn["id"])
 

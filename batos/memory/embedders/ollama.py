@@ -10,6 +10,7 @@ from batos.memory.embedders.vectors import unit_rows
 from batos.memory.normal import VERSION, normalised
 
 Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
+QUESTION_TEXTS = 2  # that a question asks for at most
 _PROBE = "probe"
 
 
@@ -20,7 +21,8 @@ class OllamaEmbedder:
         """
         :param ask: makes one vector for each text; a text longer than the model reads must get the mean of its parts.
         :param digest: of the model as it is now.
-        :param batch: texts in one request. One request is under way at a time: more at once are no faster (docs/decisions.md).
+        :param batch: texts in one request. Of documents one is under way at a time: more at once are no faster (docs/decisions.md).
+            A question does not wait for its turn here, but where all who ask that Ollama wait (`batos.concurrency.ShortFirst`).
         """
         self._model, self._ask, self._digest, self._batch = model, ask, digest, batch
         self._turn = asyncio.Lock()
@@ -47,6 +49,9 @@ class OllamaEmbedder:
         """Nothing to let go of: the connection belongs to whoever gave `ask`."""
 
     async def _rows(self, texts: list[str]) -> Vectors:
-        async with self._turn:
+        if len(texts) <= QUESTION_TEXTS:
             rows = await self._ask(texts)
+        else:
+            async with self._turn:
+                rows = await self._ask(texts)
         return unit_rows(rows, len(texts), f"the embedder {self._model}")

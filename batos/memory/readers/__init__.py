@@ -1,86 +1,180 @@
-"""Readers: from the bytes of a file to a draft of a document. One module a kind; what a file is, its name and content say.
+"""Readers: from the bytes of a file to a draft of a document. One module a kind; what a file is, its content says, then its name.
 
-A reader raises `Unreadable` with what is wrong and what to do, whatever the bytes are.
+They run in a child process with limits (`batos.memory.reading`), which asks `serve`. A reader raises `Unreadable` with what is wrong and
+what to do, whatever the bytes are.
 """
 
 from __future__ import annotations
 
 import importlib
+import itertools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from batos.errors import BatosError, Unreadable
-from batos.memory.drafts import Draft
+from batos.memory.drafts import Draft, DraftPart, Turn
 from batos.memory.readers import charset
 
+VERSION = 1
+"""Raised when more can be read than before: what was refused is tried again then."""
+PACKAGES = ("selectolax", "pypdf", "cryptography", "mammoth", "python_calamine", "striprtf")
+"""What the readers need of the extra `documents`."""
 _SUFFIXES = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     ".pdf": "pdf",
+    **dict.fromkeys((".docx", ".docm", ".dotx", ".pptx", ".pptm", ".ppsx", ".odt", ".ott", ".odp", ".epub"), "packed"),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "sheets"),
+    **dict.fromkeys((".csv", ".tsv"), "tables"),
+    **dict.fromkeys((".eml", ".mbox", ".mht", ".mhtml"), "mail"),
+    **dict.fromkeys((".ipynb", ".canvas", ".opml", ".ics", ".ical", ".vcf", ".rtf"), "structured"),
     **dict.fromkeys(
         (
             ".py", ".pyi", ".js", ".mjs", ".ts", ".tsx", ".jsx", ".c", ".h", ".cc", ".cpp", ".hpp", ".cs", ".java", ".kt", ".go", ".rs",
             ".rb", ".php", ".swift", ".scala", ".sh", ".bash", ".zsh", ".sql", ".lua", ".pl", ".r", ".jl", ".hs", ".ml", ".ex", ".exs",
-            ".erl", ".clj", ".el", ".lisp", ".css", ".scss", ".toml", ".yaml", ".yml", ".json", ".ini", ".cfg", ".xml", ".make", ".cmake",
-            ".st",
+            ".erl", ".clj", ".el", ".lisp", ".css", ".scss", ".toml", ".yaml", ".yml", ".json", ".jsonl", ".ini", ".cfg", ".xml", ".make",
+            ".cmake", ".st",
         ),
         "code",
     ),
 }  # fmt: skip
-_TEXTS = (".txt", ".text", ".log", ".rst", ".org", ".adoc", ".tex", ".csv", ".tsv", ".srt", ".vtt", "")
+_TEXTS = (".txt", ".text", ".log", ".rst", ".org", ".adoc", ".tex", ".srt", ".vtt", "")
 SUFFIXES = frozenset((*_SUFFIXES, *_TEXTS))
 """Ends of the names of files that are read out of a folder. A file that is named itself is read whatever its name."""
+_OLD = {".doc": "docx", ".ppt": "pptx", ".pps": "pptx", ".msg": "eml", ".wpd": "odt", ".pages": "docx", ".key": "pptx", ".numbers": "xlsx"}
+"""Documents of programs that are not read, and as what they can be saved."""
+_PACKED, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
+_HEAD = 1024
+_PIECE_CHARS = 1 << 17  # of text that `serve` yields at once
+_PIECE_TURNS = 2000
+_PIECE_BYTES = 100  # about, of a piece beside its text
 
 
-def read(name: str, data: bytes, going: Callable[[], object] = lambda: None) -> Draft:
+def read(name: str, data: bytes) -> Draft:
     """What a file says.
 
     :param name: its path, or any name: only the last part and its suffix matter.
-    :param going: called now and then where that takes long; what it raises ends it.
     :raises Unreadable: for what is no text, broken, or encrypted.
     """
     path = pathlib.PurePath(name)
     kind = kind_of(path.suffix.lower(), data)
-    if kind == "pdf":
-        return _reader("pdf").read(path, data, going)
-    text = charset.decoded(data)
-    if kind == "text" and (found := _reader("conversation").read(path, text)) is not None:
-        return found
-    return _reader(kind).read(path, text)
+    draft = _drafted(kind, path, data)
+    for part in draft.parts:
+        charset.check_words(part.text)
+    return draft
 
 
 def kind_of(suffix: str, data: bytes) -> str:
-    """Which reader a file is for: what its first bytes say goes before what its name says."""
-    head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head.startswith(b"%PDF-"):
-        return "pdf"
-    if suffix == ".pdf":
-        raise Unreadable("its name says PDF, its content does not: it begins with other bytes than %PDF-; is it a download that failed?")
+    """Which reader a file is for: what its first bytes say goes before what its name says.
+
+    :raises Unreadable: for what no reader is for.
+    """
+    head = data[:_HEAD]
     kind = _SUFFIXES.get(suffix, "text")
-    return "html" if kind == "text" and head[:15].lower().startswith((b"<!doctype html", b"<html")) else kind
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"%PDF-") or (kind == "pdf" and b"%PDF-" in head):
+        return "pdf"
+    if head.startswith(_PACKED):
+        return kind if kind == "sheets" else "packed"
+    if head.startswith(_OLE):
+        if kind == "sheets" or suffix in ("", ".xlt"):
+            return "sheets"
+        raise Unreadable(f"it is a document of an old form: open it in its program and save it as .{_OLD.get(suffix, 'docx')}")
+    if suffix in _OLD:
+        raise Unreadable(f"{suffix} is not read: open it in its program and save it as .{_OLD[suffix]}")
+    if kind in ("pdf", "packed", "sheets"):
+        raise Unreadable(f"its name says {suffix[1:].upper()}, its content does not: is it a download that failed?")
+    if start.startswith(b"{\\rtf"):
+        return "structured"
+    return "html" if kind == "text" and start[:15].lower().startswith((b"<!doctype html", b"<html")) else kind
 
 
-class _Guarded:
-    """A reader whose own mistakes are Unreadable too: files come from anywhere."""
+def serve(request: Any, data: bytes) -> Iterator[Any]:
+    """Answer a child's request, a name, with what `drafted` takes: lists of pieces, each list of a bounded size."""
+    held: list[Any] = []
+    size = 0
+    for piece in _pieces(read(request, data)):
+        held.append(piece)
+        size += _PIECE_BYTES + (len(piece[1]) if piece[0] == "text" else 0)
+        if size >= _PIECE_CHARS:
+            yield held
+            held, size = [], 0
+    yield held
 
-    def __init__(self, kind: str) -> None:
+
+def _pieces(draft: Draft) -> Iterator[Any]:
+    """The facts of a draft, then of each part its facts, its turns, and its text in pieces."""
+    yield ["draft", draft.kind, draft.title, draft.day, draft.tags, draft.told]
+    for part in draft.parts:
+        yield ["part", part.title, part.day]
+        for at in range(0, len(part.turns), _PIECE_TURNS):
+            yield ["turns", part.turns[at : at + _PIECE_TURNS]]
+        for at in range(0, len(part.text), _PIECE_CHARS):
+            yield ["text", part.text[at : at + _PIECE_CHARS]]
+
+
+def drafted(lists: list[Any]) -> Draft:
+    """The draft that `serve` told of."""
+    pieces = itertools.chain.from_iterable(lists)
+    _, kind, title, day, tags, told = next(pieces)
+    parts: list[DraftPart] = []
+    texts: list[str] = []
+    turns: list[Turn] = []
+    facts: tuple[str, int] | None = None
+    for what, *piece in itertools.chain(pieces, [["part", "", 0]]):
+        if what == "text":
+            texts.append(piece[0])
+        elif what == "turns":
+            turns += (Turn(*turn) for turn in piece[0])
+        else:
+            if facts is not None:
+                parts.append(DraftPart("".join(texts), *facts, tuple(turns)))
+            facts, texts, turns = (piece[0], piece[1]), [], []
+    return Draft(kind, title, parts, day, tuple(tags), tuple(told))
+
+
+def _drafted(kind: str, path: pathlib.PurePath, data: bytes) -> Draft:
+    if kind in ("pdf", "packed"):
+        return _read_by(kind, "read", path, data)
+    if kind == "sheets":
+        return _read_by("tables", "read_sheets", path, data)
+    if kind == "mail":
+        return _read_by(kind, "read", path, data, read)
+    found = charset.decoded(data)
+    draft = None
+    if kind == "structured" and found.text.startswith("{\\rtf"):
+        path = path.with_name(f"{path.stem or 'document'}.rtf")
+    if kind == "structured":
         try:
-            self._module = importlib.import_module(f"batos.memory.readers.{kind}")
-        except ModuleNotFoundError as e:
-            raise Unreadable(f"reading {kind} needs the package {e.name!r}: pip install 'batos[documents]'") from None
-        self._kind = kind
-
-    def read(self, path: pathlib.PurePath, *content: Any) -> Draft:
-        try:
-            return self._module.read(path, *content)  # type: ignore[no-any-return]
-        except (BatosError, MemoryError):
-            raise
-        except RecursionError:
-            raise Unreadable(f"it is nested too deep to be read as {self._kind}") from None
-        except Exception as e:
-            raise Unreadable(f"it cannot be read as {self._kind} ({type(e).__name__}: {str(e)[:200]}); is the file whole?") from e
+            draft = _guarded(kind, "read", path, found.text)
+        except Unreadable as e:
+            if "needs the package" in e.message:
+                raise
+            kind, found = "text", found._replace(told=(*found.told, f"{e.message}: read as plain text"))
+    elif kind in ("text", "tables"):
+        reader = "conversation" if kind == "text" else kind
+        draft = _guarded(reader, "read", path, found.text)
+    if draft is None:
+        draft = _read_by("text" if kind == "tables" else kind, "read", path, found.text)
+    return draft._replace(told=(*found.told, *draft.told))
 
 
-def _reader(kind: str) -> _Guarded:
-    return _Guarded(kind)
+def _read_by(kind: str, function: str, path: pathlib.PurePath, *content: Any) -> Draft:
+    draft = _guarded(kind, function, path, *content)
+    assert draft is not None
+    return draft
+
+
+def _guarded(kind: str, function: str, path: pathlib.PurePath, *content: Any) -> Draft | None:
+    """Read with a reader whose own mistakes are Unreadable, too: files come from anywhere."""
+    try:
+        return getattr(importlib.import_module(f"batos.memory.readers.{kind}"), function)(path, *content)  # type: ignore[no-any-return]
+    except ModuleNotFoundError as e:
+        raise Unreadable(f"reading {path.suffix or kind} needs the package {e.name!r}: pip install 'batos[documents]'") from None
+    except (BatosError, MemoryError):
+        raise
+    except RecursionError:
+        raise Unreadable(f"it is nested too deep to be read as {kind}") from None
+    except Exception as e:
+        raise Unreadable(f"it cannot be read as {kind} ({type(e).__name__}: {str(e)[:200]}); is the file whole?") from e

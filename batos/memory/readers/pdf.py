@@ -1,4 +1,4 @@
-"""PDF: a part a page (needs pypdf). What is only a picture of text is not read."""
+"""PDF: a part a page, with what was filled into its forms and noted beside it (needs pypdf). What is only a picture of text is not read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import io
 import logging
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pypdf import PdfReader
 from pypdf.errors import DependencyError, PyPdfError
@@ -16,35 +17,116 @@ from batos.memory.drafts import Draft, DraftPart
 from batos.memory.readers import dates
 
 _LOCKED = "it is encrypted with a password; save it without one, for example with `qpdf --decrypt`"
-_HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+_CRYPTO = "it is encrypted, and reading it needs the package 'cryptography': pip install 'batos[documents]'"
+_HYPHEN = re.compile(r"(?<=[^\W\d_A-Z])-\n(?=[a-zà-öø-ÿß-þ])")
+_SPACED = re.compile(r"(?<!\S)(?:[^\W_] ){3,}[^\W_](?!\S)")
+"""Letters that were placed one by one: `I N V O I C E`."""
+_NO_TITLE = re.compile(
+    r"(?:untitled|ohne titel|sans titre|anonymous|document\d*|unknown|microsoft (?:word|excel|powerpoint) - .*|.*\.\w{2,5})\Z",
+    re.IGNORECASE,
+)
+_NOTES = frozenset(
+    ("/Text", "/FreeText", "/Highlight", "/Underline", "/StrikeOut", "/Squiggly", "/Caret", "/Square", "/Circle", "/Line", "/Ink", "/Stamp")
+)
+_OFF = ("", "/Off")
+_HEAD = 1024  # bytes within which a PDF begins
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every flaw that it mends
 
 
-def read(path: pathlib.PurePath, data: bytes, going: Callable[[], object]) -> Draft:
+def read(path: pathlib.PurePath, data: bytes) -> Draft:
     """Its pages in order.
 
     :raises Unreadable: for an encrypted file, a broken one, or one without any text in it.
     """
     try:
-        pdf = PdfReader(io.BytesIO(data))
-        if pdf.is_encrypted and not pdf.decrypt(""):
-            raise Unreadable(_LOCKED)
-        parts = []
-        for number, page in enumerate(pdf.pages, 1):
-            going()
-            parts.append(DraftPart(_text(page.extract_text()), f"page {number}"))
-        about = pdf.metadata
-        title, when = (about.title if about else None), (about.creation_date_raw if about else None)
-    except DependencyError:  # AES needs the package cryptography, and with it a password all the same
-        raise Unreadable(_LOCKED) from None
+        return _draft(path, data[max(0, data.find(b"%PDF-", 0, _HEAD)) :])
+    except DependencyError:  # AES needs the package cryptography
+        raise Unreadable(_CRYPTO) from None
     except PyPdfError as e:
         raise Unreadable(f"the PDF is broken ({e}); open it in a viewer and save it anew") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, AssertionError, NotImplementedError) as e:
         raise Unreadable(f"the PDF is broken ({type(e).__name__}: {str(e)[:120]}); open it in a viewer and save it anew") from None
+
+
+def _draft(path: pathlib.PurePath, data: bytes) -> Draft:
+    pdf = PdfReader(io.BytesIO(data))
+    if pdf.is_encrypted and not pdf.decrypt(""):
+        raise Unreadable(_LOCKED)
+    parts, bare = [], []
+    for number, page in enumerate(pdf.pages, 1):
+        text = _text(page.extract_text())
+        if not text.strip():
+            bare.append(number)
+        parts.append(DraftPart(text + "".join(_beside(page)), f"page {number}"))
     if not any(part.text.strip() for part in parts):
         raise Unreadable("there is no text in this PDF, only pictures of pages; run it through OCR first, for example `ocrmypdf`")
-    return Draft("pdf", str(title or path.stem).strip() or path.stem, parts, day=dates.in_name(str(when or "").removeprefix("D:")[:8]))
+    about = pdf.metadata
+    title, when = (about.title if about else None), (about.creation_date_raw if about else None)
+    named = " ".join(str(title or "").replace("\x00", "").strip("() ").split())
+    told = (f"{_pages(bare)} of {len(parts)} have no text, only pictures: run it through OCR, for example `ocrmypdf`",) if bare else ()
+    name = path.stem if not named or _NO_TITLE.match(named) else named
+    return Draft("pdf", name, parts, day=dates.in_name(str(when or "").removeprefix("D:")[:8]), told=told)
 
 
 def _text(text: str) -> str:
-    return _HYPHEN.sub("", text).replace("\x00", "") + "\n"
+    joined = _HYPHEN.sub("", text.replace("\xad\n", "")).replace("\x00", "")
+    return _SPACED.sub(lambda found: found[0].replace(" ", ""), joined) + "\n"
+
+
+def _pages(numbers: Sequence[int]) -> str:
+    """Numbers of pages in words, those in a row together."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    said = [f"{row[0]}" if len(row) == 1 else f"{row[0]} to {row[-1]}" for row in rows]
+    shown = ", ".join(said[:20]) + (f" and {len(said) - 20} more ranges" if len(said) > 20 else "")
+    return f"page{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+# --- forms and comments
+
+
+def _beside(page: Any) -> Iterator[str]:
+    """What was filled in and noted on a page, a line each."""
+    seen = set()
+    for reference in _resolved(page.get("/Annots")) or ():
+        annotation = _resolved(reference)
+        kind = annotation.get("/Subtype") if hasattr(annotation, "get") else None
+        line = _filled(annotation) if kind == "/Widget" else _note(annotation) if kind in _NOTES else ""
+        if line and line not in seen:
+            seen.add(line)
+            yield line
+
+
+def _filled(widget: Any) -> str:
+    """A field of a form with its value; empty for one that has none."""
+    names, value, field, steps = [], None, widget, 0
+    while hasattr(field, "get") and steps < 16:
+        name = _words(field.get("/TU")) or _words(field.get("/T"))
+        if name:
+            names.append(name)
+        value = _resolved(field.get("/V")) if value is None else value
+        field, steps = _resolved(field.get("/Parent")), steps + 1
+    said = ", ".join(map(_words, value)) if isinstance(value, list) else _words(value)
+    if said in _OFF or not names:
+        return ""
+    return f"{names[0]}: {said.removeprefix('/')}\n"
+
+
+def _note(annotation: Any) -> str:
+    words, who = _words(annotation.get("/Contents")), _words(annotation.get("/T"))
+    return f"comment{f' by {who}' if who else ''}: {words}\n" if words else ""
+
+
+def _words(value: Any) -> str:
+    found = _resolved(value)
+    if isinstance(found, bytes):
+        found = found.decode("utf-8", "replace")
+    return " ".join(found.replace("\x00", "").split()) if isinstance(found, str) else "" if found is None else str(found)
+
+
+def _resolved(value: Any) -> Any:
+    return value.get_object() if hasattr(value, "get_object") else value

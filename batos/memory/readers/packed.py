@@ -1,0 +1,271 @@
+"""Documents that are archives of XML: docx, pptx, odt, odp and their like, epub. Tables: `batos.memory.readers.tables`.
+
+Word's are turned into HTML by mammoth (needs it), which knows styles, lists, tables, footnotes and comments; what it does not take is
+read by its paragraphs, as are slides and OpenDocument.
+"""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import posixpath
+import re
+import urllib.parse
+import zipfile
+from collections.abc import Callable, Iterator
+from xml.etree import ElementTree
+
+from batos.errors import Unreadable
+from batos.memory.drafts import Draft, DraftPart
+from batos.memory.readers import charset, dates, html
+from batos.memory.readers.outline import Outline
+
+_LARGEST = 1 << 29  # bytes of all that is unpacked of one archive
+_DIGITS = re.compile(r"\d++")
+_KIND = "document"
+
+
+class Archive:
+    """A zip archive that is a document."""
+
+    def __init__(self, data: bytes) -> None:
+        """
+        :raises Unreadable: for one that is broken, or unpacks to more than fits.
+        """
+        try:
+            self._zip = zipfile.ZipFile(io.BytesIO(data))
+        except zipfile.BadZipFile as e:
+            raise Unreadable(f"it is a broken archive ({e}): open it in its program and save it anew") from None
+        self.names = self._zip.namelist()
+        self._left = _LARGEST
+        if any(info.flag_bits & 1 for info in self._zip.infolist()):
+            raise Unreadable("it is encrypted with a password; save it without one")
+
+    def read(self, name: str) -> bytes:
+        """What a member holds; nothing where there is none."""
+        if name not in self.names:
+            return b""
+        with self._zip.open(name) as member:
+            data = member.read(self._left + 1)
+        self._left -= len(data)
+        if self._left < 0:
+            raise Unreadable(f"it unpacks to more than {_LARGEST >> 20} MiB")
+        return data
+
+    def tree(self, name: str) -> ElementTree.Element:
+        """A member's XML; an empty element where there is none, or what is no XML."""
+        try:
+            return ElementTree.fromstring(self.read(name))  # noqa: S314  expat bounds what entities grow to, and this is a child with limits
+        except ElementTree.ParseError:
+            return ElementTree.Element("none")
+
+    def kind(self) -> str:
+        """What it holds: "docx", "pptx", "xlsx", "odt", "odp", "ods" or "epub"; empty for any other archive."""
+        mime = self.read("mimetype").decode("ascii", "replace").strip() if "mimetype" in self.names else ""
+        by_mime = {"epub": "epub", "opendocument.text": "odt", "opendocument.presentation": "odp", "opendocument.spreadsheet": "ods"}
+        for mark, kind in by_mime.items():
+            if mark in mime:
+                return kind
+        for folder, kind in (("word/", "docx"), ("ppt/", "pptx"), ("xl/", "xlsx")):
+            if any(name.startswith(folder) for name in self.names):
+                return kind
+        return "odt" if "content.xml" in self.names else "epub" if "META-INF/container.xml" in self.names else ""
+
+
+_Reader = Callable[[pathlib.PurePath, Archive, bytes], Draft]
+
+
+def read(path: pathlib.PurePath, data: bytes) -> Draft:
+    """What a document says.
+
+    :raises Unreadable: for an archive that is none, a broken one, or one with a password.
+    """
+    archive = Archive(data)
+    readers: dict[str, _Reader] = {"docx": _word, "pptx": _slides, "odt": _open, "odp": _open, "epub": _book}
+    reader = readers.get(archive.kind())
+    if reader is None:
+        raise Unreadable("it is an archive of files; unpack it, and read what is in it")
+    draft = reader(path, archive, data)
+    day = draft.day or dates.in_name(path.stem)
+    return draft._replace(kind=_KIND, day=day)
+
+
+# --- Word
+
+
+def _word(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
+    import mammoth
+
+    try:
+        made = mammoth.convert_to_html(
+            io.BytesIO(data), style_map="comment-reference => sup", convert_image=mammoth.images.img_element(lambda image: {"src": ""})
+        ).value
+    except (ValueError, KeyError, AttributeError, TypeError, IndexError):
+        return Draft(_KIND, path.stem, [DraftPart("".join(_paragraphs(archive.tree("word/document.xml"))))])
+    found = html.read(path, made)
+    extra = [DraftPart(text, title) for title, text in _margins(archive) if text.strip()]
+    named = _words(archive.tree("docProps/core.xml"), "title")
+    return found._replace(title=named or (found.title if made else path.stem), parts=[*found.parts, *extra])
+
+
+def _margins(archive: Archive) -> Iterator[tuple[str, str]]:
+    """Headers and footers, each text once."""
+    seen = set()
+    for name in sorted(archive.names):
+        for kind in ("header", "footer"):
+            if name.startswith(f"word/{kind}") and name.endswith(".xml"):
+                text = "".join(_paragraphs(archive.tree(name)))
+                if text not in seen:
+                    seen.add(text)
+                    yield kind, text
+
+
+def _words(tree: ElementTree.Element, name: str) -> str:
+    """The text of the first element of that name."""
+    return next((" ".join("".join(one.itertext()).split()) for one in tree.iter() if _local(one) == name), "")
+
+
+def _local(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _attribute(element: ElementTree.Element, name: str) -> str:
+    return next((value for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
+
+
+_SPACES = {"tab": "\t", "br": "\n", "line-break": "\n", "s": " ", "cr": "\n"}
+_DROPPED = frozenset(("instrText", "delText", "annotation", "tracked-changes", "fld"))
+
+
+def _inline(paragraph: ElementTree.Element) -> str:
+    """The text of a paragraph, in whatever runs it stands."""
+    found: list[str] = []
+    stack = [(paragraph, False)]
+    while stack:
+        element, done = stack.pop()
+        name = _local(element)
+        if done or name in _DROPPED:
+            found.append((element.tail or "") if element is not paragraph else "")
+            continue
+        found.append(_SPACES.get(name, "") or (element.text or ""))
+        stack.append((element, True))
+        stack += [(child, False) for child in reversed(element)]
+    return "".join(found).strip()
+
+
+def _paragraphs(tree: ElementTree.Element) -> Iterator[str]:
+    """The paragraphs of a tree, a line each; rows of tables as Markdown has them."""
+    inside: set[ElementTree.Element] = set()
+    for element in tree.iter():
+        name = _local(element)
+        if element in inside:
+            continue
+        if name in ("tr", "table-row"):
+            inside.update(element.iter())
+            cells = (one for one in element.iter() if _local(one) in ("tc", "table-cell"))
+            row = [" ".join(" ".join(_inline(p) for p in cell.iter() if _local(p) in ("p", "h")).split()) for cell in cells]
+            if any(row):
+                yield f"| {' | '.join(row)} |\n"
+        elif name in ("p", "h") and (text := _inline(element)):
+            inside.update(element.iter())
+            yield f"{text}\n"
+
+
+# --- slides
+
+
+def _slides(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
+    parts = []
+    for number, name in enumerate(_slide_names(archive), 1):
+        tree = archive.tree(name)
+        title = next((_shape_text(shape) for shape in tree.iter() if _local(shape) == "sp" and _is_title(shape)), "")
+        notes = "".join(_paragraphs(archive.tree(_related(archive, name, "notesSlide"))))
+        text = "".join(_paragraphs(tree)) + (f"\nNotes: {notes}" if notes.strip() else "")
+        parts.append(DraftPart(text, f"slide {number}" + (f": {title[:100]}" if title else "")))
+    named = _words(archive.tree("docProps/core.xml"), "title")
+    first = next((part.title.partition(": ")[2] for part in parts), "")
+    return Draft(_KIND, ("" if named.lower() == "powerpoint presentation" else named) or first or path.stem, parts)
+
+
+def _slide_names(archive: Archive) -> list[str]:
+    """The slides in the order in which they are shown."""
+    targets = {_attribute(one, "Id"): _attribute(one, "Target") for one in archive.tree("ppt/_rels/presentation.xml.rels")}
+    entries = (one for one in archive.tree("ppt/presentation.xml").iter() if _local(one) == "sldId")
+    shown = [targets.get(one.get(f"{{{_RELATIONS}}}id", ""), "") for one in entries]
+    found = [name for target in shown if (name := _joined("ppt", target)) in archive.names]
+    every = (name for name in archive.names if re.fullmatch(r"ppt/slides/slide\d{1,9}\.xml", name))
+    return found or sorted(every, key=lambda name: int(_DIGITS.findall(name)[0]))
+
+
+_RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def _joined(folder: str, target: str) -> str:
+    return target.lstrip("/") if target.startswith("/") else posixpath.normpath(posixpath.join(folder, target))
+
+
+def _related(archive: Archive, name: str, kind: str) -> str:
+    folder, _, file = name.rpartition("/")
+    for one in archive.tree(f"{folder}/_rels/{file}.rels"):
+        if _attribute(one, "Type").endswith(f"/{kind}"):
+            return _joined(folder, _attribute(one, "Target"))
+    return ""
+
+
+def _is_title(shape: ElementTree.Element) -> bool:
+    return any(_local(one) == "ph" and one.get("type") in ("title", "ctrTitle") for one in shape.iter())
+
+
+def _shape_text(shape: ElementTree.Element) -> str:
+    return " ".join("".join(_paragraphs(shape)).split())
+
+
+# --- OpenDocument
+
+
+def _open(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
+    """Text and presentations: headings begin parts, slides too."""
+    outline = Outline()
+    tree = archive.tree("content.xml")
+    body = next((one for one in tree.iter() if _local(one) == "body"), tree)
+    inside: set[ElementTree.Element] = set()
+    slides = 0
+    for element in body.iter():
+        name = _local(element)
+        if element in inside:
+            continue
+        if name == "page":
+            slides += 1
+            outline.heading(1, f"slide {slides}")
+        elif name == "h":
+            inside.update(element.iter())
+            level, words = _attribute(element, "outline-level"), " ".join(_inline(element).split())
+            if words:
+                outline.heading(min(6, int(level)) if level.isdecimal() and level.isascii() and len(level) < 3 else 1, words)
+                outline.text(f"{words}\n\n")
+        elif name in ("p", "table-row"):
+            inside.update(element.iter())
+            outline.text("".join(_paragraphs(element)) + ("\n" if name == "p" else ""))
+    named = _words(archive.tree("meta.xml"), "title")
+    return Draft(_KIND, named or (outline.first if not slides else "") or path.stem, outline.done())
+
+
+# --- books
+
+
+def _book(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
+    """The chapters in their order."""
+    package = next((_attribute(one, "full-path") for one in archive.tree("META-INF/container.xml").iter() if _local(one) == "rootfile"), "")
+    tree = archive.tree(package)
+    folder = posixpath.dirname(package)
+    items = {one.get("id", ""): one for one in tree.iter() if _local(one) == "item"}
+    order = [items[one.get("idref", "")] for one in tree.iter() if _local(one) == "itemref" and one.get("idref", "") in items]
+    names = [_joined(folder, urllib.parse.unquote(one.get("href", ""))) for one in order]
+    pages = [name for name in archive.names if name.lower().endswith((".xhtml", ".html", ".htm"))]
+    found = [name for name in names if name in archive.names] or pages
+    parts: list[DraftPart] = []
+    for number, name in enumerate(dict.fromkeys(found), 1):
+        chapter = html.read(pathlib.PurePath(f"chapter {number}"), charset.decoded(archive.read(name)).text)
+        parts += [part._replace(title=part.title or chapter.title) for part in chapter.parts]
+    title, author = _words(tree, "title"), _words(tree, "creator")
+    return Draft(_KIND, " by ".join(filter(None, (title, author))) or path.stem, parts)

@@ -1,0 +1,87 @@
+"""Files that freeze their reader, make it grow, or kill it: refused with the reason, and the daemon answers meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from pathlib import Path
+
+import pytest
+
+from batos.memory import readers
+from batos.memory.drafts import Draft, DraftPart, Turn
+from tests.unit.memory_support import memory
+
+FREEZES = """
+import re
+from batos.memory import readers
+
+def serve(request, data):
+    if b"freeze" in data:
+        re.match(r"(a+)+$", "a" * 60 + "!")
+    if b"grow" in data:
+        list(bytearray(1 << 24) for _ in range(1 << 12))
+    if b"die" in data:
+        import ctypes
+        ctypes.string_at(0)
+    yield from readers.serve(request, data)
+"""
+
+
+@pytest.fixture
+def _fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that does what a file says. Real ones are not known to freeze any more."""
+    (tmp_path / "fragile_reader.py").write_text(FREEZES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    names = {name: getattr(readers, name) for name in ("VERSION", "PACKAGES", "drafted")}
+    monkeypatch.setattr("batos.memory.reading.readers", types.SimpleNamespace(__name__="fragile_reader", **names))
+
+
+@pytest.mark.usefixtures("_fragile")
+async def test_one_bad_file_holds_up_nobody(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for name in ("freeze", "grow", "die", "good"):
+        (notes / f"{name}.txt").write_text(f"This file says {name}.\n")
+    async with memory(tmp_path, read_s=1, read_memory_bytes=1 << 28) as held:
+        reading = asyncio.create_task(held.read(notes))
+        turns = 0
+        while not reading.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        told = reading.result()
+        why = {Path(one["path"]).stem: one["message"] for one in told["refused"]}
+        assert turns > 20
+        assert told["added"] == 1
+        assert held.found("good")
+        assert "more than 1 s of processor time (setting read_s)" in why["freeze"]
+        assert "bytes of memory (setting read_memory_bytes)" in why["grow"]
+        assert "its reader died by SIGSEGV" in why["die"]
+
+
+@pytest.mark.usefixtures("_fragile")
+async def test_the_end_of_the_daemon_waits_for_no_reader(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "freeze.txt").write_text("This file says freeze.\n")
+    async with memory(tmp_path, read_s=3600) as held:
+        await held.recollection.ask([str(tmp_path / "notes")], [])
+        await held.until(lambda: held.recollection.ingest.under_way)
+        child = held.recollection.ingest._reading._child
+        await held.until(lambda: child._process is not None)
+    assert child._process is None
+
+
+def test_a_draft_comes_through_whole() -> None:
+    text = "Anna: \ud83d é 会\n" * 100_000
+    parts = [DraftPart(text, "a", 5, (Turn(0, 3, "Anna"), Turn(3, 9, ""))), DraftPart("", "b")]
+    draft = Draft("conversation", "t", parts, 7, ("x",), ("told",))
+    pieces = [
+        ["draft", draft.kind, draft.title, draft.day, ["x"], ["told"]],
+        ["part", "a", 5],
+        ["turns", [[0, 3, "Anna"], [3, 9, ""]]],
+        ["text", text[:1000]],
+        ["text", text[1000:]],
+        ["part", "b", 0],
+    ]
+    assert readers.drafted([pieces[:3], [], pieces[3:]]) == draft
