@@ -49,7 +49,9 @@ class Settings(Checked):
     concurrent_missions: int = Field(4, ge=1, le=1000, description="missions thought through at the same time")
     queue_limit: int = Field(10_000, ge=1, le=1_000_000, description="missions waiting; one more is answered busy")
     brief_bytes: int = Field(64 * 1024, ge=16, le=512 * 1024, description="longest brief, in UTF-8 bytes")
-    mission_attempts: int = Field(3, ge=1, le=100, description="attempts at one mission, restarts of the daemon counted")
+    mission_attempts: int = Field(
+        3, ge=1, le=100, description="attempts at one mission; such as the daemon died in count where they paid for nothing new"
+    )
     mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
     retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
     disk_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which a mission that a full disk holds up is tried again")
