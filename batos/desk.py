@@ -159,10 +159,10 @@ class Desk:
                 return await asyncio.to_thread(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
                 return await asyncio.to_thread(self._looks.history, request.target, request.limit)
-            case schemas.Missions() if request.state is None and request.at is None:
+            case schemas.Missions() if request.state is None and request.at is None and request.system:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                return await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at)
+                return await asyncio.to_thread(self._looks.missions, request.state, request.limit, request.at, request.system)
             case schemas.Failures():
                 fits = (request.id, request.code, request.selector, request.limit, request.at)
                 return await asyncio.to_thread(self._looks.failures, *fits)

@@ -270,6 +270,7 @@ class Kernel:
             on_paid=self._on_paid,
             outage=self.substrate.outage,
             propose=self.improving.propose,
+            ruled=self.improving.ruled,
             **self._host(self.image, self.methods, self.router),
         )
 

@@ -76,10 +76,14 @@ class Looks:
             told = [{"at": seconds_of(tid_of(self._db, m)), **self._revision(one)} for m, one in zip(moments, sides, strict=True)]
             return {"type": "diff", "target": target, "oid": oid, "a": told[0], "b": told[1], "changes": history.changes(*sides)}
 
-    def missions(self, state: str | None, limit: int, at: Moment | None = None) -> Reply:
-        """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then."""
+    def missions(self, state: str | None, limit: int, at: Moment | None = None, system: bool = True) -> Reply:
+        """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then.
+
+        :param system: whether the system's own are listed, too.
+        """
         with looking_at(self._db, self._snapshot, at) as root:
-            missions = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            known = ledger.newest_first(root) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            missions = (m for m in known if system or m.origin != "system")
             rows = ({"id": m.id, "state": self._state(m.id, m.state) if at is None else m.state, "mission": m} for m in missions)
             chosen = (row for row in rows if state is None or row["state"] == state)
             listed = [

@@ -126,22 +126,30 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 def missions(
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    everyone: Annotated[bool, typer.Option("--all", help="Also those that the system gave itself.")] = False,
     at: AtFlag = None,
     image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List missions, the newest first."""
+    """List missions, the newest first; those that the system gave itself only where they are asked for."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
     wanted, then = state and state.upper(), moment(at)
-    reply = look(image, connect, lambda looks: looks.missions(wanted, limit, then), lambda client: client.missions(wanted, limit, then))
+    reply = look(
+        image,
+        connect,
+        lambda looks: looks.missions(wanted, limit, then, everyone),
+        lambda client: client.missions(wanted, limit, then, everyone),
+    )
     output = Output(as_json)
     if as_json:
         output.document(reply)
         return
     if not reply["missions"]:
-        output.note("no missions" + (f" in {state.upper()}" if state else ""), "dim")
+        output.note(
+            "no missions" + (f" in {state.upper()}" if state else "") + ("" if everyone else "; --all: also the system's own"), "dim"
+        )
         return
     print_missions(reply["missions"], output)
 

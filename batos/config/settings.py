@@ -334,7 +334,12 @@ class Settings(Checked):
 
     # --- looking after itself
     autotelic: Literal["on", "observe", "off"] = Field("on", description="on: it changes itself; observe: it only proposes; off: neither")
-    heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
+    heartbeat_s: float = Field(
+        600,
+        ge=0.05,
+        le=7 * 86400,
+        description="time between beats, each with a self_audit where there is news; without, it doubles up to a day",
+    )
     heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="share of that time by which one may come earlier or later, by chance")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
     audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
@@ -391,7 +396,9 @@ class Settings(Checked):
     )
     changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
     proposal_chars: int = Field(4000, ge=100, le=100_000, description="characters of what the loop proposes to put in place")
-    audit_missions: int = Field(8, ge=1, le=1_000_000, description="missions of users after which an audit without cause proposes a change")
+    audit_missions: int = Field(
+        8, ge=1, le=1_000_000, description="missions of users after which an audit asks a model again what to do about what stands"
+    )
     rehearsal_missions: int = Field(8, ge=1, le=1000, description="recorded missions that a proposal is tried on")
     rehearsal_least: int = Field(3, ge=1, le=1000, description="of these, so many must be comparable; else the proposal is refused")
     rehearsal_inferences: int = Field(

@@ -34,9 +34,9 @@ SAID = {
 
 
 async def overview(seat: Seat, request: Request) -> Response:
-    """The missions, and a form for a new one."""
-    state = request.query_params.get("state") or None
-    listed = (await seat.asker.ask("missions", state=state, limit=seat.settings.console_rows))["missions"]
+    """The missions, and a form for a new one; those that the system gave itself where they are asked for."""
+    state, everyone = request.query_params.get("state") or None, bool(request.query_params.get("all"))
+    listed = (await seat.asker.ask("missions", state=state, limit=seat.settings.console_rows, system=everyone))["missions"]
     info = await seat.asker.ask("info")
     return await seat.show(
         "missions.html",
@@ -45,6 +45,7 @@ async def overview(seat: Seat, request: Request) -> Response:
         missions=listed,
         info=info,
         state=state,
+        everyone=everyone,
         states=STATES,
         new_id=str(uuid.uuid4()),
         brief=request.query_params.get("brief", ""),
@@ -54,7 +55,7 @@ async def overview(seat: Seat, request: Request) -> Response:
 
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     """The rows of the missions page as they are now, by mission."""
-    listed = (await asker.ask("missions", limit=settings.console_rows))["missions"]
+    listed = (await asker.ask("missions", limit=settings.console_rows, system=False))["missions"]
     made = await views.each("parts.html", "row", listed)
     return dict(zip((one["id"] for one in listed), made, strict=True))
 

@@ -153,6 +153,8 @@ class Attempts:
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
             raise UnknownPersona(f"the persona {route.persona!r} of this mission is not in the image any more; give it again to another")
+        if (ruled := await attempt.ruled(unit.root, mission, persona)) is not None:
+            return {"value": None, **ruled, "persona": persona.name, "why": route.why, "by_rule": True}, None
         cycle = new_cycle(persona, mission.brief, route)
         await run_cycle(cycle, attempt)
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}

@@ -18,6 +18,7 @@ from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
 from batos.mind.thinking import NeedAnswer, Place, Thinking
+from batos.objects import UvmObject
 
 _SHOWN = 400  # characters of each text where two differ
 _COMPARED = ("persona", "facets", "plan", "text", "value")  # of a result, in the order in which they come about
@@ -42,6 +43,11 @@ class Replaying(Thinking):
         if found is not None:
             self.unused.pop((found.key, found.occurrence), None)
         return found
+
+    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+        """What was told by rule is told again: it went by what was measured then."""
+        told = self.mission["result"] or {}
+        return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None
 
     def ask(self, question: str) -> str:
         """Nobody is asked here.

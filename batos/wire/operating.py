@@ -30,9 +30,12 @@ class Operating(Connection):
         """The generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
         return await self._ask("methods", target=target, at=at)
 
-    async def missions(self, state: str | None = None, limit: int | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`."""
-        return await self._ask("missions", state=state, limit=limit, at=at)
+    async def missions(
+        self, state: str | None = None, limit: int | None = None, at: float | str | None = None, system: bool | None = None
+    ) -> dict[str, Any]:
+        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`; without those of the system's own
+        where `system` is False."""
+        return await self._ask("missions", state=state, limit=limit, at=at, system=system)
 
     async def failures(
         self,

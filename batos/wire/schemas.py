@@ -238,6 +238,7 @@ class Missions(Request):
     state: State | None = None
     limit: Limit = 50
     at: Moment | None = None
+    system: bool = True  # whether the system's own are listed, too
 
 
 class Failures(Request):

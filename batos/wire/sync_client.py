@@ -152,8 +152,10 @@ class SyncClient:
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         return self._run(self._client.history(target, limit))
 
-    def missions(self, state: str | None = None, limit: int | None = None, at: float | str | None = None) -> dict[str, Any]:
-        return self._run(self._client.missions(state, limit, at))
+    def missions(
+        self, state: str | None = None, limit: int | None = None, at: float | str | None = None, system: bool | None = None
+    ) -> dict[str, Any]:
+        return self._run(self._client.missions(state, limit, at, system))
 
     def failures(
         self,

@@ -366,13 +366,15 @@ def test_missions(capsys: pytest.CaptureFixture[str]) -> None:
     listed = [{"id": "m1", "state": "COMPLETE", "brief": "Plan\na \x1b[31mparty", "origin": "client", "accepted": 0.0, "finished": 1.0}]
     code, [request] = batos({"missions": {"type": "missions", "missions": listed}}, "missions", "--state", "complete", "--limit", "3")
     assert code == 0
-    assert (request.state, request.limit) == ("COMPLETE", 3)
+    assert (request.state, request.limit, request.system) == ("COMPLETE", 3, False)
     out = capsys.readouterr().out
     assert "Plan a [31mparty" in out
     assert all(line == line.rstrip() for line in out.splitlines())
     code, _ = batos({"missions": {"type": "missions", "missions": []}}, "missions")
     assert code == 0
-    assert "no missions" in capsys.readouterr().err
+    assert "no missions; --all: also the system's own" in capsys.readouterr().err
+    _, [request] = batos({"missions": {"type": "missions", "missions": listed}}, "missions", "--all")
+    assert request.system is True
 
 
 @pytest.mark.parametrize(

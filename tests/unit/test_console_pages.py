@@ -98,6 +98,17 @@ async def test_a_brief_becomes_a_mission_with_all_that_was_thought(seat: Seat) -
     assert "None is in that state." in seen(await seat.see("/", state="FAILED"))
 
 
+async def test_missions_of_the_system_s_own_are_listed_where_they_are_asked_for(seat: Seat) -> None:
+    await seat.gave("I feel stuck", persona="robin")
+    await seat.kernel.scheduler.submit("own-1", "look at yourself", {"origin": "system"})
+    await done(seat, "own-1")
+    for state in ("", "COMPLETE"):
+        assert "look at yourself" not in seen(await seat.see("/", state=state))
+        told = seen(await seat.see("/", state=state, all="yes"))
+        assert "look at yourself" in told
+        assert "I feel stuck" in told
+
+
 async def test_the_form_sent_twice_makes_one_mission(seat: Seat) -> None:
     for _ in range(2):
         assert (await seat.post("/submit", id="twice", brief="Plan the day")).status_code == 303
