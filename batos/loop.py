@@ -26,6 +26,7 @@ from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.normal import normalised
+from batos.mind import tentative
 from batos.mind.events import Events
 from batos.mind.scheduler import Scheduler
 
@@ -213,7 +214,10 @@ class Loop:
 
 
 def _rate(root: Any, id: str, rating: int, why: str, bounds: weights.Bounds | None) -> None:
-    if not ledger.rate(root, id, rating, why) or bounds is None:
+    if not ledger.rate(root, id, rating, why):
+        return
+    tentative.keep(ledger.mission_of(root, id), rating)
+    if bounds is None:
         return
     found = assessments.of(root, ledger.mission_of(root, id).number)
     if found is not None:  # else it is learned from when the mission is measured

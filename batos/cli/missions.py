@@ -16,6 +16,7 @@ import typer
 from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
+from batos.cli.numbers import NumbersCommand
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
 from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
@@ -84,7 +85,7 @@ def send(
     give(submit, endpoint(connect), Output(as_json), watch)
 
 
-@app.command("send-to")
+@app.command("send-to", cls=NumbersCommand)
 def send_to(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")],
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")],
@@ -95,6 +96,9 @@ def send_to(
     deadline: Deadline = None,
     priority: Priority = None,
     may_ask: MayAsk = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Have a method written and kept, also for a name that is nearly a known one.")
+    ] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -104,7 +108,7 @@ def send_to(
 
     async def submit(client: Client) -> Accepted:
         try:
-            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask}
+            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask, "write": write}
             return await client.send_message(target, selector, values, named, **more)
         except UnknownTarget as e:
             raise with_nearest(e, target) from None

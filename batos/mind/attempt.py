@@ -19,7 +19,7 @@ from batos.errors import Conflicted, UnknownPersona
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
-from batos.mind import conversation
+from batos.mind import conversation, tentative
 from batos.mind.claims import BeingWritten, WriterAwaited
 from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
@@ -135,6 +135,7 @@ class Attempts:
             facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
             forged = attempt.tally.forged
             if forged:
+                facts |= tentative.settle(attempt, message, target)
                 facts["wrote"] = [
                     {
                         "selector": one.selector, "object": history.oid_of(one.holder), "receiver": history.oid_of(one.target),

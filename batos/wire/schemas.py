@@ -69,6 +69,7 @@ class Send(_MissionRequest):
     args: list[Any] = Field(default_factory=list)
     kwargs: dict[str, Any] = Field(default_factory=dict)
     may_ask: bool = False  # as of `submit`
+    write: bool = False  # whether a method may be written and kept for a selector that nobody vouches for
 
 
 class Status(Request):

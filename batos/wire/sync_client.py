@@ -87,8 +87,9 @@ class SyncClient:
         deadline_s: float | None = None,
         priority: int | None = None,
         may_ask: bool = False,
+        write: bool = False,
     ) -> Accepted:
-        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask}
+        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask, "write": write}
         return self._run(self._client.send_message(target, selector, args, kwargs, id=id, **more))
 
     def teach(

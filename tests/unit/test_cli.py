@@ -685,3 +685,23 @@ def test_any_name_may_be_a_keyword_of_a_message_and_any_word_an_argument() -> No
     assert value_of("9" * 5000) == "9" * 5000
     assert value_of("[" * 100_000) == "[" * 100_000
     assert value_of('{"a": 1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "args", "priority"),
+    [
+        (("-5",), [-5], 0),
+        (("-0.5", "3", "-1e3", "-.5"), [-0.5, 3, -1000.0, "-.5"], 0),
+        (("-5", "--priority", "-2", "-7"), [-5, -7], -2),
+    ],
+)
+def test_negative_numbers_are_arguments(words: tuple[str, ...], args: list[Any], priority: int) -> None:
+    code, [request] = batos({"send": ACCEPTED}, "send-to", "brick", "clamp_percent_", *words)
+    assert (code, request.args, request.priority) == (0, args, priority)
+
+
+def test_what_is_no_number_is_still_an_option_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos({}, "send-to", "brick", "clamp_percent_", "-5x") == (2, [])
+    assert "No such option" in capsys.readouterr().err
+    code, [request] = batos({"send": ACCEPTED}, "send-to", "brick", "clamp_", "5", "--write")
+    assert (code, request.write) == (0, True)

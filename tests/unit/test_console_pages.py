@@ -60,7 +60,7 @@ async def done(seat: Seat, id: str) -> str:
 
 
 async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any) -> None:
-    message = {"target": target, "selector": selector, "args": list(args), "kwargs": {}}
+    message = {"target": target, "selector": selector, "args": list(args), "kwargs": {}, "write": True}
     await kernel.scheduler.submit(id, f"send {target} {selector}", {"message": json.dumps(message)})
     await kernel.scheduler.quiet()
 
