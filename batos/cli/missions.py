@@ -19,7 +19,7 @@ from batos.cli.looking import AtFlag, FileFlag, look, moment
 from batos.cli.numbers import NumbersCommand
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import rated, routing_pairs, undone_pairs
-from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
+from batos.cli.watching import STATE_STYLES, Watcher, called, cost, doubts, sources
 from batos.config import nearest, shown
 from batos.errors import Busy, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
@@ -180,7 +180,7 @@ def result(
         output.document({"type": "result", "id": id, "state": "COMPLETE", "result": found})
     else:
         output.say(str(found.get("text", "")))
-        for line in (*sources(found), *doubts(found), cost(found)):
+        for line in (*sources(found), *called(found), *doubts(found), cost(found)):
             output.note(line, "dim")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -111,7 +112,7 @@ class Watcher:
             self._output.say()
         if self._shown[0] != "COMPLETE":
             self._line(event, "COMPLETE", "")
-        for line in (*sources(result or {}), *doubts(result or {}), self._choice(result or {}), cost(result or {})):
+        for line in (*sources(result or {}), *called(result or {}), *doubts(result or {}), self._choice(result or {}), cost(result or {})):
             if line:
                 self._output.say(" " * 10 + line, "dim")
 
@@ -151,6 +152,14 @@ def _reason(error: dict[str, Any]) -> str:
 def sources(result: dict[str, Any]) -> list[str]:
     """The passages from memory that an answer comes from, one a line."""
     return [f"[{one['n']}] {one['source']} ({one['title']}): batos show {one['chunk']}" for one in result.get("citations") or []]
+
+
+def called(result: dict[str, Any]) -> list[str]:
+    """The method that answered in a model's place, as a call, with the command that shows it."""
+    if not (one := result.get("called")):
+        return []
+    args = ", ".join(json.dumps(arg, ensure_ascii=False) for arg in one["args"])
+    return [f"answered by {one['selector']}({args}): batos method {one['target']} {one['selector']}"]
 
 
 def doubts(result: dict[str, Any]) -> list[str]:

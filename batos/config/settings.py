@@ -72,6 +72,9 @@ class Settings(Checked):
     cycle_depth: int = Field(2, ge=1, le=8, description="cycles inside cycles: 1 lets one persona think alone")
     voices_limit: int = Field(3, ge=1, le=8, description="personas that one brief is shared out to")
     mission_inferences: int = Field(64, ge=1, le=10_000, description="inferences that one attempt at a mission may ask for")
+    call_methods: Literal["on", "off"] = Field(
+        "on", description="on: a brief that says just what a method of the lobby or a persona is for, and what it takes, is answered by it"
+    )
     critic: Literal["on", "off"] = Field("off", description="whether ALFRED judges an answer too, after the gate's own checks")
     question_chars: int = Field(2000, ge=1, le=100_000, description="longest question to a mission's user, and longest answer")
     context_missions: int = Field(6, ge=0, le=100, description="earlier missions of a conversation that a follow-up sees")

@@ -169,6 +169,8 @@ class Attempts:
             facts["cut"] = True  # the answer came to the longest that it may be, and ends with its last whole sentence
         if cycle.unsure:
             facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
+        if "called" in cycle._slots:
+            facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if attempt.proposes and mission.origin == "system":
