@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-MOMENT_S = 0.003  # real time in which a thread may still say something
+MOMENT_S = 0.001  # real time in which a thread may still say something
 _wall, _steady = time.time, time.monotonic
 
 

@@ -30,7 +30,7 @@ _LEAST = 2  # words of the purpose that the brief says
 _SHARE = 0.5  # of the purpose's words that the brief says
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _VALUE = re.compile(
-    r"(?P<items>\[[^\[\]]*\])|\"(?P<double>[^\"]*)\"|“(?P<curly>[^”]*)”|(?<!\w)'(?P<single>[^']*)'(?!\w)|`(?P<ticks>[^`]*)`"
+    r"(?P<items>\[[^\[\]]*\])|\"(?P<double>[^\"]*)\"|“(?P<curly>[^“”]*)”|(?<!\w)'(?P<single>[^']*)'(?!\w)|`(?P<ticks>[^`]*)`"
     r"|(?<![^\s(,;])(?P<number>-?\d+(?:\.\d+)?)(?=$|[\s)?!;]|[.,](?:\s|$))"
 )
 _ASKING = """
@@ -75,13 +75,13 @@ def found(lobby: UvmObject, attempt: Thinking, brief: str) -> Call | None:
     asked_otherwise = any(mission[name] not in (None, AUTO) for name in ("schema", "context", "persona", "depth"))
     if attempt.settings.call_methods == "off" or mission["origin"] == "system" or asked_otherwise or len(brief) > _CHARS:
         return None
-    methods = list(_methods(lobby))
-    calls = [] if not methods else [
+    readings = list(_readings(brief))  # first: most briefs have no values in them
+    calls = [
         Call(holder, method.selector, args)
-        for reading in _readings(brief)
-        for holder, method, taught, intent in methods
-        if _is_for(reading.said, method.selector, intent) and (args := _arguments(method, taught, reading)) is not None
-    ]  # fmt: skip
+        for holder, method, taught, intent in (_methods(lobby) if readings else ())
+        for said, values, listed in readings
+        if _is_for(said, method.selector, intent) and (args := _arguments(method, taught, values, listed)) is not None and method.intact()
+    ]
     return calls[0] if len(calls) == 1 else None
 
 
@@ -102,7 +102,7 @@ def _methods(lobby: UvmObject) -> Iterator[tuple[UvmObject, Method, Sequence[Exa
     personas = (lobby._slots.get(name) for name in lobby.personas)
     for holder in (lobby, *(one for one in personas if isinstance(one, UvmObject))):
         for method in list(holder._slots.values()):
-            if isinstance(method, Method) and method.intact():
+            if isinstance(method, Method):
                 contract, came = dict(method.contract), dict(method.provenance)
                 taught, intent = examples.of(root, holder, method.selector)
                 intent = intent or came.get("intent", "")
@@ -188,7 +188,7 @@ def _term(word: str) -> str | None:
     return next(iter(words(word)), None)
 
 
-def _arguments(method: Method, taught: Sequence[Example], reading: _Reading) -> tuple[Any, ...] | None:
+def _arguments(method: Method, taught: Sequence[Example], values: tuple[Any, ...], listed: bool) -> tuple[Any, ...] | None:
     """The arguments of a call, where what the brief names is what the method takes, in one way only."""
     parameters = parameters_of(method.source)
     if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
@@ -196,13 +196,12 @@ def _arguments(method: Method, taught: Sequence[Example], reading: _Reading) -> 
     needed = [one for one in parameters if one.default is one.empty]
     if not taught and any(one.name.rstrip("0123456789") not in KINDS for one in needed):  # nobody said what it takes
         return None
-    values = reading.values
-    if len(needed) == 1 and len(values) > 1 and reading.listed and takes(method.source, taught, [list(values)], {}):
+    if len(needed) == 1 and len(values) > 1 and listed and takes(method.source, taught, [list(values)], {}):
         return None if takes(method.source, taught, [values[0]], {}) else (list(values),)
     if len(values) != len(needed):
         return None
     if len({kind_of(value) for value in values}) == len(values):
         fitting = [given for given in itertools.permutations(values) if takes(method.source, taught, given, {})]
     else:
-        fitting = [values] if reading.listed and takes(method.source, taught, values, {}) else []
+        fitting = [values] if listed and takes(method.source, taught, values, {}) else []
     return fitting[0] if len(fitting) == 1 else None

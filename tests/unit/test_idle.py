@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from batos.autotelic import alarms
 from batos.autotelic.alarms import Alarms
@@ -12,8 +15,11 @@ from batos.autotelic.budget import Budget
 from batos.autotelic.heartbeat import Heartbeat
 from batos.autotelic.leash import Leash
 from batos.autotelic.senses import Senses
+from batos.bridge.capabilities import Capabilities
+from batos.errors import InferenceFailed
 from batos.image import ledger
 from batos.kernel import Kernel
+from batos.substrate import Substrate
 from tests import passing_time
 from tests.unit.mind_support import FakeInference, submit
 from tests.unit.mind_support import settings as quick
@@ -75,3 +81,34 @@ def test_a_day_after_a_mission_and_with_a_trigger_that_stands(tmp_path: Path) ->
             await kernel.stop()
 
     passing_time.run(alone, *CLOCKED)
+
+
+@pytest.mark.parametrize(
+    ("can", "probed", "why"),
+    [
+        (None, None, "it is not known how large m is"),
+        (Capabilities(parameters=135_000_000), None, "m has 135 million parameters, and 1000 million are the least that judge"),
+        (Capabilities(parameters=8_000_000_000), Capabilities(parameters=8_000_000_000, format=False), "m does not keep to a form"),
+        (Capabilities(parameters=8_000_000_000), Capabilities(parameters=8_000_000_000), ""),
+        (Capabilities(parameters=8_000_000_000), InferenceFailed("it is away", cause="unreachable"), "it is away"),
+    ],
+)
+async def test_which_model_is_fit_to_judge(can: Capabilities | None, probed: Any, why: str) -> None:
+    """Its size is claimed; whether it keeps to a form is probed, and only of one that is large enough."""
+
+    class Place:
+        async def digest(self, model: str) -> str:
+            return "d"
+
+        async def probe(self, model: str, wanted: tuple[str, ...]) -> Capabilities | None:
+            assert wanted == ("format",)
+            if isinstance(probed, Exception):
+                raise probed
+            assert probed is not None, "it is not probed"
+            return probed  # type: ignore[no-any-return]
+
+    profile = SimpleNamespace(model_of=lambda name: name)
+    substrate: Any = SimpleNamespace(places=[Place()], profile=profile, capabilities=lambda name: can)
+    assert await Substrate.why_unfit(substrate, "m") == why
+    substrate.places = []
+    assert await Substrate.why_unfit(substrate, "m") == "", "something else infers than an Ollama"
