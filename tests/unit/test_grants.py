@@ -524,7 +524,6 @@ async def until_asked(kernel: Kernel, id: str) -> None:
 
 def desk_of(kernel: Kernel) -> Desk:
     """A desk of a kernel without endpoints; what missions do not need is not there."""
-    parts: dict[str, Any] = dict.fromkeys(
-        ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate", "uploads")
-    )
+    names = "router info metrics models experts personas upkeep replays memory undoing assessed rate uploads"
+    parts: dict[str, Any] = dict.fromkeys(names.split())
     return Desk(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)
