@@ -21,17 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.unit.memory_support import QUICK, CountsWords
-from tests.unit.mind_support import FakeInference, answer, mind, submit
-from tests.unit.test_archiving import put_away
-from tests.unit.test_changes import Proposal
-from tests.unit.test_undo_memory import Held
-
 from batos.autotelic import changes
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.image import examples, ledger
 from batos.kernel import Kernel
 from batos.objects import Intent
+from tests.unit.memory_support import QUICK, CountsWords
+from tests.unit.mind_support import FakeInference, answer, mind, submit
+from tests.unit.test_archiving import put_away
+from tests.unit.test_changes import Proposal
+from tests.unit.test_undo_memory import Held
 
 FOLDER = Path("/tmp/image-0.1.0")  # part of the names of the documents that are read from files
 UNFINISHED = "I feel stuck before the concert"
@@ -68,8 +67,8 @@ class Inference(FakeInference):
         return await super().chat(request, deadline_s=deadline_s, on_text=on_text)
 
 
-async def main() -> None:
-    """Make the image, and pack the folder of the daemon that did."""
+async def made() -> None:
+    """Make the image."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     data = FOLDER / "data"
     (FOLDER / "notes").mkdir(parents=True)
@@ -85,11 +84,16 @@ async def main() -> None:
         await held.embedded()
         await submit(kernel, "unfinished", UNFINISHED, persona="alfred")
         await asyncio.wait_for(inference.stands.wait(), 60)
-    with tarfile.open(sys.argv[1], "w:gz", compresslevel=9) as packed:
-        for path in sorted(data.iterdir()):
-            if path.suffix not in (".lock", ".tmp", ".index", ".log"):
-                packed.add(path, path.name, filter=_anonymous)
-    print(f"{sys.argv[1]}: {Path(sys.argv[1]).stat().st_size} bytes")
+
+
+def packed(path: Path) -> None:
+    """Pack the folder of the daemon that made the image."""
+    data = FOLDER / "data"
+    with tarfile.open(path, "w:gz", compresslevel=9) as archive:
+        for one in sorted(data.iterdir()):
+            if one.suffix not in (".lock", ".tmp", ".index", ".log"):
+                archive.add(one, one.name, filter=_anonymous)
+    print(f"{path}: {path.stat().st_size} bytes")
 
 
 async def _missions(kernel: Kernel, held: Held) -> None:
@@ -139,4 +143,6 @@ def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo:
     return info
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(made())
+    packed(Path(sys.argv[1]))

@@ -8,7 +8,6 @@ import pickletools
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,6 +22,7 @@ from batos.kernel import Kernel
 from batos.memory.library import library_of
 from batos.objects.primitive_names import FORMER
 from batos.wire.schemas import Search
+from tests.public_names import pinned
 from tests.unit.memory_support import QUICK, CountsWords
 from tests.unit.mind_support import FakeInference, Listened, mind, submit
 from tests.unit.test_forge import sent
@@ -83,7 +83,11 @@ async def all_checked(kernel: Kernel) -> dict[str, str]:
 def test_it_names_every_primitive_by_function_and_has_the_format_of_its_time(folder: Path) -> None:
     """It is what it is said to be: all names of the table but that of what came later."""
     assert probe(f"file://{folder / 'live_image.fs'}")["format"] == 4 < FORMAT
-    assert set(texts_of_records(folder / "live_image.fs")) & FORMER.keys() == FORMER.keys() - {"batos.mind.grants.grant_"}
+    texts = set(texts_of_records(folder / "live_image.fs"))
+    assert texts & FORMER.keys() == FORMER.keys() - {"batos.mind.grants.grant_"}
+    classes = {text.replace(" ", ".") for text in texts if text.startswith("batos.") and text.count(" ") == 1}
+    assert "batos.memory.Words" in classes
+    assert classes <= set(pinned("classes"))
 
 
 async def test_a_new_image_names_no_function(tmp_path: Path, inference: FakeInference) -> None:
