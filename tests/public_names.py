@@ -244,7 +244,8 @@ def compared(kind: str, pinned: Any, now: Any) -> Difference:
         "users rely on it: bring it back, or let the old name stand beside the new one. If it has to go, say so in CHANGELOG.md, "
         f"take it out of {file} by hand, and run `make pins`"
     )
-    broken = [f"{kind}: {path} is gone; {remedy}" for path in before if path not in after]
+    gone = [path for path in before if path not in after and path.rpartition(" › ")[0] not in before.keys() - after.keys()]
+    broken = [f"{kind}: {path} is gone; {remedy}" for path in gone]
     broken += [
         f"{kind}: {path} is {after[path]!r} and was {value!r}; {remedy}"
         for path, value in before.items()

@@ -27,11 +27,12 @@ def test_the_files_are_written_by_make_pins(path: Path) -> None:
 
 
 def test_what_is_gone_or_changed_is_told_from_what_is_new() -> None:
-    before = {"send": {"role": "submit", "fields": ["id", "brief"]}, "list": {}}
+    before = {"send": {"role": "submit", "fields": ["id", "brief"]}, "list": {}, "rate": {"role": "submit", "fields": ["id"]}}
     after = {"send": {"role": "operate", "fields": ["id", "text"]}, "list": {"limit": "int"}, "watch": {"role": "read"}}
     broken, new = compared("ops", before, after)
     assert [line.partition(";")[0] for line in broken] == [
         "ops: send › fields › brief is gone",
+        "ops: rate is gone",
         "ops: send › role is 'operate' and was 'submit'",
     ]
     assert all("bring it back" in line and "tests/pins/ops.json" in line for line in broken)
