@@ -17,8 +17,8 @@ import structlog
 from batos import config
 from batos.bridge import choice
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, Known
-from batos.bridge.client import tagged
 from batos.bridge.models import Models
+from batos.bridge.names import tagged
 from batos.bridge.persona_models import modelfile_of, name_of
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, profile_names
 from batos.bridge.ready import ReadyInference

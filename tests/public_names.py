@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,14 +177,19 @@ def cli() -> dict[str, Any]:
 
 
 def _command(command: Any) -> dict[str, Any]:
-    arguments = [parameter.name.upper() for parameter in command.params if parameter.param_type_name == "argument"]
+    given = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    arguments = {str(at): {"name": one.name.upper(), "required": bool(one.required)} for at, one in enumerate(given, 1)}
     options = {
-        flag: {"takes": "nothing" if parameter.is_flag else "a value", "repeated": bool(parameter.multiple)}
+        flag: {
+            "takes": "nothing" if parameter.is_flag else "a value",
+            "repeated": bool(parameter.multiple),
+            "required": bool(parameter.required),
+        }
         for parameter in command.params
         if parameter.param_type_name == "option" and parameter.expose_value  # others are typer's own
         for flag in [*parameter.opts, *parameter.secondary_opts]
     }
-    return {"arguments": " ".join(arguments), "options": options}
+    return {"arguments": arguments, "options": options}
 
 
 def metrics() -> dict[str, Any]:
@@ -227,6 +232,8 @@ KINDS: dict[str, Callable[[], Any]] = {
 
 # --- comparing
 
+_UNDER = " › "
+
 
 class Difference(NamedTuple):
     """What differs from what is pinned, each in words."""
@@ -244,24 +251,31 @@ def compared(kind: str, pinned: Any, now: Any) -> Difference:
         "users rely on it: bring it back, or let the old name stand beside the new one. If it has to go, say so in CHANGELOG.md, "
         f"take it out of {file} by hand, and run `make pins`"
     )
-    gone = [path for path in before if path not in after and path.rpartition(" › ")[0] not in before.keys() - after.keys()]
+    gone, new = _topmost(before.keys() - after.keys(), before), _topmost(after.keys() - before.keys(), after)
     broken = [f"{kind}: {path} is gone; {remedy}" for path in gone]
     broken += [
         f"{kind}: {path} is {after[path]!r} and was {value!r}; {remedy}"
         for path, value in before.items()
         if path in after and after[path] != value
     ]
-    new = [f"{kind}: {path} is new; if it is meant to be public and to stay, run `make pins` and commit {file}" for path in after]
-    return Difference(broken, [line for path, line in zip(after, new, strict=True) if path not in before])
+    demanded = [path for path in new if after.get(f"{path}{_UNDER}required") is True]
+    broken += [f"{kind}: {path} is new and required; who does not know of it would be refused: make it optional" for path in demanded]
+    more = f"is new; if it is meant to be public and to stay, run `make pins` and commit {file}"
+    return Difference(broken, [f"{kind}: {path} {more}" for path in new if path not in demanded])
+
+
+def _topmost(paths: Set[str], order: Iterable[str]) -> list[str]:
+    """Those of the paths that are not below another one, in a given order."""
+    return [path for path in order if path in paths and path.rpartition(_UNDER)[0] not in paths]
 
 
 def _lines(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
     """Every name and value in a JSON value, by the way to it; the items of a list are names."""
     if isinstance(value, list):
-        yield from ((f"{path} › {one}".removeprefix(" › "), True) for one in value)
+        yield from ((f"{path}{_UNDER}{one}".removeprefix(_UNDER), True) for one in value)
     elif isinstance(value, dict):
         for name, one in value.items():
-            here = f"{path} › {name}".removeprefix(" › ")
+            here = f"{path}{_UNDER}{name}".removeprefix(_UNDER)
             if isinstance(one, dict | list):
                 yield here, type(one).__name__
             yield from _lines(one, here)

@@ -19,11 +19,13 @@ from batos.errors import InvalidInput
 
 FINAL = ("COMPLETE", "FAILED")
 STATES = ("ACCEPTED", *THINKING, "NEEDS_INPUT", "PROVISIONING", "PAUSED", *FINAL)
+WORDS_CHARS = 1000
 SAID = {
     "accepted": "The mission is accepted, and on disk.",
     "cancelled": "The mission was cancelled.",
     "paused": "The mission rests until you resume it.",
     "resumed": "The mission goes on.",
+    "ended": "The mission had ended before, and stays as it is.",
     "answered": "The mission has your answer, and goes on.",
     "rated": "Thank you: your rating is kept with the mission.",
     "undone": "What the mission did is taken back.",
@@ -35,8 +37,10 @@ SAID = {
 
 async def overview(seat: Seat, request: Request) -> Response:
     """The missions, and a form for a new one."""
-    state = request.query_params.get("state") or None
-    listed = (await seat.asker.ask("missions", state=state, limit=seat.settings.console_rows))["missions"]
+    state, before = (request.query_params.get(name) or None for name in ("state", "before"))
+    words = (request.query_params.get("q") or "")[:WORDS_CHARS]
+    rows = seat.settings.console_rows
+    listed = (await seat.asker.ask("missions", state=state, limit=rows, before=before, words=words or None))["missions"]
     info = await seat.asker.ask("info")
     return await seat.show(
         "missions.html",
@@ -46,6 +50,9 @@ async def overview(seat: Seat, request: Request) -> Response:
         info=info,
         state=state,
         states=STATES,
+        words=words,
+        before=before,
+        older=listed[-1]["id"] if len(listed) == rows else None,
         new_id=str(uuid.uuid4()),
         brief=request.query_params.get("brief", ""),
         context=request.query_params.get("context", ""),

@@ -140,7 +140,8 @@ class Attempts:
             target = history.resolve(unit.root, message["target"])
             value = await send(target, message["selector"], *message["args"], **message["kwargs"])
             shown = history.whole(value)
-            text = value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False)
+            own = value._slots.get("text") if isinstance(value, UvmObject) else value  # what a summary or a passage says
+            text = own if isinstance(own, str) else json.dumps(shown, ensure_ascii=False)
             speaker = str(target.name) if find(target, "core_mission") else attempt.persona or None
             facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
             forged = attempt.tally.forged

@@ -183,7 +183,7 @@ async def synthesize(cycle: UvmObject) -> str:
         text = reply.text.strip()
         if not schema:
             cycle.cut = reply.done_reason == "length"
-            text = evidence.without_false_marks(gate.whole(text, cut=cycle.cut), found)
+            text = evidence.without_false_marks(weaving.without_labels(gate.whole(text, cut=cycle.cut), voices), found)
             text = evidence.without_claims(text, found, str(cycle.brief))
         fault = await _fault_of(cycle, text, schema)
         if fault is None and keeps and not keeps(text):

@@ -25,7 +25,7 @@ from batos.bridge.needs import Needs
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind, QualityRefused
 from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
@@ -499,6 +499,7 @@ class Thinking:
         :param pictured: whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns.
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
+        :raises QualityRefused: where all of it is thought, and none of it answer.
         :raises BudgetSpent: past `mission_inferences`.
         """
         if self.tally.asked.total() >= self.settings.mission_inferences:
@@ -526,6 +527,8 @@ class Thinking:
         if narrows and _is_full(known, chosen) and window.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {known.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
+        if schema is None and (why := _spent(known)):
+            raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(known))
 
     async def _inferred(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None) -> journal.Inference:
@@ -680,6 +683,18 @@ def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
     """What a persona's slot says, own or inherited; a message that is not understood costs far more."""
     held = find(persona, name)
     return otherwise if held is None else held[1]
+
+
+def _spent(paid: journal.Inference) -> str:
+    """Why there is no answer, where a model spent all of it on its thought: neither another persona nor another try mends that."""
+    if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
+        return ""
+    went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
+    how = went if paid.done_reason == "length" else "its thought went in circles, and was ended"
+    return (
+        f"{paid.model} came to no answer: {how}. Let it answer at once (setting think, off), let it write more (setting num_predict), or "
+        "take another model (`batos models use NAME`)"
+    )
 
 
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")

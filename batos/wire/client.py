@@ -279,9 +279,12 @@ class Client(Operating):
         """The revisions of the object `target`, the newest first."""
         return await self._ask("history", target=target, limit=limit)
 
-    async def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended."""
-        return await self._ask("replay", hold_s=timeout_s, id=id)
+    async def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
+        """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended.
+
+        :param prompts: whether what each inference was asked is told, too.
+        """
+        return await self._ask("replay", hold_s=timeout_s, id=id, prompts=prompts or None)
 
     async def undo(
         self,

@@ -30,9 +30,21 @@ class Operating(Connection):
         """The generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
         return await self._ask("methods", target=target, at=at)
 
-    async def missions(self, state: str | None = None, limit: int | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`."""
-        return await self._ask("missions", state=state, limit=limit, at=at)
+    async def missions(
+        self,
+        state: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+        *,
+        before: str | None = None,
+        words: str | None = None,
+    ) -> dict[str, Any]:
+        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
+
+        :param before: only those that were accepted before the mission of that id.
+        :param words: only those whose brief has all of these, or whose id begins so.
+        """
+        return await self._ask("missions", state=state, limit=limit, at=at, before=before, words=words)
 
     async def failures(
         self,

@@ -27,6 +27,7 @@ from batos.wire.fields import (
     Rating,
     State,
     Target,
+    Words,
 )
 from batos.wire.keeping import (
     Accepting,
@@ -277,6 +278,8 @@ class Missions(Request):
     state: State | None = None
     limit: Limit = 50
     at: Moment | None = None
+    before: MissionId | None = None
+    words: Words | None = None
 
 
 class Failures(Request):
@@ -297,6 +300,7 @@ class Replay(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["replay"]
     id: MissionId
+    prompts: bool = False
 
     @property
     def waits(self) -> bool:

@@ -159,8 +159,16 @@ class SyncClient:
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         return self._run(self._client.history(target, limit))
 
-    def missions(self, state: str | None = None, limit: int | None = None, at: float | str | None = None) -> dict[str, Any]:
-        return self._run(self._client.missions(state, limit, at))
+    def missions(
+        self,
+        state: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+        *,
+        before: str | None = None,
+        words: str | None = None,
+    ) -> dict[str, Any]:
+        return self._run(self._client.missions(state, limit, at, before=before, words=words))
 
     def failures(
         self,
@@ -173,8 +181,8 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))
 
-    def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
-        return self._run(self._client.replay(id, timeout_s))
+    def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
+        return self._run(self._client.replay(id, timeout_s, prompts=prompts))
 
     def undo(
         self,

@@ -124,6 +124,9 @@ async def test_a_mission_under_way_can_rest_go_on_and_be_cancelled(seat: Seat, i
     inference.release()
     told = seen(await done(seat, id))
     assert "failed" in told
+    for path in ("/cancel", "/pause", "/resume"):
+        assert (await seat.post(path, id=id)).headers["location"] == f"/mission?id={id}&said=ended"
+    assert "had ended before" in seen(await seat.see("/mission", id=id, said="ended"))
     assert "cancelled" in told
 
 

@@ -524,6 +524,6 @@ async def until_asked(kernel: Kernel, id: str) -> None:
 
 def desk_of(kernel: Kernel) -> Desk:
     """A desk of a kernel without endpoints; what missions do not need is not there."""
-    names = "router info metrics models experts personas upkeep replays memory undoing assessed rate uploads"
-    parts: dict[str, Any] = dict.fromkeys(names.split())
+    absent = ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
+    parts: dict[str, Any] = dict.fromkeys((*absent, "uploads"))
     return Desk(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)

@@ -36,11 +36,17 @@ def test_what_is_gone_or_changed_is_told_from_what_is_new() -> None:
         "ops: send › role is 'operate' and was 'submit'",
     ]
     assert all("bring it back" in line and "tests/pins/ops.json" in line for line in broken)
-    assert [line.partition(" is new")[0] for line in new] == [
-        "ops: send › fields › text", "ops: list › limit", "ops: watch", "ops: watch › role",
-    ]  # fmt: skip
+    assert [line.partition(" is new")[0] for line in new] == ["ops: send › fields › text", "ops: list › limit", "ops: watch"]
     assert all("make pins" in line for line in new)
     assert compared("ops", after, after) == ([], [])
+
+
+def test_what_is_new_and_required_breaks_who_does_not_know_of_it() -> None:
+    before = {"send": {"fields": {"id": {"required": True}}}}
+    after = {"send": {"fields": {"id": {"required": True}, "to": {"required": True}, "by": {"required": False}}}}
+    broken, new = compared("ops", before, {**after, "rate": {"fields": {"id": {"required": True}}}})
+    assert [line.partition(";")[0] for line in broken] == ["ops: send › fields › to is new and required"]
+    assert [line.partition(";")[0] for line in new] == ["ops: send › fields › by is new", "ops: rate is new"]
 
 
 def test_every_primitive_has_one_stable_name_and_one_function() -> None:
