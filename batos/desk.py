@@ -17,7 +17,7 @@ from batos.image.moments import Moment
 from batos.image.turns import answering
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
-from batos.mind import forms, lessons
+from batos.mind import admission, forms, lessons
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
@@ -165,10 +165,10 @@ class Desk:
                 return await answering(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
                 return await answering(self._looks.history, request.target, request.limit)
-            case schemas.Missions() if request.state is request.at is request.before is None and not request.words:
+            case schemas.Missions() if request.state is request.at is request.before is None and not request.words and request.system:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                fits = (request.state, request.limit, request.at, request.before, request.words or "")
+                fits = (request.state, request.limit, request.at, request.before, request.words or "", request.system)
                 return await answering(self._looks.missions, *fits)
             case schemas.Failures():
                 sought = (request.id, request.code, request.selector, request.limit, request.at)
@@ -235,10 +235,12 @@ class Desk:
     async def _message(
         self, request: _Message, selector: str, args: list[Any], brief: str, client: Recipient, kwargs: Reply | None = None
     ) -> None:
-        """A message to an object is a mission."""
-        self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
-        may_ask = {"may_ask": isinstance(request, schemas.Send) and request.may_ask}
-        await self._submit(request, brief, {**_said(request.target, selector, args, kwargs), **_options(request), **may_ask}, client)
+        """A message to an object is a mission. What could only fail is refused, not accepted to fail: a target that is not there,
+        arguments that do not fit."""
+        may_ask, write = (request.may_ask, request.write) if isinstance(request, schemas.Send) else (False, False)
+        first = functools.partial(admission.check, target=request.target, selector=selector, args=args, kwargs=kwargs or {}, write=write)
+        message = _said(request.target, selector, args, kwargs, write=write)
+        await self._submit(request, brief, {**message, **_options(request), "may_ask": may_ask}, client, first)
 
     async def _teach(self, request: schemas.Teach, client: Recipient) -> None:
         """A lesson is a message, `learn_`. Its examples are kept with its acceptance: of one that is not accepted nothing is."""
@@ -399,9 +401,10 @@ class Desk:
             del self._ingests_watched[watched]
 
 
-def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = None) -> Reply:
+def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = None, *, write: bool = False) -> Reply:
     """A message as a mission holds it."""
-    return {"message": json.dumps({"target": target, "selector": selector, "args": args, "kwargs": kwargs or {}})}
+    told = {"target": target, "selector": selector, "args": args, "kwargs": kwargs or {}}
+    return {"message": json.dumps({**told, **({"write": True} if write else {})})}
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:

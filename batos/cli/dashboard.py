@@ -73,11 +73,11 @@ async def _once(address: str) -> dict[str, Any]:
 
 
 async def look(client: Client) -> dict[str, Any]:
-    """What there is to show: `info`, and `missions`, those under way first and with their personas."""
+    """What there is to show: `info`, and `missions`, those under way first and with their personas; the system's own are left out."""
     info = await client.info()
     under_way = info.get("missions", {}).get("under_way", ())[:SHOWN_MISSIONS]
-    live = [await client.status(id) for id in under_way]
-    listed = (await client.missions(limit=SHOWN_MISSIONS))["missions"]
+    live = [status for id in under_way if (status := await client.status(id)).get("origin") != "system"]
+    listed = (await client.missions(limit=SHOWN_MISSIONS, system=False))["missions"]
     return {"info": info, "missions": live + [mission for mission in listed if mission["id"] not in under_way]}
 
 

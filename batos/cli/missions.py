@@ -16,9 +16,10 @@ import typer
 from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
+from batos.cli.numbers import NumbersCommand
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import FOLDED, provided_pairs, rated, routing_pairs, undone_pairs
-from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
+from batos.cli.watching import STATE_STYLES, Watcher, called, cost, doubts, sources
 from batos.config import nearest, shown
 from batos.errors import Busy, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
@@ -95,7 +96,7 @@ def send(
     give(submit, endpoint(connect), Output(as_json), watch)
 
 
-@app.command("send-to")
+@app.command("send-to", cls=NumbersCommand)
 def send_to(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")],
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")],
@@ -106,6 +107,9 @@ def send_to(
     deadline: Deadline = None,
     priority: Priority = None,
     may_ask: MayAsk = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Have a method written and kept, also for a name that is nearly a known one.")
+    ] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -115,7 +119,7 @@ def send_to(
 
     async def submit(client: Client) -> Accepted:
         try:
-            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask}
+            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask, "write": write}
             return await client.send_message(target, selector, values, named, **more)
         except UnknownTarget as e:
             raise with_nearest(e, target) from None
@@ -141,27 +145,29 @@ def missions(
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
     before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only those that are older than this one.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Also those that the system gave itself.")] = False,
     at: AtFlag = None,
     image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List missions, the newest first, or those that one looks for."""
+    """List missions, the newest first, or those that one looks for; those that the system gave itself only where they are asked for."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
     wanted, then, sought = state and state.upper(), moment(at), " ".join(words or ())
     reply = look(
         image,
         connect,
-        lambda looks: looks.missions(wanted, limit, then, before, sought),
-        lambda client: client.missions(wanted, limit, then, before=before, words=sought or None),
+        lambda looks: looks.missions(wanted, limit, then, before, sought, everyone),
+        lambda client: client.missions(wanted, limit, then, before=before, words=sought or None, system=everyone),
     )
     output = Output(as_json)
     if as_json:
         output.document(reply)
         return
     if not reply["missions"]:
-        output.note("no missions" + (f" in {state.upper()}" if state else "") + " that fit" * bool(sought or before), "dim")
+        told = "no missions" + (f" in {state.upper()}" if state else "") + " that fit" * bool(sought or before)
+        output.note(told + ("" if everyone else "; --all: also the system's own"), "dim")
         return
     print_missions(reply["missions"], output)
     if len(reply["missions"]) == limit:
@@ -193,7 +199,7 @@ def result(
         output.say(str(found.get("text", "")))
         if found.get("folded"):
             output.note(FOLDED, "dim")
-        for line in (*sources(found), *doubts(found), cost(found)):
+        for line in (*sources(found), *called(found), *doubts(found), cost(found)):
             output.note(line, "dim")
 
 

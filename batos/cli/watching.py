@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -147,7 +148,7 @@ class Watcher:
         if self._shown[0] != "COMPLETE":
             self._line(event, "COMPLETE", "")
         told = result or {}
-        for line in (*sources(told), *doubts(told), provision(told), self._choice(told), cost(told)):
+        for line in (*sources(told), *called(told), *doubts(told), provision(told), self._choice(told), cost(told)):
             if line:
                 self._output.say(" " * 10 + line, "dim")
 
@@ -205,6 +206,14 @@ def source(one: dict[str, Any]) -> str:
     else:
         told = f"{one['source']} ({one['title']})"
     return f"[{one['n']}] {told}: batos show {one['chunk']}"
+
+
+def called(result: dict[str, Any]) -> list[str]:
+    """The method that answered in a model's place, as a call, with the command that shows it."""
+    if not (one := result.get("called")):
+        return []
+    args = ", ".join(json.dumps(arg, ensure_ascii=False) for arg in one["args"])
+    return [f"answered by {one['selector']}({args}): batos method {one['target']} {one['selector']}"]
 
 
 def doubts(result: dict[str, Any]) -> list[str]:

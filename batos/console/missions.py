@@ -36,11 +36,12 @@ SAID = {
 
 
 async def overview(seat: Seat, request: Request) -> Response:
-    """The missions, and a form for a new one."""
+    """The missions, and a form for a new one; those that the system gave itself where they are asked for."""
     state, before = (request.query_params.get(name) or None for name in ("state", "before"))
-    words = (request.query_params.get("q") or "")[:WORDS_CHARS]
+    words, everyone = (request.query_params.get("q") or "")[:WORDS_CHARS], bool(request.query_params.get("all"))
     rows = seat.settings.console_rows
-    listed = (await seat.asker.ask("missions", state=state, limit=rows, before=before, words=words or None))["missions"]
+    wanted = {"state": state, "before": before, "words": words or None, "system": everyone}
+    listed = (await seat.asker.ask("missions", limit=rows, **wanted))["missions"]
     info = await seat.asker.ask("info")
     return await seat.show(
         "missions.html",
@@ -49,6 +50,7 @@ async def overview(seat: Seat, request: Request) -> Response:
         missions=listed,
         info=info,
         state=state,
+        everyone=everyone,
         states=STATES,
         words=words,
         before=before,
@@ -61,7 +63,7 @@ async def overview(seat: Seat, request: Request) -> Response:
 
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     """The rows of the missions page as they are now, by mission."""
-    listed = (await asker.ask("missions", limit=settings.console_rows))["missions"]
+    listed = (await asker.ask("missions", limit=settings.console_rows, system=False))["missions"]
     made = await views.each("parts.html", "row", listed)
     return dict(zip((one["id"] for one in listed), made, strict=True))
 

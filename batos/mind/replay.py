@@ -19,6 +19,7 @@ from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
 from batos.mind.thinking import NeedAnswer, Place, Thinking
+from batos.objects import UvmObject
 
 PROMPTS_BYTES = 2 * 1024 * 1024
 _SHOWN = 400  # characters of each text where two differ
@@ -61,6 +62,11 @@ class Replaying(Thinking):
         reply = await super().chat(role, system, user, **more)
         asked["said"] = reply.text
         return reply
+
+    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+        """What was told by rule is told again: it went by what was measured then."""
+        told = self.mission["result"] or {}
+        return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None
 
     def ask(self, question: str) -> str:
         """Nobody is asked here.

@@ -38,7 +38,7 @@ from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
-from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.proposing import Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.provided import STATE as PROVISIONING
 from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
 from batos.mind.relevance import Nearness, not_told
@@ -129,6 +129,7 @@ class Thinking:
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
         propose: Propose = nothing_proposed,
+        ruled: Ruled = nothing_ruled,
         parameters: Callable[[str], int | None] = lambda model: None,
         base_of: Callable[[str], str] = lambda role: BASE_MODEL,
         nearness: Nearness = not_told,
@@ -146,6 +147,7 @@ class Thinking:
         :param memory: None: nothing is recalled, and nothing can be remembered.
         :param on_paid: hears of each inference that a model was asked for.
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
+        :param ruled: the result of a mission of the system's own that no model has to think through.
         :param parameters: of a model, by its name; None where that is not known.
         :param base_of: from a persona's role to the model that its own is made of: nobody's voice.
         :param nearness: of an answer to what it answers to.
@@ -174,7 +176,7 @@ class Thinking:
         self._nearness: Nearness = nearness if self.compare else not_told
         self._near: dict[tuple[str, ...], float | None] = {}
         self._inference, self._image, self._events = inference, image, events
-        self._on_paid, self.outage, self.propose = on_paid, outage, propose
+        self._on_paid, self.outage, self.propose, self._ruled = on_paid, outage, propose, ruled
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         if "thinking" in (mission.get("needs") or ()):
             self._options["think"] = True
@@ -303,6 +305,10 @@ class Thinking:
         """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
         own = any("of" not in one for one in self.mission["images"])
         return not own or bool(self._lent) or self.provision.needs.vision or self.sight.known(self.sight.model_of(persona)) is not False
+
+    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+        """The result of a mission of the system's own that is told by rule; None where a model is to think it through."""
+        return await self._ruled(root, mission, persona) if mission.origin == "system" else None
 
     def share_out(self, brief: str) -> Shares:
         """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""

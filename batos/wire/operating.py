@@ -38,13 +38,15 @@ class Operating(Connection):
         *,
         before: str | None = None,
         words: str | None = None,
+        system: bool | None = None,
     ) -> dict[str, Any]:
         """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
 
         :param before: only those that were accepted before the mission of that id.
         :param words: only those whose brief has all of these, or whose id begins so.
+        :param system: False: without those of the system's own.
         """
-        return await self._ask("missions", state=state, limit=limit, at=at, before=before, words=words)
+        return await self._ask("missions", state=state, limit=limit, at=at, before=before, words=words, system=system)
 
     async def failures(
         self,

@@ -109,6 +109,7 @@ class Send(_MissionRequest):
     args: list[Any] = Field(default_factory=list)
     kwargs: dict[str, Any] = Field(default_factory=dict)
     may_ask: bool = False  # as of `submit`
+    write: bool = False  # whether a method may be written and kept for a selector that nobody vouches for
 
 
 class Status(Request):
@@ -280,6 +281,7 @@ class Missions(Request):
     at: Moment | None = None
     before: MissionId | None = None
     words: Words | None = None
+    system: bool = True  # whether the system's own are listed, too
 
 
 class Failures(Request):

@@ -94,8 +94,9 @@ class SyncClient:
         deadline_s: float | None = None,
         priority: int | None = None,
         may_ask: bool = False,
+        write: bool = False,
     ) -> Accepted:
-        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask}
+        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask, "write": write}
         return self._run(self._client.send_message(target, selector, args, kwargs, id=id, **more))
 
     def teach(
@@ -167,8 +168,9 @@ class SyncClient:
         *,
         before: str | None = None,
         words: str | None = None,
+        system: bool | None = None,
     ) -> dict[str, Any]:
-        return self._run(self._client.missions(state, limit, at, before=before, words=words))
+        return self._run(self._client.missions(state, limit, at, before=before, words=words, system=system))
 
     def failures(
         self,

@@ -389,13 +389,15 @@ def test_missions(capsys: pytest.CaptureFixture[str]) -> None:
     listed = [{"id": "m1", "state": "COMPLETE", "brief": "Plan\na \x1b[31mparty", "origin": "client", "accepted": 0.0, "finished": 1.0}]
     code, [request] = batos({"missions": {"type": "missions", "missions": listed}}, "missions", "--state", "complete", "--limit", "3")
     assert code == 0
-    assert (request.state, request.limit) == ("COMPLETE", 3)
+    assert (request.state, request.limit, request.system) == ("COMPLETE", 3, False)
     out = capsys.readouterr().out
     assert "Plan a [31mparty" in out
     assert all(line == line.rstrip() for line in out.splitlines())
     code, _ = batos({"missions": {"type": "missions", "missions": []}}, "missions")
     assert code == 0
-    assert "no missions" in capsys.readouterr().err
+    assert "no missions; --all: also the system's own" in capsys.readouterr().err
+    _, [request] = batos({"missions": {"type": "missions", "missions": listed}}, "missions", "--all")
+    assert request.system is True
 
 
 @pytest.mark.parametrize(
@@ -929,3 +931,23 @@ def test_a_quotation_is_said_to_be_one_and_who_said_it() -> None:
         "[1] /n/mills.md (Mills): batos show oid:1",
     ]
     assert sources({}) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "args", "priority"),
+    [
+        (("-5",), [-5], 0),
+        (("-0.5", "3", "-1e3", "-.5"), [-0.5, 3, -1000.0, "-.5"], 0),
+        (("-5", "--priority", "-2", "-7"), [-5, -7], -2),
+    ],
+)
+def test_negative_numbers_are_arguments(words: tuple[str, ...], args: list[Any], priority: int) -> None:
+    code, [request] = batos({"send": ACCEPTED}, "send-to", "brick", "clamp_percent_", *words)
+    assert (code, request.args, request.priority) == (0, args, priority)
+
+
+def test_what_is_no_number_is_still_an_option_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos({}, "send-to", "brick", "clamp_percent_", "-5x") == (2, [])
+    assert "No such option" in capsys.readouterr().err
+    code, [request] = batos({"send": ACCEPTED}, "send-to", "brick", "clamp_", "5", "--write")
+    assert (code, request.write) == (0, True)

@@ -63,7 +63,7 @@ async def done(seat: Seat, id: str) -> str:
 
 
 async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any) -> None:
-    message = {"target": target, "selector": selector, "args": list(args), "kwargs": {}}
+    message = {"target": target, "selector": selector, "args": list(args), "kwargs": {}, "write": True}
     await kernel.scheduler.submit(id, f"send {target} {selector}", {"message": json.dumps(message)})
     await kernel.scheduler.quiet()
 
@@ -99,6 +99,17 @@ async def test_a_brief_becomes_a_mission_with_all_that_was_thought(seat: Seat) -
     assert "I feel stuck" in seen(await seat.see("/"))
     assert "I feel stuck" in seen(await seat.see("/", state="COMPLETE"))
     assert "None is in that state." in seen(await seat.see("/", state="FAILED"))
+
+
+async def test_missions_of_the_system_s_own_are_listed_where_they_are_asked_for(seat: Seat) -> None:
+    await seat.gave("I feel stuck", persona="robin")
+    await seat.kernel.scheduler.submit("own-1", "look at yourself", {"origin": "system"})
+    await done(seat, "own-1")
+    for state in ("", "COMPLETE"):
+        assert "look at yourself" not in seen(await seat.see("/", state=state))
+        told = seen(await seat.see("/", state=state, all="yes"))
+        assert "look at yourself" in told
+        assert "I feel stuck" in told
 
 
 async def test_the_form_sent_twice_makes_one_mission(seat: Seat) -> None:

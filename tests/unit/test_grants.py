@@ -504,7 +504,7 @@ async def test_who_is_no_operator_sends_nothing_that_changes_more_than_its_recei
     async with mind(tmp_path, FakeInference()) as kernel:
         await holding(kernel, TIDY)
         desk = desk_of(kernel)
-        request = Send(op="send", id="m1", target=target, selector=selector, args=["Keys"] if target == "memory" else [])
+        request = Send(op="send", id="m1", target=target, selector=selector, args=[] if target == "thing" else ["Keys"])
         for operates in (False, True):
             heard = Heard(8)
             heard.operates = operates
