@@ -45,7 +45,7 @@ _OLD = ("cp850", "mac_roman")
 _CYRILLIC = ("cp1251", "koi8_r")
 _IN_USE = [*_LATIN, *_CYRILLIC, *_CJK, "cp1253", "cp1255", "cp1256", "cp874"]
 _LETTERS = {
-    "cp1252": ("äöüß", "àâæçéèêëîïôœùû", "áéíñóúü¿¡", "ãáàâçéêíóõôú", "åäöæøé", "áðéíóúýþæö", "àèéìíîòóù", "éëïóöü"),
+    "cp1252": ("äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü¿¡", "ãáàâçéêíóõôú", "åäöæøé", "áðéíóúýþæö", "àèéìíîòóù", "éëïóöü"),
     "cp1250": ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţ", "čćđšž", "äöüß"),
     "iso8859_2": ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţ", "čćđšž"),
     "cp1254": ("âçğıiöşûüî",),
@@ -62,6 +62,7 @@ _POINTS = re.compile("[\u05b0-\u05c7]")
 _TURNED = re.compile("[а-яё][А-ЯЁ]")  # a capital behind a small letter: what the other Cyrillic encoding makes of a text
 _HIGH, _ALONE = re.compile(rb"[\x80-\xff]"), re.compile(rb"(?<![\x80-\xff])[\x80-\xff]{1,2}(?![\x80-\xff])")
 _SIGNS = ("Sc", "So", "Sm", "No", "Cc")
+_BEHIND_WORDS, _BEHIND_NUMBERS, _BETWEEN = "®™©¹²³", "ªº", "×÷°"  # signs, and what they touch where they are meant: m², Acme®, 1º, a×b
 _LATIN_SHARE = 0.8  # of bytes beyond ASCII that stand among ASCII letters, two at most: elsewhere they come in runs
 
 
@@ -249,15 +250,27 @@ def _cyrillic(part: bytes) -> str:
 
 def _share_of_letters(part: bytes, name: str) -> float:
     """The share of the letters beyond ASCII that are those of one language which is written in an encoding. What stands between two
-    letters is to be one, and no sign touches any."""
-    text = f" {part.decode(name, 'replace').lower()} "
+    letters is to be one, and no sign touches any, but where signs are written so."""
+    text = f" {part.decode(name, 'replace')} "
     letters = []
     for at, char in enumerate(text):
-        if char > "\x7f":
+        if char > "\x7f" and not _is_usual_sign(text, at):
             near = text[at - 1].isalpha() + text[at + 1].isalpha()
-            within, sign = near == 2 and char not in "’·", char != "°" and unicodedata.category(char) in _SIGNS
+            within, sign = near == 2 and char not in "’·", unicodedata.category(char) in _SIGNS
             if char.isalpha() or char == "\ufffd" or within or (near and sign):
-                letters.append(char)
+                letters.append(char.lower())
     if not letters:
         return 1.0
     return max(sum(char in alphabet for char in letters) for alphabet in _LETTERS[name]) / len(letters)
+
+
+def _is_usual_sign(text: str, at: int) -> bool:
+    """Whether a sign touches letters or numbers as it does in texts; in other encodings it may be a letter."""
+    before, char, after = text[at - 1 : at + 2]
+    if char in _BEHIND_WORDS and before.isalpha() and after.isascii() and not after.isalpha():
+        return char != "³" or before == "m" or not text[at - 2 : at - 1].isalpha()
+    if char in _BEHIND_NUMBERS and not after.isalpha():
+        return before.isdecimal() or before in "Nn"
+    if char in "µ©":  # µm, ©Acme
+        return not before.isalpha() and (after.isupper() if char == "©" else after.isalpha())
+    return char in _BETWEEN
