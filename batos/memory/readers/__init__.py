@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from batos.errors import BatosError, Unreadable
@@ -49,6 +50,7 @@ _HEAD = 1024
 _PIECE_CHARS = 1 << 17  # of text that `serve` yields at once
 _PIECE_TURNS = 2000
 _PIECE_BYTES = 100  # about, of a piece beside its text
+_DOUBTS, _DOUBT_CHARS = 20, 300  # of one file, each once: a mailbox may have as many as messages
 
 
 def read(name: str, data: bytes) -> Draft:
@@ -62,7 +64,15 @@ def read(name: str, data: bytes) -> Draft:
     draft = _drafted(kind, path, data)
     for part in draft.parts:
         charset.check_words(part.text)
-    return draft
+    return draft._replace(told=_in_short(draft.told))
+
+
+def _in_short(told: Sequence[str]) -> tuple[str, ...]:
+    """What is told of a file: each doubt once, and of many the first."""
+    found = [(one[:_DOUBT_CHARS], count) for one, count in Counter(told).items()]
+    more = len(found) - _DOUBTS
+    said = [one if count == 1 else f"{one} ({count} times)" for one, count in found[:_DOUBTS]]
+    return (*said, *([f"and {more} more doubts"] if more > 0 else []))
 
 
 def kind_of(suffix: str, data: bytes) -> str:
@@ -91,10 +101,18 @@ def kind_of(suffix: str, data: bytes) -> str:
 
 
 def serve(request: Any, data: bytes) -> Iterator[Any]:
-    """Answer a child's request, a name, with what `drafted` takes: lists of pieces, each list of a bounded size."""
+    """Answer a child's request, a name and how many characters a file may say, with what `drafted` takes: lists of pieces, each list of a
+    bounded size.
+
+    :raises Unreadable: as `read`; and for what says more: a small archive may unpack to very much.
+    """
+    name, most = request
+    draft = read(name, data)
+    if (chars := sum(len(part.text) for part in draft.parts)) > most:
+        raise Unreadable(f"it holds {chars} characters of text; at most {most} are read (setting ingest_file_bytes): split it")
     held: list[Any] = []
     size = 0
-    for piece in _pieces(read(request, data)):
+    for piece in _pieces(draft):
         held.append(piece)
         size += _PIECE_BYTES + (len(piece[1]) if piece[0] == "text" else 0)
         if size >= _PIECE_CHARS:
