@@ -205,6 +205,20 @@ async def test_an_image_of_an_earlier_version_gets_the_index_in_pieces(tmp_path:
     await image.close()
 
 
+async def test_an_index_that_was_held_up_at_the_start_is_completed_before_missions_are_folded(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    await ended(image, 1, STRETCH + 50)
+
+    def strip(root: Any) -> None:
+        del root["ledger"].ended, root["ledger"].folded
+
+    await image.system(strip)
+    await image.close()
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    assert (await keeper(image, tmp_path).retain())["folded"] == STRETCH
+    await image.close()
+
+
 async def test_a_list_by_state_reads_no_other_missions(image: LivingImage) -> None:
     await ended(image, 1, 3 * STRETCH)
     read: list[str] = []
