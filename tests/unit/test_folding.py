@@ -89,6 +89,7 @@ async def test_of_old_missions_a_line_stays_and_the_rest_leaves_with_the_pack(im
     listed = looks(image).missions(None, 1000)["missions"]
     assert [one["id"] for one in listed] == [f"m{n}" for n in range(2 * STRETCH, 0, -1)]
     assert [one.get("folded", False) for one in listed] == [False] * 10 + [True] * (2 * STRETCH - 10)
+    assert [one["state"] for one in listed] == ["COMPLETE" if n % 10 else "FAILED" for n in range(2 * STRETCH, 0, -1)]
     failed = looks(image).missions("FAILED", 1000)["missions"]
     assert [one["id"] for one in failed] == [f"m{n}" for n in range(2 * STRETCH // 10 * 10, 0, -10)]
     assert len(looks(image).missions("COMPLETE", 7)["missions"]) == 7
