@@ -6,6 +6,7 @@ what to do, whatever the bytes are.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import pathlib
@@ -50,21 +51,29 @@ _HEAD = 1024
 _PIECE_CHARS = 1 << 17  # of text that `serve` yields at once
 _PIECE_TURNS = 2000
 _PIECE_BYTES = 100  # about, of a piece beside its text
+_TITLE_CHARS = 300  # of a document, and of a part, which may be called by the file that it is in, too
 _DOUBTS, _DOUBT_CHARS = 20, 300  # of one file, each once: a mailbox may have as many as messages
 
 
-def read(name: str, data: bytes) -> Draft:
+def read(name: str, data: bytes, deep: int = 0) -> Draft:
     """What a file says.
 
     :param name: its path, or any name: only the last part and its suffix matter.
+    :param deep: in how many files it is, as what is attached to a mail is in one.
     :raises Unreadable: for what is no text, broken, or encrypted.
     """
     path = pathlib.PurePath(name)
     kind = kind_of(path.suffix.lower(), data)
-    draft = _drafted(kind, path, data)
+    draft = _drafted(kind, path, data, deep)
     for part in draft.parts:
         charset.check_words(part.text)
-    return draft._replace(told=_in_short(draft.told))
+    parts = [part._replace(title=_cut(part.title)) for part in draft.parts]
+    return draft._replace(title=_cut(draft.title), parts=parts, told=_in_short(draft.told))
+
+
+def _cut(title: str) -> str:
+    """A title as it is kept: each section has it, and so has the index of titles."""
+    return title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
 
 
 def _in_short(told: Sequence[str]) -> tuple[str, ...]:
@@ -152,13 +161,13 @@ def drafted(lists: list[Any]) -> Draft:
     return Draft(kind, title, parts, day, tuple(tags), tuple(told))
 
 
-def _drafted(kind: str, path: pathlib.PurePath, data: bytes) -> Draft:
+def _drafted(kind: str, path: pathlib.PurePath, data: bytes, deep: int) -> Draft:
     if kind in ("pdf", "packed"):
         return _read_by(kind, "read", path, data)
     if kind == "sheets":
         return _read_by("tables", "read_sheets", path, data)
     if kind == "mail":
-        return _read_by(kind, "read", path, data, read)
+        return _read_by(kind, "read", path, data, functools.partial(read, deep=deep + 1), deep)
     found = charset.decoded(data)
     draft = None
     if kind == "structured" and found.text.startswith("{\\rtf"):
