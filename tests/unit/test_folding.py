@@ -206,6 +206,17 @@ async def test_an_image_of_an_earlier_version_gets_the_index_in_pieces(tmp_path:
     await image.close()
 
 
+async def test_missions_that_wait_for_ever_hold_up_no_others(image: LivingImage) -> None:
+    def wait(root: Any) -> None:
+        for n in range(200):
+            ledger.accept(root, f"asks{n}", "which one?", {}, True)
+
+    await image.system(wait)
+    await ended(image, 201, 2 * STRETCH - 199)
+    assert await fold(image) == 2 * STRETCH - 200
+    assert whole(image) == [2 * STRETCH + 1, *range(200, 0, -1)]
+
+
 async def test_an_index_that_was_held_up_at_the_start_is_completed_before_missions_are_folded(tmp_path: Path) -> None:
     image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
     await ended(image, 1, STRETCH + 50)

@@ -266,7 +266,7 @@ def _share_of_letters(part: bytes, name: str) -> float:
 
 def _is_usual_sign(text: str, at: int) -> bool:
     """Whether a sign touches letters or numbers as it does in texts; in other encodings it may be a letter."""
-    before, char, after = text[at - 1 : at + 2]
+    before, char, after = text[at - 1], text[at], text[at + 1]
     if char in _BEHIND_WORDS and before.isalpha() and after.isascii() and not after.isalpha():
         return char != "³" or before == "m" or not text[at - 2 : at - 1].isalpha()
     if char in _BEHIND_NUMBERS and not after.isalpha():
