@@ -70,6 +70,14 @@ def test_two_bytes_a_character_need_no_mark(name: str, text: str) -> None:
     assert charset.decoded(text.encode(name)).text == text
 
 
+@pytest.mark.parametrize("control", ["\x00", "\x01", "\x08", "\x7f"])
+@pytest.mark.parametrize("text", ["apple\nriver\nstone\nbridge\nwinter\n" * 20, "abcdefghijklmnop" * 40, "apple\nGrüße\n" * 60])
+def test_one_control_character_makes_no_text_one_of_two_bytes_a_character(text: str, control: str) -> None:
+    whole = f"{text[:100]}{control}{text[100:]}"
+    whole += "x" * (len(whole.encode()) % 2)
+    assert charset.decoded(whole.encode()) == charset.Decoded(whole.replace("\x00", ""))
+
+
 @pytest.mark.parametrize("place", [0, 40, 200, 398])
 def test_bad_bytes_in_utf8_are_bad_bytes(place: int) -> None:
     whole = ("Grüße aus Köln, der Schlüssel. " * 13).encode()

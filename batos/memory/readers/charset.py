@@ -110,7 +110,7 @@ def _decoded(data: bytes, declared: str) -> Decoded:
     if (wide := _two_bytes(data)) is not None:
         return wide
     middle = len(data) // 2
-    if any(len(_CONTROL.findall(part)) > len(part) * _JUNK_SHARE for part in (head, data[middle : middle + _HEAD], data[-_HEAD:])):
+    if any(map(_is_junk, (head, data[middle : middle + _HEAD], data[-_HEAD:]))):
         raise Unreadable("it is no text but binary data; only text, documents, pages and code are read")
     declared = declared or _declared(data[:_DECLARED_HEAD])
     if declared.startswith(("iso2022", "hz", "utf-7")) and (found := _strictly(data, declared)) is not None:
@@ -120,6 +120,11 @@ def _decoded(data: bytes, declared: str) -> Decoded:
     except UnicodeDecodeError as e:
         return _not_utf8(data, declared, cut_off=e.end == len(data) and "unexpected end" in e.reason)
     return Decoded(_strictly(data, "iso2022_jp_2") or text) if b"\x1b$" in head else Decoded(text)
+
+
+def _is_junk(part: bytes) -> bool:
+    """Whether there are more control characters in it than in a text."""
+    return len(_CONTROL.findall(part)) > len(part) * _JUNK_SHARE
 
 
 def _not_utf8(data: bytes, declared: str, *, cut_off: bool) -> Decoded:
@@ -179,13 +184,22 @@ def _two_bytes(data: bytes) -> Decoded | None:
     even, odd = head[0::2].count(0), head[1::2].count(0)
     if max(even, odd) > len(head) // 5 and min(even, odd) <= len(head) // 100:  # Latin letters
         return _by(data, "utf-16-be" if even > odd else "utf-16-le")
-    if len(data) % 2:
-        return None
+    if len(data) % 2 or (not _is_junk(head) and _begins_as_utf8(head)):
+        return None  # letters and line feeds, two by two, are ideographs, too
     shares = {name: _plausible(head[: len(head) & ~1], name) for name in ("utf-16-le", "utf-16-be")}
     name = max(shares, key=lambda one: shares[one])
     if shares[name] < 0.95 or (text := _strictly(data, name)) is None:
         return None
     return Decoded(text, (f"it says nowhere how it is encoded: read as {name}, by guess",))
+
+
+def _begins_as_utf8(head: bytes) -> bool:
+    """Whether it is well-formed, but for a last character that is cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _plausible(head: bytes, name: str) -> float:
