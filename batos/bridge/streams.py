@@ -29,8 +29,8 @@ async def parts(client: httpx.AsyncClient, chat: dict[str, Any]) -> AsyncGenerat
     :raises ValueError, TypeError, AttributeError: for what is no part of an answer.
     """
     import httpx
-    from ollama import ResponseError
 
+    from batos.bridge.client_library import ResponseError
     from batos.bridge.connection import GATHER_S, Connection
 
     async with client.stream("POST", "/api/chat", json=chat) as reply:
@@ -60,11 +60,11 @@ async def parts(client: httpx.AsyncClient, chat: dict[str, Any]) -> AsyncGenerat
 def _part(line: bytes) -> Part:
     told = json.loads(line)
     if error := told.get("error"):
-        from ollama import ResponseError
+        from batos.bridge.client_library import ResponseError
 
         raise ResponseError(error)
     if told.get("done"):
-        from ollama import ChatResponse
+        from batos.bridge.client_library import ChatResponse
 
         whole = ChatResponse(**told)
         return Part(whole.message.content or "", whole.message.thinking or "", whole)

@@ -18,7 +18,7 @@ from batos.guardian import repair
 from batos.image import examples, experts, history, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import drafting, lessons, prompting, trial, vouched
+from batos.mind import drafting, lessons, prompting, texts, trial, vouched
 from batos.mind.claims import WriterAwaited
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
@@ -103,7 +103,7 @@ def _writer(lobby: UvmObject) -> UvmObject:
 # --- what the states do
 
 
-@Primitive.register
+@Primitive.register("forge.reify")
 async def reify(cycle: UvmObject) -> str:
     """IDLE: the message has become a cycle; find what it is for."""
     await in_helper(importlib.import_module, _SECOND_LOOK)
@@ -119,7 +119,7 @@ async def reify(cycle: UvmObject) -> str:
     return "DECOMPOSING"
 
 
-@Primitive.register
+@Primitive.register("forge.study")
 async def study(cycle: UvmObject) -> str:
     """DECOMPOSING: gather what a model must know. A facet needs none: it is its intent, as guidance for the persona's own model."""
     from batos.mind import second_look
@@ -148,7 +148,7 @@ async def study(cycle: UvmObject) -> str:
     return "DELEGATING"
 
 
-@Primitive.register
+@Primitive.register("forge.write")
 async def write(cycle: UvmObject) -> str:
     """DELEGATING: the model writes; what can be mended without it is."""
     from batos.mind import second_look
@@ -171,7 +171,7 @@ async def write(cycle: UvmObject) -> str:
     return "SYNTHESIZING"
 
 
-@Primitive.register
+@Primitive.register("forge.try_out")
 async def try_out(cycle: UvmObject) -> str:
     """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back, unless it is an
     expert's and an edit of it is right: an expert is asked the same again, and cannot be told what was wrong."""
@@ -207,7 +207,7 @@ async def try_out(cycle: UvmObject) -> str:
     return "DELEGATING"
 
 
-@Primitive.register(reaches="the methods of any object", grantable=False)
+@Primitive.register("forge.put_in_place", reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
     attempt, source = current(), cycle._tmp_synthesis_
@@ -306,13 +306,15 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Qu
 
 
 async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
-    """Why a source cannot be kept, in the order of cost: audit, form, compiler, trials; only the first kind that refuses is named. And what
-    it did on the call that asked for it."""
+    """Why a source cannot be kept, in the order of cost: audit, texts, form, compiler, trials; only the first kind that refuses is named.
+    And what it did on the call that asked for it."""
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
+    if fault := texts.fault_of(source, _own_words(cycle)):
+        return [fault], ""
     cases = [(cycle.target, one) for one in trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trial.of_examples(examples.of(_root(cycle), obj, selector)[0])]
     if reason := next(filter(None, (misfit(source, case) for _, case in cases)), None):
@@ -326,6 +328,11 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     for obj, case in cases:
         outcomes.append(await trial.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
     return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
+
+
+def _own_words(cycle: UvmObject) -> str:
+    """What the user said himself, as far as a method may say it, too."""
+    return " ".join((cycle.selector, cycle.intent, repr(cycle.args), repr(cycle.kwargs), repr(cycle.taught)))
 
 
 def _kin(cycle: UvmObject) -> list[UvmObject]:
