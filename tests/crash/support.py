@@ -80,7 +80,8 @@ def keys_of(requests: list[dict[str, Any]], server: ScriptedOllama) -> list[byte
     first: dict[tuple[str, str], bytes] = {}
     keys = []
     for request in requests:
-        system, user = (message["content"] for message in request["messages"][:2])
+        said = {message["role"]: message["content"] for message in request["messages"][:2]}
+        system, user = said.get("system", ""), said["user"]
         digest = server.models[request["model"]].digest
         key = journal.key_of(journal.content_of(digest, system, user, request.get("format"), request["options"]))
         keys.append(first.setdefault((system, user), key))
