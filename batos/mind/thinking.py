@@ -297,7 +297,7 @@ class Thinking:
             seeing = Needs(vision=True)  # no model here sees: another one may be had
             if not self.provision.declined.covers(seeing):
                 await self.require(seeing, may_do_without=True)
-            raise ModelBlind(f"{e.message}. {self.provision.why}", **e.context) from None
+            raise ModelBlind(f"{e.message}. {self.provision.why_not}", **e.context) from None
 
     def sees(self, persona: str) -> bool:
         """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""

@@ -504,3 +504,35 @@ async def test_images_where_no_model_here_sees_are_a_need_too(start: Start, serv
         error = await failed(kernel, "m2")
     assert error["code"] == "model_blind"
     assert f"`batos models --ensure {SEER}` gets it" in error["message"]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_an_image_and_a_brief_that_does_not_fit_are_each_done_without(start: Start, server: ScriptedOllama, allowed: bool) -> None:
+    for name in ("smollm2:embedded", "robin:embedded"):
+        server.models[name] = replace(server.models[name], info=(("llama.context_length", 2048),))
+    kernel = await start()
+    brief = "Sum it up: " + "a word " * 2000
+    async with Client(kernel.endpoints[0]) as client:
+        await client.submit(brief, id="m1", persona="robin", images=[png()], may_ask=allowed)
+        if allowed:
+            assert "5,120 tokens" in await question(kernel, "m1")
+            await client.answer("m1", "no")
+            assert "sees images" in await question_about(kernel, "m1", "sees images")
+            assert (await answered(kernel, "m1"))["provided"]["needs"] == ["vision"]
+            assert len((await client.status("m1"))["questions"]) == 2, "what it was declined is not asked for again"
+            assert kernel.image.read(journal.provided_of, "m1")["declined"] == ["context:5120"]
+            return
+        error = await failed(kernel, "m1")
+        told = (await client.status("m1"))["provided"]
+    assert error["code"] == "model_blind"
+    assert f"needs a model that sees images, and none here does; it may not ask for (`--may-ask`) {SEER}" in error["message"]
+    assert (told["state"], told["needs"]) == ("declined", ["vision", "context:5120"])
+
+
+async def test_the_error_of_blindness_tells_why_none_that_sees_may_be_had(start: Start, server: ScriptedOllama) -> None:
+    kernel = await start()
+    async with Client(kernel.endpoints[0]) as client:
+        await client.submit("Sum it up: " + "a word " * 2000, id="m1", persona="robin", images=[png()])
+        error = await failed(kernel, "m1")
+        assert (await client.status("m1"))["provided"]["needs"] == ["context:5120"], "that it was provided with"
+    assert f"`batos models --ensure {SEER}` gets it" in error["message"]
