@@ -536,3 +536,22 @@ async def test_the_error_of_blindness_tells_why_none_that_sees_may_be_had(start:
         error = await failed(kernel, "m1")
         assert (await client.status("m1"))["provided"]["needs"] == ["context:5120"], "that it was provided with"
     assert f"`batos models --ensure {SEER}` gets it" in error["message"]
+
+
+@pytest.mark.parametrize(("raised", "code"), [(OSError(28, "No space left on device"), "image"), (ValueError("a fault of ours"), "internal")])
+async def test_whatever_is_raised_while_a_model_is_brought_about_fails_the_attempt(
+    start: Start, server: ScriptedOllama, raised: Exception, code: str
+) -> None:
+    kernel = await start()
+
+    async def had(*_: Any) -> None:
+        raise raised
+
+    assert kernel.providing is not None
+    kernel.providing._had = had  # type: ignore[method-assign]
+    await submit(kernel, "m1", "vision")
+    error = await failed(kernel, "m1")
+    assert error["code"] == code
+    async with Client(kernel.endpoints[0]) as client:
+        told = await client.status("m1")
+    assert told["attempts"] >= 1
