@@ -234,7 +234,7 @@ def _quoted(cycle: UvmObject, voices: Any, told: window.Told) -> str:
     quotes = quoting.quotes(str(cycle.brief), told.passages)
     if told.left_out:
         cycle.left_out = told.left_out
-    cycle.quoted, cycle.voices, cycle._tmp_synthesis_ = True, voices, quoting.told(quotes)
+    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, quoting.told(quotes)
     cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
     cycle.woven = ()
     return "COMPLETE"

@@ -172,7 +172,7 @@ class Thinking:
         self.sight, self._lent = sight or Sight(), lent(mission["questions"])
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._nearness: Nearness = nearness if self.compare else not_told
-        self._near: dict[tuple[str, ...], float | None] = {}
+        self._near: dict[bytes, float | None] = {}
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose = on_paid, outage, propose
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
@@ -199,6 +199,7 @@ class Thinking:
         self.evidence.load()
         self._shared = self._image.read(journal.shared_of, self.id)
         self.room = self._image.read(journal.room_of, self.id)
+        self._near = dict(self._image.read(journal.nearness_of, self.id))
         recorded = self._image.read(journal.approaches_of, self.id)
         self._approaches = {mark: Approach(*fields) for mark, fields in recorded.items()}
         record = self._image.read(journal.route_of, self.id)
@@ -359,12 +360,15 @@ class Thinking:
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
         """How alike a text is to the one of others that is most so, as a cosine; None where that cannot be told.
 
-        Under the gate nothing waits for a model: there it is what was found before.
+        Found once, and recorded, as `decide` is: an answer that was refused for it is refused again by whoever takes the mission up. Under
+        the gate nothing waits for a model: there it is what was found before.
         """
-        asked = (text, *others)
-        if asked not in self._near and not self.gated:
-            self._near[asked] = await self._nearness(text, others)
-        return self._near.get(asked)
+        mark = journal.mark_of("\0".join((text, *others)))
+        if mark not in self._near and not self.gated:
+            self._near[mark] = found = await self._nearness(text, others)
+            if found is not None:
+                self._keep(journal.add_nearness, mark, found)
+        return self._near.get(mark)
 
     def narrow(self, found: PromptTooLong) -> None:
         """Tell less from now on; whoever takes the mission up again does, too.
