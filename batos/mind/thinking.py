@@ -180,6 +180,7 @@ class Thinking:
             self._options["think"] = True
         self._provider, self.provision = provider, Provision()
         self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
+        self._last: dict[bytes, int] = {}  # of each content the last occurrence that was paid for
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._voices: dict[str, str] = {}
         self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
@@ -205,6 +206,8 @@ class Thinking:
         record = self._image.read(journal.route_of, self.id)
         self.routed = self.routed if record is None else Route.from_record(record)
         self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
+        for key, occurrence in self._recorded:
+            self._last[key] = max(occurrence, self._last.get(key, 0))
         self.earlier = bool(self._recorded) and not self._approaches
         self._think_with(Provision.of(self._image.read(journal.provided_of, self.id)))
 
@@ -517,11 +520,13 @@ class Thinking:
         request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
         content = journal.content_of(digest, system, user, schema, chosen, turns, shown)
         key = journal.key_of(content)
-        place = Place(key, self.tally.asked[key], journal.parts_of(content))
+        label = by.label(part)
+        place = Place(key, self._occurrence(key, label), journal.parts_of(content))
         self.tally.asked[key] += 1
+        self.tally.taken.add(place[:2])
         told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
         try:
-            known = await self._inferred(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
+            known = await self._inferred(request, place, label, None if silent else self._batch(part, by, request.model))
         except InferenceFailed as e:
             if narrows and e.cause == "too_long":
                 raise PromptTooLong(told, e) from None
@@ -532,8 +537,16 @@ class Thinking:
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
         return ChatReply(*_REPLY_OF(known))
 
+    def _occurrence(self, key: bytes, label: str) -> int:
+        """Which of the inferences of one content this is: that which the same part of the same cycle had, where it is paid for. Several who
+        ask for the same at once come in another order each time, and what follows goes by who said what."""
+        taken = self.tally.taken
+        free = [n for n in range(max(self._last.get(key, -1), self.tally.asked[key]) + 1) if (key, n) not in taken]
+        own = (n for n in free if (held := self._recorded.get((key, n))) is not None and held.label == label)
+        return next(own, free[0])
+
     async def _inferred(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None) -> journal.Inference:
-        known = self.known(place)
+        known = self.known(place, label)
         if known is not None:
             self.tally.replayed += 1
             return known
@@ -579,8 +592,11 @@ class Thinking:
         found = {digest: await asyncio.to_thread(read, digest) for digest in every}
         return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))
 
-    def known(self, place: Place) -> journal.Inference | None:
-        """The inference that was paid for already, if it was."""
+    def known(self, place: Place, label: str) -> journal.Inference | None:
+        """The inference that was paid for already, if it was.
+
+        :param label: who asks (`By.label`).
+        """
         return self._recorded.get(place[:2])
 
     def _batch(self, part: str | None, by: By, model: str) -> TextBatch:
@@ -618,6 +634,7 @@ class Thinking:
             reply.thinking[: self.settings.thinking_chars],
         )  # fmt: skip
         self._recorded[place[:2]] = paid
+        self._last[place.key] = max(place.occurrence, self._last.get(place.key, 0))
         self._on_paid(paid)
         await self._image.system(journal.add, self.id, paid, mission=self.id)
         self.paid += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -239,7 +240,7 @@ class Short(Replaying):
 
     reads = 1500
 
-    def known(self, place: Place) -> None:
+    def known(self, place: Place, label: str) -> None:
         return None
 
     async def pay(self, request: ChatRequest, place: Place, label: str, heard: Any = None) -> journal.Inference:
@@ -262,3 +263,30 @@ async def test_a_rehearsal_tells_less_too_where_all_does_not_fit(tmp_path: Path)
         await written(kernel)
         assert kernel.image.db.lastTransaction() == tid
     assert result["left_out"]["request"] > 1000
+
+
+async def test_those_who_ask_the_same_at_once_get_what_they_had_whoever_asks_first(tmp_path: Path) -> None:
+    inference, count = FakeInference(), itertools.count(1)
+
+    def say(request: ChatRequest) -> str:
+        return "Rest when you can." if "Notes to use" in request.user else f"{'Take a step. ' * next(count)}Look where it led."
+
+    inference.say = say
+    async with mind(tmp_path, inference) as kernel:
+        end = await think(kernel, brief="What is the capital of France?", depth="council", flavour="off")
+        parts = [request.user for request in inference.asked if "Notes to use" not in request.user]
+        assert (len(parts), len(set(parts))) == (3, 1), end
+        waiting: list[asyncio.Event] = []
+
+        async def digest(model: str) -> str:
+            waiting.append(turn := asyncio.Event())
+            if len(waiting) == 3:
+                waiting[-1].set()
+            await turn.wait()
+            if (place := waiting.index(turn)) > 0:
+                waiting[place - 1].set()
+            return mind_support.DIGEST
+
+        inference.digest = digest  # type: ignore[method-assign]
+        found = await replayed(kernel, inference)
+    assert (found["outcome"], found["unused"]) == ("same", 0), found
