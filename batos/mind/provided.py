@@ -67,7 +67,7 @@ class Provision:
     def of(cls, record: Mapping[str, Any]) -> Provision:
         """What a record in the journal says; nothing where it is not ready."""
         declined = Needs.parse(record.get("declined", ()))
-        without = {"declined": declined, "why_not": str(record.get("why_not", record.get("why", ""))) if declined else ""}
+        without: dict[str, Any] = {"declined": declined, "why_not": str(record.get("why_not", record.get("why", ""))) if declined else ""}
         if record.get("state") != READY:
             return cls(**without)
         plain = {name: record[name] for name in ("model", "voices", "options", "direct", "why", "change") if name in record}

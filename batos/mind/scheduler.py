@@ -18,7 +18,7 @@ from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import AttemptsExhausted, BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
@@ -281,8 +281,8 @@ class Scheduler:
             pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
 
     async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> None:
-        """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count, unless
-        it fails here."""
+        """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count,
+        unless it fails here."""
         id = record["id"]
         await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
         attempt.restart(gated=False)

@@ -538,7 +538,9 @@ async def test_the_error_of_blindness_tells_why_none_that_sees_may_be_had(start:
     assert f"`batos models --ensure {SEER}` gets it" in error["message"]
 
 
-@pytest.mark.parametrize(("raised", "code"), [(OSError(28, "No space left on device"), "image"), (ValueError("a fault of ours"), "internal")])
+@pytest.mark.parametrize(
+    ("raised", "code"), [(OSError(28, "No space left on device"), "image"), (ValueError("a fault of ours"), "internal")]
+)
 async def test_whatever_is_raised_while_a_model_is_brought_about_fails_the_attempt(
     start: Start, server: ScriptedOllama, raised: Exception, code: str
 ) -> None:

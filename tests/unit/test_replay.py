@@ -247,7 +247,9 @@ class Short(Replaying):
         if len(request.user) > self.reads:
             raise InferenceFailed("too long", cause="too_long", model=request.model)
         text = mind_support.answer(request)
-        return journal.Inference(place.key, place.occurrence, text, request.model, "", 7, 7, 0.0, 0.0, "stop", journal.now(), b"", label, 0.0, 0.0)
+        return journal.Inference(
+            place.key, place.occurrence, text, request.model, "", 7, 7, 0.0, 0.0, "stop", journal.now(), b"", label, 0.0, 0.0
+        )
 
 
 async def test_a_rehearsal_tells_less_too_where_all_does_not_fit(tmp_path: Path) -> None:

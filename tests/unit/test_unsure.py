@@ -13,7 +13,7 @@ from batos.autotelic import effect
 from batos.bridge.types import ChatRequest
 from batos.errors import InferenceFailed
 from batos.mind import relevance
-from tests.unit.mind_support import FakeInference, Listened, answer, mind, submit
+from tests.unit.mind_support import FakeInference, answer, mind, submit
 
 BRIEF = "How do I sharpen the iron of my wooden plane by hand?"
 ON_IT = (
