@@ -10,7 +10,7 @@
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
 # lock     locks/ anew, after a change of constraints.txt or of what is required: what is installed, by the hashes of its files
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
-# clean    remove what was built; var/ and its image stay
+# clean    remove what was built; images stay
 #
 # Variables: PYTHON (which Python makes the environment), VENV (where), ARGS (further words for run, test, bench, crash),
 # N (how often `make crash` kills), PYTHONS (which Pythons `make package` tries), BATOS_PYTHONS (where it keeps those it fetched).
@@ -88,8 +88,9 @@ registry:
 chromium:
 	@sh tools/find_chromium.sh
 
+# In the user's own data folder, as `batos run` and all other verbs. An earlier version kept the image in var/: one that is there stays in use.
 run: install models ollama
-	@exec $(bin)/batos run --supervise --data ./var $(ARGS)
+	@exec $(bin)/batos run --supervise $(if $(wildcard var/live_image.fs),--data ./var) $(ARGS)
 
 # Two workers, one file of tests on one of them: a file's fixtures are made once. In their order and not the smallest last: those
 # are the end-to-end tests that take minutes each, which kept one worker waiting for the other.

@@ -17,7 +17,7 @@ from batos.image.moments import Moment
 from batos.image.turns import answering
 from batos.image.upkeep import Upkeep
 from batos.looks import Looks
-from batos.mind import forms, lessons
+from batos.mind import admission, forms, lessons
 from batos.mind.events import Event, Events
 from batos.mind.replay import Replays
 from batos.mind.router import Router
@@ -146,15 +146,11 @@ class Desk:
             case schemas.Result():
                 return await self._result(request.id, request.wait_s)
             case schemas.Cancel():
-                self._image.read(ledger.require, request.id)
-                await self._scheduler.cancel(request.id)
-                return self._status(request.id)
+                return await self._steered(request.id, self._scheduler.cancel)
             case schemas.Pause():
-                await self._scheduler.pause(request.id)
-                return self._status(request.id)
+                return await self._steered(request.id, self._scheduler.pause)
             case schemas.Resume():
-                await self._scheduler.resume(request.id)
-                return self._status(request.id)
+                return await self._steered(request.id, self._scheduler.resume)
             case schemas.Answer():
                 await self._scheduler.answer(request.id, request.text, request.number, may_grant=client.operates)
                 return self._status(request.id)
@@ -169,20 +165,21 @@ class Desk:
                 return await answering(self._looks.diff, request.target, request.a, request.b)
             case schemas.History():
                 return await answering(self._looks.history, request.target, request.limit)
-            case schemas.Missions() if request.state is None and request.at is None:
+            case schemas.Missions() if request.state is request.at is request.before is None and not request.words and request.system:
                 return self._looks.missions(None, request.limit)
             case schemas.Missions():  # in a thread where a filter may look through them all; so below
-                return await answering(self._looks.missions, request.state, request.limit, request.at)
+                fits = (request.state, request.limit, request.at, request.before, request.words or "", request.system)
+                return await answering(self._looks.missions, *fits)
             case schemas.Failures():
-                fits = (request.id, request.code, request.selector, request.limit, request.at)
-                return await answering(self._looks.failures, *fits)
+                sought = (request.id, request.code, request.selector, request.limit, request.at)
+                return await answering(self._looks.failures, *sought)
             case schemas.Changes():
                 return self._looks.changes(request.number, request.state, request.limit)
             case schemas.UndoChange():
                 why = request.why or "taken back by its user"
                 return {"type": "undo_change", **await self._undoing.undo_change(request.number, why, dry=request.dry)}
             case schemas.Replay():
-                return {"type": "replay", **await self._replays.replay(request.id)}
+                return {"type": "replay", **await self._replays.replay(request.id, prompts=request.prompts)}
             case schemas.Pack():
                 return {"type": "pack", **await self._upkeep.pack(request.days)}
             case schemas.Fork():
@@ -238,10 +235,12 @@ class Desk:
     async def _message(
         self, request: _Message, selector: str, args: list[Any], brief: str, client: Recipient, kwargs: Reply | None = None
     ) -> None:
-        """A message to an object is a mission."""
-        self._image.read(history.resolve, request.target)  # a target that is not there is refused, not accepted to fail
-        may_ask = {"may_ask": isinstance(request, schemas.Send) and request.may_ask}
-        await self._submit(request, brief, {**_said(request.target, selector, args, kwargs), **_options(request), **may_ask}, client)
+        """A message to an object is a mission. What could only fail is refused, not accepted to fail: a target that is not there,
+        arguments that do not fit."""
+        may_ask, write = (request.may_ask, request.write) if isinstance(request, schemas.Send) else (False, False)
+        first = functools.partial(admission.check, target=request.target, selector=selector, args=args, kwargs=kwargs or {}, write=write)
+        message = _said(request.target, selector, args, kwargs, write=write)
+        await self._submit(request, brief, {**message, **_options(request), "may_ask": may_ask}, client, first)
 
     async def _teach(self, request: schemas.Teach, client: Recipient) -> None:
         """A lesson is a message, `learn_`. Its examples are kept with its acceptance: of one that is not accepted nothing is."""
@@ -264,7 +263,7 @@ class Desk:
         watched = request.watch and (request.id, client) in self._watches
         watch = self._watches.open(request.id, client) if request.watch else None
         try:
-            new, given = await self._scheduler.submit(request.id, brief, options, first)
+            new, given = await self._scheduler.submit(request.id, brief, {**options, "origin": client.origin}, first)
         except BaseException:
             if watch is not None and not watched:
                 watch.stop()
@@ -319,6 +318,12 @@ class Desk:
             finally:
                 stop()
         return self._status(id)
+
+    async def _steered(self, id: str, steer: Callable[[str], Awaitable[object]]) -> Reply:
+        """Where a mission stands after it was cancelled, paused or let go on; `already` says that it had ended before, and stays so."""
+        already = self._record(id)["state"] in ledger.FINAL
+        await steer(id)
+        return self._status(id) | ({"already": True} if already else {})
 
     def _status(self, id: str) -> Reply:
         known = self._record(id)
@@ -396,9 +401,10 @@ class Desk:
             del self._ingests_watched[watched]
 
 
-def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = None) -> Reply:
+def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = None, *, write: bool = False) -> Reply:
     """A message as a mission holds it."""
-    return {"message": json.dumps({"target": target, "selector": selector, "args": args, "kwargs": kwargs or {}})}
+    told = {"target": target, "selector": selector, "args": args, "kwargs": kwargs or {}}
+    return {"message": json.dumps({**told, **({"write": True} if write else {})})}
 
 
 def _options(request: schemas.Submit | _Message) -> Reply:

@@ -49,6 +49,7 @@
     │   └── ImageDamaged           refused, with the remedy in the message
     ├── EndpointError              an address cannot be bound, or may not be
     ├── DaemonUnavailable          (client) nobody answers at the endpoint
+    ├── OutputFailed               (command line) standard output takes nothing: a full disk, or it is closed
     ├── KeyRefused                 (client) the daemon lets in only those with other keys, or has another key itself
     ├── RoleRefused                the client's role is too little for the operation
     ├── PathRefused                a file or folder that this client may not name
@@ -403,6 +404,10 @@ class EndpointError(BatosError):
 class DaemonUnavailable(BatosError):
     code = "no_daemon"
     exit_code = 3
+
+
+class OutputFailed(BatosError):
+    code = "output"
 
 
 class KeyRefused(BatosError):

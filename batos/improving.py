@@ -25,7 +25,7 @@ from batos.mind.handbook import handbook
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
 from batos.mind.methods import Methods
-from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.proposing import Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.substrate import Substrate
@@ -67,8 +67,9 @@ class Improving:
             curates=curate is not None,
             trains=lambda: training.why_not(settings, substrate.profile),
         )
-        self._audits = Audits(self._ground)
-        self.propose: Propose = nothing_proposed if settings.autotelic == "off" else self._audits.propose
+        self._audits, off = Audits(self._ground, substrate.why_unfit), settings.autotelic == "off"
+        self.propose: Propose = nothing_proposed if off else self._audits.propose
+        self.ruled: Ruled = nothing_ruled if off else self._audits.ruled
         self.improver: Improver | None = None
 
     def begin(self, scheduler: Scheduler, events: Events, leash: Budget, background: Callable[[Any, str], None]) -> None:

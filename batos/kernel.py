@@ -282,6 +282,7 @@ class Kernel:
             outage=self.substrate.outage,
             propose=self.improving.propose,
             provider=self.providing,
+            ruled=self.improving.ruled,
             **self._host(self.image, self.methods, self.router),
         )
 

@@ -80,10 +80,25 @@ class Looks:
             told = [{"at": seconds_of(tid_of(self._db, m)), **self._revision(one)} for m, one in zip(moments, sides, strict=True)]
             return {"type": "diff", "target": target, "oid": oid, "a": told[0], "b": told[1], "changes": history.changes(*sides)}
 
-    def missions(self, state: str | None, limit: int, at: Moment | None = None) -> Reply:
-        """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then."""
+    def missions(
+        self, state: str | None, limit: int, at: Moment | None = None, before: str | None = None, words: str = "", system: bool = True
+    ) -> Reply:
+        """The missions, the newest first, all or those in a state; of a moment that is past, in the states on record then.
+
+        :param before: only those that were accepted before the mission of that id.
+        :param words: only those whose brief has all of these, or whose id begins so.
+        :param system: whether the system's own are listed, too.
+        :raises UnknownMission: for a `before` that there is not.
+        """
         with looking_at(self._db, self._snapshot, at) as root:
             missions = ledger.listed(root, state) if state is None or state in ledger.FINAL else ledger.unfinished(root)
+            if before is not None:
+                number = (ledger.line_of(root, before) or ledger.mission_of(root, before)).number
+                missions = (m for m in missions if m.number < number)
+            if not system:
+                missions = (m for m in missions if m.origin != "system")
+            if wanted := words.casefold().split():
+                missions = (m for m in missions if _has(m, wanted))
             rows = ((m, self._state(m.id, m.state) if at is None else m.state) for m in missions)
             chosen = (row for row in rows if state is None or row[1] == state)
             listed = [_listed(*row) for row in itertools.islice(chosen, limit)]
@@ -162,3 +177,9 @@ def _there(root: Any, oid: str) -> Any:
         return history.resolve(root, oid)
     except UnknownTarget:
         return None
+
+
+def _has(mission: UvmObject | ledger.Line, wanted: list[str]) -> bool:
+    """Whether a mission is the one that somebody looks for by these words."""
+    brief = str(mission.brief).casefold()
+    return all(word in brief for word in wanted) or (len(wanted) == 1 and str(mission.id).casefold().startswith(wanted[0]))

@@ -28,6 +28,7 @@ from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory import origins
 from batos.memory.normal import normalised
+from batos.mind import tentative
 from batos.mind.events import Events
 from batos.mind.scheduler import Scheduler
 
@@ -223,6 +224,7 @@ def _rate(root: Any, id: str, rating: int, why: str, bounds: weights.Bounds | No
     if not ledger.rate(root, id, rating, why):
         return
     origins.vouch(root, id, rating)
+    tentative.keep(ledger.mission_of(root, id), rating)
     if bounds is None:
         return
     found = assessments.of(root, ledger.mission_of(root, id).number)

@@ -17,8 +17,8 @@ import structlog
 from batos import config
 from batos.bridge import choice
 from batos.bridge.capabilities import KNOWN_LIMIT, Capabilities, Known
-from batos.bridge.client import tagged
 from batos.bridge.models import Models
+from batos.bridge.names import tagged
 from batos.bridge.persona_models import modelfile_of, name_of
 from batos.bridge.profiles import Profile, modelfiles_folder, own_profiles, profile_names
 from batos.bridge.ready import ReadyInference
@@ -30,6 +30,7 @@ from batos.errors import InferenceFailed, InvalidInput
 from batos.image import capabilities, experts
 from batos.image.living import LivingImage
 from batos.mind.codex import Codex, voices
+from batos.mind.depth import FIT
 from batos.mind.foresight import Foresight, recent_personas
 from batos.mind.queue import Grouping
 from batos.mind.sight import Sight
@@ -266,6 +267,24 @@ class Substrate:
         """How many parameters a model has; None as long as that is not known."""
         can = self.capabilities(model)
         return None if can is None else can.parameters
+
+    async def why_unfit(self, model: str) -> str:
+        """Why a model is not fit to judge the system itself, in words; empty where it is. It is to be large enough to think by facets, and
+        to keep to a form, which is probed once. Where no Ollama infers, nothing is known against it."""
+        if not self.places:
+            return ""
+        name, place = self.profile.model_of(model), self.places[0]
+        try:
+            await place.digest(name)  # what it can do is learnt with it
+            can = self.capabilities(name)
+            if can is None or can.parameters is None:
+                return f"it is not known how large {name} is"
+            if can.parameters < FIT:
+                return f"{name} has {can.parameters / 1e6:.0f} million parameters, and {FIT / 1e6:.0f} million are the least that judge"
+            can = await place.probe(name, ("format",))
+        except InferenceFailed as e:
+            return e.message
+        return "" if can is not None and can.format else f"{name} does not keep to a form"
 
     async def _found(self) -> list[Candidate] | None:
         """The models of the first Ollama; None where it does not say."""

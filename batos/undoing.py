@@ -30,7 +30,7 @@ from batos.image import history, ledger, reversal
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.image.unit import Unit
-from batos.mind import lessons
+from batos.mind import lessons, tentative
 from batos.objects import UvmObject
 from batos.wire.schemas import Undo
 
@@ -176,6 +176,7 @@ class Undoing:
         told = self._told(unit.root, plan, lot, moved, trees)
         for id in lot:
             self._mark(unit.root, id, asked, lot)
+            tentative.settle_again(ledger.mission_of(unit.root, id), redo=asked.redo)
         return _Done(lot, moved, told)
 
     def _unmade(self, unit: Unit, number: int, why: str, state: str, effect: Mapping[str, Any]) -> _Done:

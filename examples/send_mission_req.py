@@ -6,12 +6,12 @@ python examples/send_mission_req.py "Plan a birthday party for a cat lover on a 
 import json
 import sys
 import uuid
-from os import environ
 
 import zmq
+from endpoint import own
 
 brief = sys.argv[1] if len(sys.argv) > 1 else "Plan a birthday party for a cat lover on a budget"
-endpoint = sys.argv[2] if len(sys.argv) > 2 else environ.get("BATOS_LISTEN", f"ipc://{environ['HOME']}/.local/share/batos/wire.sock")
+endpoint = sys.argv[2] if len(sys.argv) > 2 else own()
 socket = zmq.Context().socket(zmq.REQ)
 socket.setsockopt(zmq.LINGER, 0)
 socket.connect(endpoint)

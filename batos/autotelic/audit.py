@@ -1,13 +1,15 @@
 """The Cognitive Efficiency Audit: how a mission of the loop's own ends with one proposal.
 
-The persona that thought the mission through is asked for one, as JSON of a schema; its inferences are the mission's, and so in its
-journal. Where it gives none that makes sense, or its last one for the same trouble did no good, one follows from the measurements.
+A model is asked only where a trigger has fired, its model is fit to judge, and it was not asked lately; else the mission is told by rule,
+and costs no inference (`Audits.ruled`). The persona that thought the mission through is asked for one, as JSON of a schema; its inferences
+are the mission's, and so in its journal. Where it gives none that makes sense, or its last one for the same trouble did no good, one
+follows from the measurements.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -47,19 +49,44 @@ class Cause(NamedTuple):
     """Why a proposal is asked for."""
 
     trigger: str
-    """Empty where none fired: an audit in passing."""
     key: str
     words: str
 
 
-IN_PASSING = Cause("", "", "no trigger had fired; it was an audit in passing")
+async def _fit(model: str) -> str:
+    """Why a model is not fit to judge, where nothing is known against any."""
+    return ""
 
 
 class Audits:
-    """Asks for proposals. `await propose(...)` at the end of a mission, inside its attempt."""
+    """Asks for proposals. `await ruled(...)` before a mission is thought through, `await propose(...)` at its end, inside its attempt."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
+    def __init__(self, ground: Ground, why_unfit: Callable[[str], Awaitable[str]] = _fit) -> None:
+        """
+        :param why_unfit: why a model, by its name, is not fit to judge the system; empty where it is.
+        """
+        self._ground, self._why_unfit = ground, why_unfit
+
+    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+        """The result of a mission of the loop's own that no model is to be asked about: `text`, and `proposal` where one follows from the
+        measurements. None for other missions, and where a model is to think it through."""
+        if not mission.id.startswith((AUDIT, IMPROVEMENT)):
+            return None
+        causes, attempt, unfit = _causes(root, str(mission.id)), current(), ""
+        for cause, source in self._ways(root, causes):
+            if source == changes.MEASUREMENT and (found := self._measured(root, cause)) is not None:
+                log.info("proposed", mission=mission.id, kind=found.kind, target=found.target, source=source)
+                words = f"{_measured(causes)} What follows by rule: {found.kind} {found.target}, since {found.why}"
+                return {"text": f"{words}{unfit}", "proposal": self._told(found, source, cause)}
+            if source == changes.MODEL and not unfit and self._may_ask(root, mission):
+                if not (why := await self._why_unfit(attempt.model_of(attempt.voice_of(persona)))):
+                    return None
+                unfit = f" No model was asked: {why}."
+        return {"text": f"{_measured(causes)}{' Nothing follows from that by rule.' if causes else ''}{unfit}"}
+
+    def _may_ask(self, root: Any, mission: UvmObject) -> bool:
+        every = self._ground.settings.audit_missions
+        return mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
 
     async def propose(self, root: Any, mission: UvmObject, cycle: UvmObject) -> dict[str, Any]:
         """What a mission of the loop's own proposes, for its result: `proposal`, with its `source` and `evidence`; None where a model
@@ -69,11 +96,7 @@ class Audits:
         """
         if not mission.id.startswith((AUDIT, IMPROVEMENT)):
             return {}
-        every = self._ground.settings.audit_missions
-        may_ask = mission.id.startswith(IMPROVEMENT) or _accepted_since(root, _last_asked(root)) >= every
-        causes = _causes(root, str(mission.id))
-        if mission.id.startswith(AUDIT) and not (home.part(root, "triggers").fired or _under_way(root)):
-            causes = [IN_PASSING]
+        may_ask, causes = self._may_ask(root, mission), _causes(root, str(mission.id))
         asked = False
         for cause, source in self._ways(root, causes):
             if source == changes.MODEL and (asked or not may_ask):
@@ -117,7 +140,7 @@ class Audits:
 
     async def _asked(self, root: Any, cause: Cause, mission: UvmObject, cycle: UvmObject) -> Proposal | None:
         attempt, speaker = current(), cycle.persona
-        asked = self._prompt(root, str(mission.brief) if cause is IN_PASSING else cause.words, str(cycle._slots.get("answer", "")))
+        asked = self._prompt(root, cause.words, str(cycle._slots.get("answer", "")))
         prompt = asked
         for left in range(REPAIRS, -1, -1):
             try:
@@ -163,6 +186,11 @@ class Audits:
         return few and _accepted_since(root, before["decided"]) >= self._ground.settings.audit_missions
 
 
+def _measured(causes: Sequence[Cause]) -> str:
+    """What stands, in words."""
+    return f"What stands: {' '.join(cause.words for cause in causes)}" if causes else "No trigger stands: nothing calls for a change."
+
+
 def _causes(root: Any, mission: str) -> list[Cause]:
     """The troubles that a mission is to do something about, but for those about which a change is under way.
 
@@ -204,7 +232,8 @@ def _last_asked(root: Any) -> float:
     """When the last mission of the loop's own was accepted in which a model was asked for a proposal."""
     for mission in itertools.islice(ledger.newest_first(root), _LOOKED_AT):
         own = mission.origin == "system" and mission.id.startswith((AUDIT, IMPROVEMENT)) and mission.state == ledger.COMPLETE
-        if own and "proposal" in (ledger.describe(mission)["result"] or {}):
+        result = (ledger.describe(mission)["result"] or {}) if own else {}
+        if "proposal" in result and not result.get("by_rule"):
             return float(mission.accepted)
     return 0.0
 

@@ -1,4 +1,7 @@
-"""The heartbeat: self_audit missions at intervals, when nobody else needs the system.
+"""The heartbeat: self_audit missions at intervals, when nobody else needs the system, and only where there is news.
+
+At each beat the system is measured, and damage is looked for. Where nothing has happened since the last audit (`batos.autotelic.news`)
+none is enqueued, and the pause doubles, up to a day; news cuts it short.
 
 The schedule is in the image: a restart goes on with it, and what fell due while the daemon was away is made up for once.
 A busy system defers itself: a beat that falls due while missions are under way waits for the first quiet moment. One
@@ -16,7 +19,8 @@ from typing import Any
 
 import structlog
 
-from batos.autotelic import home
+from batos.autotelic import home, news
+from batos.autotelic.news import Seen
 from batos.errors import BatosError
 from batos.image.living import LivingImage
 
@@ -26,9 +30,12 @@ BRIEF = (
     "self_audit: {time} UTC. Measured since the start of the daemon {uptime_s:.0f} s ago: {complete} missions complete, "
     "{failed} failed, {conflicts} conflicts. The image holds {objects} objects in {bytes} bytes; {accepted} missions were "
     "ever accepted, and cost {inferences} inferences, {prompt_tokens} tokens read and {answer_tokens} written, {model_s:.0f} s of "
-    "model time. Of its records {checked} were checked for damage since then, {damaged} are damaged. {sensed} "
+    "model time. Of its records {checked} were checked for damage since then, {damaged} are damaged. {sensed} New: {new} "
     "Name the one thing in these figures that most deserves attention, and say why."
 )
+
+
+LONGEST_S = 86400.0  # a pause in which nothing happens
 
 
 class Heartbeat:
@@ -70,7 +77,7 @@ class Heartbeat:
         while True:
             try:
                 while (left := (due := await self._due()) - self._now()) > 0:  # asked again: the clock may be set back meanwhile
-                    await self._sleep(left)
+                    await self._sleep(min(left, self._interval * (1 + self._jitter)))
                 await self._quiet()
                 await self._beat(due)
             except (BatosError, OSError) as e:  # a full queue, a full disk, damage in what is measured: the same beat, later
@@ -78,46 +85,80 @@ class Heartbeat:
                 await self._sleep(self._interval)
 
     def facts(self) -> dict[str, Any]:
-        """What `info` says of it: when the next beat is due (seconds since the epoch), and which mission was the last."""
+        """What `info` says of it: when the next beat is due (seconds since the epoch), which mission was the last, how many there were,
+        and how many beats in a row brought nothing new."""
         return self._image.read(_facts)  # type: ignore[no-any-return]
 
     async def _due(self) -> float:
-        """When the next beat is due, as the image has it; now for the first one ever, and where the clock was set back."""
-        due, now = self._image.read(lambda root: home.part(root, "heartbeat").due), self._now()
-        if due is not None and due <= now + self._interval * (1 + self._jitter):
+        """When the next beat is due, as the image has it; now for the first one ever, where the clock was set back, and where there is news
+        in a pause that is longer than usual."""
+        due, quiet, fresh = self._image.read(_standing)
+        now = self._now()
+        if due is not None and not (quiet and fresh) and due <= now + self._pause(quiet) * (1 + self._jitter):
             return float(due)
         await self._image.system(plan, now)
         return now
 
+    def _pause(self, quiet: int) -> float:
+        """Seconds between beats, after so many in a row that brought nothing new."""
+        doubled: float = self._interval * 2 ** min(quiet, 32)
+        return max(self._interval, min(doubled, LONGEST_S))
+
     async def _beat(self, due: float) -> None:
-        """Enqueue the audit that was due, and plan the next one.
+        """Measure, enqueue the audit that was due if there is news, and plan the next one.
 
         Its id follows from the time it was due: killed between the two, the next start finds it accepted, and only plans.
         """
-        id = f"self_audit-{_moment(due).strftime('%Y%m%dT%H%M%S.%f')}"
-        last = self.facts()["last"]
+        id, facts = f"self_audit-{_moment(due).strftime('%Y%m%dT%H%M%S.%f')}", await self._measure()
+        last, quiet, new, seen = self._image.read(_look, facts["damaged"])
         if last and self._image.read(home.is_pending, last):
             log.info("beat_left_out", why=f"mission {last!r} has not ended")
             id = ""
-        elif not self._image.read(home.is_there, id):
-            moment = _moment(self._now()).strftime("%Y-%m-%d %H:%M:%S")
-            await self._submit(id, BRIEF.format(time=moment, **await self._measure()))
-        pause = self._interval * (1 + self._jitter * (2 * self._chance() - 1))
-        await self._image.system(plan, self._now() + pause, id)
+        elif new:
+            quiet = 0
+            if not self._image.read(home.is_there, id):
+                moment = _moment(self._now()).strftime("%Y-%m-%d %H:%M:%S")
+                await self._submit(id, BRIEF.format(time=moment, new=new, **facts))
+        else:
+            id, quiet = "", quiet + 1
+            log.debug("nothing_new", beats=quiet)
+        pause = self._pause(quiet) * (1 + self._jitter * (2 * self._chance() - 1))
+        await self._image.system(plan, self._now() + pause, id, quiet, seen)
 
 
-def plan(root: Any, due: float, beaten: str = "") -> None:
-    """System transaction: the next beat is due then; `beaten` is the mission of the last one, if one was enqueued."""
+def plan(root: Any, due: float, beaten: str = "", quiet: int = 0, seen: Seen | None = None) -> None:
+    """System transaction: the next beat is due then.
+
+    :param beaten: the mission of the last one, if one was enqueued; `seen` is what that one saw.
+    :param quiet: beats in a row that brought nothing new.
+    """
     heartbeat = home.part(root, "heartbeat")
-    heartbeat.due = due
+    heartbeat.due, heartbeat.quiet = due, quiet
     if beaten:
-        heartbeat.last = beaten
+        heartbeat.last, heartbeat.seen = beaten, None if seen is None else tuple(seen)
         heartbeat.beats += 1
+
+
+def _seen(root: Any) -> Seen | None:
+    held = home.part(root, "heartbeat").seen
+    return None if held is None else Seen(*held)
+
+
+def _standing(root: Any) -> tuple[float | None, int, bool]:
+    """When the next beat is due, how many brought nothing new, and whether there is news by now; damage is for the beat to find."""
+    heartbeat = home.part(root, "heartbeat")
+    return heartbeat.due, heartbeat.quiet, bool(heartbeat.quiet and news.since(root, _seen(root), 0))
+
+
+def _look(root: Any, damaged: int) -> tuple[str, int, str, Seen]:
+    """The last audit, how many beats brought nothing new, what is new by now, and what an audit sees that is enqueued now."""
+    heartbeat = home.part(root, "heartbeat")
+    return heartbeat.last, heartbeat.quiet, news.since(root, _seen(root), damaged), news.seen(root, damaged)
 
 
 def _facts(root: Any) -> dict[str, Any]:
     heartbeat = home.part(root, "heartbeat")
-    return {"due": heartbeat.due, "last": heartbeat.last or None, "beats": heartbeat.beats}
+    return {"due": heartbeat.due, "last": heartbeat.last or None, "beats": heartbeat.beats, "quiet": heartbeat.quiet}
 
 
 def _moment(at: float) -> datetime.datetime:

@@ -26,7 +26,7 @@ COMMENTS = {
 }
 """The parts of the loop that have something to remember."""
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "heartbeat": {"due": None, "last": "", "beats": 0},
+    "heartbeat": {"due": None, "last": "", "beats": 0, "quiet": 0, "seen": None},
     "entropy": {"missions": LOBTree, "watch": ()},
     "triggers": {"fired": OOBTree, "ever": 0, "last": ""},
     "usage": {"methods": OOBTree},

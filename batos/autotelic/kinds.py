@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from batos.autotelic import expertise, voices
 from batos.autotelic.proposals import Proposal
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.config import Settings
 from batos.errors import BatosError, InvalidInput, UnknownTarget
 from batos.guardian import Verdict

@@ -91,6 +91,18 @@ class Adapter(NamedTuple):
     pairs: Mapping[tuple[int, str], Pair]
     base_name: str = ""
     architecture: str = ""
+    stabilised: float = 0.0
+    """The rank for which `alpha` is meant, where the adapter is rank-stabilised; 0 where it is not."""
+
+    def weight(self, pair: Pair) -> float:
+        """What a pair counts beside `alpha` / rank, which is all that GGUF can say: of a rank-stabilised adapter, alpha / sqrt(rank) is
+        applied, and `alpha` holds the square root of one rank only."""
+        return math.sqrt(pair.a[0] / self.stabilised) if self.stabilised else 1.0
+
+    @property
+    def mixed(self) -> bool:
+        """Whether pairs count differently beside that."""
+        return any(self.weight(pair) != 1.0 for pair in self.pairs.values())
 
 
 def read(folder: Path) -> Adapter:
@@ -149,6 +161,8 @@ def matrices(adapter: Adapter, base: Base) -> Iterator[tuple[int, str, np.ndarra
             raise Unfit(f"layer {layer}, {name}: holds numbers that are none (NaN or infinite); train it again")
         if not adapter.architecture and base.architecture in PERMUTED and name in ("attn_q", "attn_k"):
             b = permuted(b, base.heads if name == "attn_q" else base.heads_kv)
+        if (weight := adapter.weight(pair)) != 1.0:
+            b = b * np.float32(weight)
         yield layer, name, a, b
 
 
@@ -190,9 +204,10 @@ def _read_peft(folder: Path) -> Adapter:
             raise Unfit(f"{CONFIG}: {name} cannot be applied; train without it")
     alpha, rank = _positive(config, "lora_alpha", CONFIG), _positive(config, "r", CONFIG)
     shapes = {name: tuple(facts["shape"]) for name, facts in _safe_header(folder / WEIGHTS)[0].items()}
-    # What is applied is alpha / rank: for a rank-stabilised adapter, alpha / sqrt(rank).
-    scale = alpha * (math.sqrt(rank) if config.get("use_rslora") else 1.0)
-    return Adapter(folder / WEIGHTS, scale, _pairs(shapes, _safe_place), str(config.get("base_model_name_or_path") or ""))
+    # What is applied is alpha / rank: for a rank-stabilised adapter, alpha / sqrt(rank), each pair's own (`rank_pattern`).
+    stabilised = rank if config.get("use_rslora") else 0.0
+    scale, base_name = alpha * (math.sqrt(stabilised) or 1.0), str(config.get("base_model_name_or_path") or "")
+    return Adapter(folder / WEIGHTS, scale, _pairs(shapes, _safe_place), base_name, stabilised=stabilised)
 
 
 def _positive(facts: Mapping[str, Any], name: str, where: str) -> float:

@@ -18,6 +18,7 @@ from batos.bridge import blobs, modelfile
 from batos.bridge.built import Built
 from batos.bridge.client import CONNECT_S
 from batos.bridge.modelfile import Modelfile
+from batos.bridge.names import as_listed, tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.pulling import Step, follow
 from batos.bridge.recipes import Recipe
@@ -48,7 +49,7 @@ class Builder:
         with ServerErrors("cannot list the models", AGAIN):
             async with asyncio.timeout(CONNECT_S):
                 listed = await asked(self._client.list)
-            return {m.model: m.digest or "" for m in listed.models if m.model}
+            return {tagged(m.model): m.digest or "" for m in listed.models if m.model}
 
     async def digests(self, model: str, recipe: Recipe) -> dict[Path, str]:
         """The digest of every file of a recipe."""
@@ -90,7 +91,11 @@ class Builder:
         async with self._requantized(model, recipe, digests) as (made, known):
             try:
                 await self._make_room(model, made, known)
-                await asked(lambda: self._create(model, made.request(known), known))
+                request = made.request(known)
+                if recipe.base:
+                    with ServerErrors("cannot list the models", AGAIN):
+                        request["from"] = await as_listed(self._client, recipe.base)
+                await asked(lambda: self._create(model, request, known))
             finally:
                 self._room.release(model)
         self._built.note(model, (await self.listed()).get(model, ""), recipe.fingerprint(digests, base_digest))
@@ -125,7 +130,7 @@ class Builder:
         await blobs.upload(self._client, path, digest=digest, on_bytes=sent)
 
     async def _create(self, model: str, request: dict[str, Any], files: dict[Path, str]) -> None:
-        from ollama import ProgressResponse
+        from batos.bridge.client_library import ProgressResponse
 
         with ServerErrors(f"cannot upload the files of {model}", ROOM_REMEDY):
             for path, digest in files.items():
@@ -141,7 +146,7 @@ class Builder:
 
     async def _shown(self, name: str) -> Modelfile | None:
         """What a model is made of; None where it is not there or its Modelfile cannot be read: then it is built anew."""
-        from ollama import ResponseError
+        from batos.bridge.client_library import ResponseError
 
         with ServerErrors(f"cannot look at {name}", AGAIN):
             try:

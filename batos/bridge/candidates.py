@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from batos.bridge.capabilities import Capabilities, figure
-from batos.bridge.client import tagged
 from batos.bridge.experts import MARK
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.persona_models import is_ours
 from batos.bridge.wants import AGAIN, ServerErrors
@@ -136,7 +136,7 @@ async def show(client: AsyncClient, name: str) -> dict[str, Any] | None:
 
     :raises ollama.ResponseError, ConnectionError, httpx.HTTPError, ValueError: where the Ollama does not say.
     """
-    from ollama import ResponseError
+    from batos.bridge.client_library import ResponseError
 
     try:
         reply = await client._request_raw("POST", "/api/show", json={"model": name})  # type: ignore[no-untyped-call]

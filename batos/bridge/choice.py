@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from batos.bridge import candidates
 from batos.bridge.candidates import CONTEXTS, Candidate
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.bridge.persona_models import Voice, modelfile_of, speaking
 from batos.bridge.profiles import AUTO, EMBEDDED, Profile, load_profile, modelfiles_folder, on_model, own_profiles, shipped_profiles
 from batos.config import Settings, nearest

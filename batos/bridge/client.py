@@ -15,10 +15,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from batos.bridge import grammars
+from batos.bridge import addresses, grammars
 from batos.bridge.breaker import Breaker, Policy
+from batos.bridge.control_marks import apart
 from batos.bridge.failures import failures
 from batos.bridge.hearing import Hearing
+from batos.bridge.names import tagged
 from batos.bridge.text import leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.bridge.whole import embed_whole
@@ -47,29 +49,23 @@ _ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
     if hasattr(socket, name)
 ]
 """Options of a connection: a machine that is switched off in the middle of a pull sends nothing more, and would be waited for for ever."""
-_LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared with, never bound
 
 
 def connect(host: str) -> AsyncClient:
     """A client for the Ollama at `host` (as in OLLAMA_HOST: host, host:port or a URL).
 
-    :raises ConfigError: where that is no address.
+    :raises ConfigError: where that is no address, or the environment names a proxy, certificates or a key for it that cannot be used.
     """
-    from urllib.request import getproxies
-
     import httpx
 
-    scheme, _, bare = host.rpartition("://")
+    address = addresses.parse(host)
+    addresses.check_key()
+    carrier = addresses.transport(address, _ALIVE)
+    timeout = httpx.Timeout(None, connect=CONNECT_S)
     try:
-        if scheme.lower() not in ("", "http", "https"):  # the client would take it for http, at another port
-            raise ValueError(f"{scheme}:// is not what an Ollama speaks")
-        # A proxy named in the environment is never meant for the machine itself.
-        trust_env = not bare.startswith(_LOOPBACK)
-        # httpx asks for no proxy where it is given a transport, so one that is named goes without.
-        own = {} if trust_env and getproxies() else {"transport": httpx.AsyncHTTPTransport(trust_env=trust_env, socket_options=_ALIVE)}
-        return _whole_chats()(host, timeout=httpx.Timeout(None, connect=CONNECT_S), trust_env=trust_env, **own)
+        return _whole_chats()(address.url, timeout=timeout, trust_env=False, transport=carrier, auth=address.user)
     except (ValueError, httpx.InvalidURL) as e:
-        raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts': {host!r} is no address ({e}); give host:port or a URL") from None
+        raise ConfigError(f"setting 'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: {host!r} is no address ({e})") from None
 
 
 @functools.cache
@@ -79,7 +75,7 @@ def _whole_chats() -> type[AsyncClient]:
     Ollama cuts off the front of what is longer than the context, also while it answers, and says nothing, unless it is told not to. The
     client's `chat` has no arguments for that.
     """
-    from ollama import AsyncClient
+    from batos.bridge.client_library import AsyncClient
 
     class WholeChats(AsyncClient):
         async def _request(self, cls: Any, *args: Any, **more: Any) -> Any:
@@ -101,11 +97,6 @@ async def version_of(client: AsyncClient, within_s: float = PROBE_S) -> str | No
             return str(reply.raise_for_status().json()["version"])
     except (TimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def tagged(name: str) -> str:
-    """A model's name with its tag, as Ollama lists it: `robin` is `robin:latest`."""
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 class OllamaInference:
@@ -199,14 +190,14 @@ class OllamaInference:
                     yield part
 
     def _arguments(self, request: ChatRequest) -> dict[str, Any]:
-        messages: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
+        messages: list[dict[str, Any]] = [{"role": "system", "content": apart(request.system)}] if request.system else []
         images = [{"images": list(of)} if of else {} for of in request.images] or [{}] * (len(request.turns) + 1)
         for (said, answered), seen in zip(request.turns, images, strict=False):
-            messages += [{"role": "user", "content": said, **seen}, {"role": "assistant", "content": answered}]
-        messages.append({"role": "user", "content": request.user, **images[-1]})
+            messages += [{"role": "user", "content": apart(said), **seen}, {"role": "assistant", "content": apart(answered)}]
+        messages.append({"role": "user", "content": apart(request.user), **images[-1]})
         options = {**self._defaults, **dict(request.options)}
         if request.begun:
-            messages.append({"role": "assistant", "content": request.begun})
+            messages.append({"role": "assistant", "content": apart(request.begun)})
             options["num_predict"] = max(1, options["num_predict"] - request.begun_tokens)
         return {
             "model": request.model,
@@ -266,7 +257,7 @@ class OllamaInference:
             async with self._within(CONNECT_S, model, lambda: "asked for its digest", cause="unreachable"):
                 listed = await self._request(model, self._client.list)
             if asked_at >= self._digests_at:  # else one that was asked later has been answered before
-                self._digests = {m.model: m.digest for m in listed.models if m.model and m.digest}
+                self._digests = {tagged(m.model): m.digest for m in listed.models if m.model and m.digest}
                 self._digests_at = asked_at
         return self._digests
 

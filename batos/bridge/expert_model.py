@@ -18,9 +18,9 @@ from batos import private_files
 from batos.bridge import adapters, fuse
 from batos.bridge.adapters import Base, Unfit
 from batos.bridge.blobs import upload
-from batos.bridge.client import tagged
 from batos.bridge.experts import MARK, Staged, digest_of, names_a_repository, same_base
 from batos.bridge.modelfile import Modelfile, parse
+from batos.bridge.names import as_listed, tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.profiles import Profile
 from batos.errors import BatosError, ModelfileError
@@ -74,7 +74,8 @@ class Foundation:
         """Digest of all that goes into the model."""
         shown = self.shown
         parts = [shown.template, shown.system, shown.parameters, shown.messages]
-        return digest_of([MAKER, staged.content, staged.model, self.weights.name, how, parts])
+        mixed = ["each pair of matrices by its own rank"] if staged.adapter.mixed else []  # an earlier version had them all by one
+        return digest_of([MAKER, staged.content, staged.model, self.weights.name, how, parts, *mixed])
 
 
 async def foundation(client: AsyncClient, persona: str, model: str, base_name: str, known_as: tuple[str, ...]) -> Foundation:
@@ -114,7 +115,7 @@ async def delete(client: AsyncClient, model: str) -> None:
 
     :raises NotNow: where Ollama does not do it now.
     """
-    if model in await digests(client):
+    if tagged(model) in await digests(client):
         with failing(f"cannot delete {model}"):
             await asked(lambda: client.delete(model))
 
@@ -142,7 +143,7 @@ async def digests(client: AsyncClient) -> dict[str, str]:
     :raises NotNow: where it does not answer.
     """
     with failing("cannot list the models"):
-        return {m.model: m.digest for m in (await asked(client.list)).models if m.model and m.digest}
+        return {tagged(m.model): m.digest for m in (await asked(client.list)).models if m.model and m.digest}
 
 
 class Builder:
@@ -181,7 +182,9 @@ class Builder:
         try:
             if how == "adapter":
                 given = await self._adapter(staged, on, file)
-                await self._create(staged.model, from_=on.model, adapters=given, license=mark)
+                with failing("cannot list the models"):
+                    base = await as_listed(self._client, on.model)
+                await self._create(staged.model, from_=base, adapters=given, license=mark)
             else:
                 given = await self._fused(staged, on, file)
                 quantize = {} if self._quantize == "f16" else {"quantize": self._quantize}
@@ -195,7 +198,7 @@ class Builder:
         :raises Unfit: where Ollama cannot run it.
         :raises NotNow: where something was in the way.
         """
-        from ollama import ResponseError
+        from batos.bridge.client_library import ResponseError
 
         said = [{"role": "user", "content": TRIAL}]
         try:
@@ -264,7 +267,8 @@ class failing:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         import httpx
-        from ollama import ResponseError
+
+        from batos.bridge.client_library import ResponseError
 
         if error is None or isinstance(error, (Unfit, NotNow, self._but)):
             return

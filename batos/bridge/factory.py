@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from batos.bridge.adapters import Unfit
-from batos.bridge.client import tagged
 from batos.bridge.expert_model import Builder, Foundation, NotNow, bases_of, delete, digests, foundation, mark_of
 from batos.bridge.experts import About, Refusal, Staged, Staging, same_base, scratch_folder, sorted_out, staging_folder
+from batos.bridge.names import tagged
 from batos.bridge.profiles import Profile, modelfiles_folder
 from batos.config import Settings
 from batos.errors import BatosError, ExpertRefused, InferenceFailed
@@ -226,7 +226,7 @@ class LoraFactory:
         recipe, model = on.recipe(staged, how), staged.model
         known = self._known.get(model, {})
         facts = _facts(staged, on)
-        there = have.get(model)
+        there = have.get(tagged(model))
         if known.get("state") == experts.BUILT and known["recipe"] == recipe and there == known["digest"]:
             if any(known[name] != value for name, value in facts.items()):
                 await self._record(experts.note, model, facts)
@@ -241,7 +241,7 @@ class LoraFactory:
             if there is None or (await mark_of(self._client, model)).recipe != recipe:
                 await self._builder.build(staged, on, how, recipe)
             await self._builder.attempt(model)
-            digest = (await digests(self._client)).get(model)
+            digest = (await digests(self._client)).get(tagged(model))
             if digest is None:
                 raise NotNow(f"{model} went away after it was built")
         except Unfit as e:
@@ -284,7 +284,7 @@ class LoraFactory:
             if facts["built"] is None:
                 if model not in named:
                     await self._record(experts.forget, model)
-            elif have.get(model) == facts["digest"]:
+            elif have.get(tagged(model)) == facts["digest"]:
                 if facts["state"] != experts.BUILT:
                     await self._record(experts.built, model, facts["digest"], facts["recipe"], facts["how"], "")
             elif facts["state"] != experts.MISSING:

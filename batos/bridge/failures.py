@@ -19,7 +19,8 @@ def failures(host: str, model: str, begun: Callable[[], bool] = lambda: False) -
     :param begun: whether a part of the answer has come: then a broken connection has cut it.
     """
     import httpx
-    from ollama import ResponseError
+
+    from batos.bridge.client_library import ResponseError
 
     try:
         yield
@@ -41,7 +42,8 @@ def cause_of(error: BaseException, reported: str = "server_error") -> str:
     :param reported: of an error that Ollama reports and does not lay to the request: inside a stream it has no status (-1).
     """
     import httpx
-    from ollama import ResponseError
+
+    from batos.bridge.client_library import ResponseError
 
     if NO_SPACE in str(error).lower() or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
         return "disk_full"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from batos.bridge.text import RunawayWatch, ThoughtSplitter, without_thought
+from batos.bridge.text import RunawayWatch
+from batos.bridge.thoughts import ThoughtSplitter, without_thought
 
 
 class Hearing:

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from batos.bridge.breaker import Breaker
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.errors import InferenceFailed
 

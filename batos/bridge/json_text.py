@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from batos.bridge.text import strip_fences, without_thought
+from batos.bridge.text import strip_fences
+from batos.bridge.thoughts import without_thought
 
 _CLOSERS = {"{": "}", "[": "]"}
 _DECODER = json.JSONDecoder(parse_constant=lambda name: _refuse(name))

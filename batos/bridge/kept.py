@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-_REGISTRY, _LIBRARY = "registry.ollama.ai", "library"
-"""What Ollama leaves out of the name of a model."""
+from batos.bridge.names import tagged
 
 
 def kept(folder: Path) -> frozenset[str]:
@@ -20,9 +19,8 @@ def kept(folder: Path) -> frozenset[str]:
 
 
 def _name(parts: tuple[str, ...]) -> str:
-    registry, owner, model, tag = parts
-    before = () if registry == _REGISTRY and owner == _LIBRARY else (owner,) if registry == _REGISTRY else (registry, owner)
-    return "/".join((*before, f"{model}:{tag}"))
+    *before, tag = parts
+    return tagged(f"{'/'.join(before)}:{tag}")
 
 
 def _is_whole(manifest: Path, blobs: Path) -> bool:

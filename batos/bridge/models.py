@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.errors import InferenceFailed, InvalidInput
 
 if TYPE_CHECKING:

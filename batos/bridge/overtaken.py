@@ -35,7 +35,7 @@ async def asked(call: Callable[[], Awaitable[T]]) -> T:
 
 def _may_be(error: BaseException | None) -> bool:
     """Whether it may come of that. "Not found" mostly is true, and is then said again."""
-    from ollama import ResponseError
+    from batos.bridge.client_library import ResponseError
 
     if not isinstance(error, ResponseError):
         return False

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from batos.bridge.client import tagged
 from batos.bridge.modelfile import Modelfile
+from batos.bridge.names import tagged
 from batos.bridge.profiles import Profile, shipped_names
 
 PREFIX = "batos/"

@@ -219,7 +219,7 @@ class Provisioner:
 
         :raises InferenceFailed: where Ollama does not do it now.
         """
-        from ollama import ResponseError
+        from batos.bridge.client_library import ResponseError
 
         if (want := self._wants.get(tagged(model))) is not None and not want.kept:
             del self._wants[want.name]

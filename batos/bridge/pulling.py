@@ -159,7 +159,7 @@ async def pull(
 
 async def _transferred(client: AsyncClient, name: str, transfer: _Transfer, remedy: str) -> bool:
     """One transfer; whether it came to its end, and was not broken off on purpose."""
-    from ollama import ResponseError
+    from batos.bridge.client_library import ResponseError
 
     transfer.again()
     for tries_left in reversed(range(ENDING_TRIES)):

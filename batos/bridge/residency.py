@@ -129,7 +129,7 @@ class Residency:
             async with asyncio.timeout(CONNECT_S):
                 listed = await asked(self._client.list)
             for model in listed.models:
-                if model.model in wanted and model.digest:
+                if model.model and tagged(model.model) in wanted and model.digest:
                     await self.learn(model.model, model.digest)
 
     async def _look_at(self, model: str, digest: str) -> None:
@@ -324,7 +324,8 @@ class Residency:
     def _tolerant(self, doing: str, **about: Any) -> Iterator[None]:
         """What fails here does not fail an inference: that one will meet the same Ollama and say what is wrong with it."""
         import httpx
-        from ollama import ResponseError
+
+        from batos.bridge.client_library import ResponseError
 
         try:
             yield

@@ -1,4 +1,4 @@
-"""Texts on their way from models: their own output put right (loops, fences, thoughts)."""
+"""Texts on their way from models: their own output put right (loops, fences)."""
 
 from __future__ import annotations
 
@@ -69,94 +69,6 @@ def _repeats_at_end(text: str, period: int) -> int:
     while at >= 0 and text.startswith(unit, at):
         count, at = count + 1, at - period
     return count
-
-
-THOUGHTS = (
-    ("<think>", "</think>"),
-    ("<thought>", "</thought>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("◁think▷", "◁/think▷"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
-)
-"""What models write before and after a thought: Qwen, DeepSeek and most others; EXAONE; Seed; Magistral; Kimi; Sky-T1; gpt-oss."""
-_ORPHAN = re.compile(r"^[ \t]*(?:" + "|".join(re.escape(close) for _, close in THOUGHTS) + r")[ \t]*$", re.MULTILINE)
-
-
-class ThoughtSplitter:
-    """Parts a stream of text into thought and answer, for models that write `<think>…</think>` or the like before their answer.
-
-    Only a mark that begins the text counts, or follows another thought, white space before it aside, as in Ollama's own parser
-    (ollama/thinking/parser.go): a text about such marks stays a text. A thought that is never closed is one to its end.
-    """
-
-    def __init__(self) -> None:
-        self._state = "undecided"
-        self._close = ""
-        self._held = ""
-        self._thought_before = False
-
-    def feed(self, piece: str) -> tuple[str, str]:
-        """Add a piece; what is known to be answer and what is known to be thought since the last one."""
-        thoughts = ""
-        self._held += piece
-        while self._state != "answer":
-            if self._state == "undecided" and not self._decide():
-                return "", thoughts
-            if self._state == "thought":
-                thought, closed, rest = self._held.partition(self._close)
-                if not closed:
-                    kept = _begun_at_end(thought, self._close)
-                    self._held = thought[len(thought) - kept :]
-                    return "", thoughts + thought[: len(thought) - kept]
-                thoughts += thought
-                self._state, self._held, self._thought_before = "undecided", rest, True
-        answer, self._held = self._held, ""
-        return answer, thoughts
-
-    def _decide(self) -> bool:
-        """Whether it is known what comes: a thought, or the answer."""
-        solid = self._held.lstrip()
-        for opening, close in THOUGHTS:
-            if solid.startswith(opening):
-                self._state, self._close, self._held = "thought", close, solid[len(opening) :]
-                return True
-        if any(opening.startswith(solid) for opening, _ in THOUGHTS):
-            return False
-        self._state = "answer"
-        if self._thought_before:
-            self._held = solid
-        return True
-
-    def end(self) -> tuple[str, str]:
-        """Nothing more comes: what was held back, as `feed` answers it."""
-        held, self._held = self._held, ""
-        if self._state == "thought":
-            return "", held
-        return (held.lstrip() if self._thought_before else held), ""
-
-
-def without_thought(text: str) -> tuple[str, str]:
-    """A whole text as answer and thought.
-
-    A mark that closes a thought, alone on a line and outside of a fence, where none was opened, closes one that the model's template
-    opened: what is before it is thought.
-    """
-    splitter = ThoughtSplitter()
-    fed, rest = splitter.feed(text), splitter.end()
-    answer, thought = fed[0] + rest[0], fed[1] + rest[1]
-    orphan = None if thought else _ORPHAN.search(answer)
-    if orphan is not None:
-        before = answer[: orphan.start()]
-        if before.count("```") % 2 == 0 and not any(opening in before for opening, _ in THOUGHTS):
-            return answer[orphan.end() :].lstrip(), before.strip()
-    return answer, thought
-
-
-def _begun_at_end(text: str, tag: str) -> int:
-    """How many characters at the end of `text` may be the beginning of `tag`."""
-    return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)
 
 
 def leaves_open(template: str) -> bool:

@@ -130,7 +130,8 @@ class ServerErrors:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         import httpx
-        from ollama import ResponseError
+
+        from batos.bridge.client_library import ResponseError
 
         # ValueError: an answer that is no JSON, or not of its schema.
         if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError):

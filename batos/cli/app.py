@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import io
 import logging
 import os
-import pkgutil
 import socket
 import sys
 from collections.abc import Coroutine, Sequence
@@ -16,8 +14,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from batos import __version__, config, logs, private_files
+from batos.cli import streams
 from batos.cli.output import Output
-from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable, EndpointError
+from batos.cli.streams import discard
+from batos.cli.verbs import MODULES, Grouped
+from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable, EndpointError, OutputFailed
 
 _PORTS = 65535
 CONNECT_S = 3.0  # to find out whether anything listens
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 app = typer.Typer(
     name="batos",
+    cls=Grouped,
     help="BAT OS: an agent that lasts. `batos` alone shows what the daemon does; with flags only it is `batos run`.",
     no_args_is_help=False,
     pretty_exceptions_enable=False,
@@ -142,43 +144,63 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
-def register() -> None:
-    """Import every module of the command line: their verbs register with the application."""
-    for module in pkgutil.iter_modules([os.path.dirname(__file__)]):
-        importlib.import_module(f"batos.cli.{module.name}")
+def register(verb: str = "") -> None:
+    """Import the module of a verb, or all of them where there is no such verb: what they have registers with the application."""
+    for module in [MODULES[verb]] if verb in MODULES else dict.fromkeys(MODULES.values()):
+        importlib.import_module(f"batos.cli.{module}")
 
 
 def main(argv: Sequence[str] | None = None, *, alone: str = "dashboard") -> int:
-    """Run a command line and return its exit code.
-
-    :param argv: the words after the program's name; those of the process if left out.
-    :param alone: the verb where there is no word at all.
-    """
-    register()
-
+    """Run a command line and return its exit code: see `batos.cli.main`."""
     words = with_verb(list(sys.argv[1:] if argv is None else argv), alone)
-    if argv is None:
-        _own_process(words[0])
+    if argv is not None:
+        return _run(words)
+    _own_process(words[0])
+    return _flushed(_run(words))
+
+
+def _run(words: list[str]) -> int:
+    """Run a verb to its exit code; what is wrong is told."""
     try:
         invoke(words)
     except SystemExit as e:  # how typer ends
         return e.code if isinstance(e.code, int) else int(e.code is not None)
     except BatosError as e:
-        Output("--json" in words).error(e)
-        return e.exit_code
+        return _told(e, words)
     except BatosSignal as e:
         print(f"batos: stopped: {e}; start again, the image recovers by itself", file=sys.stderr)
         return 4
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # the reader of a pipe went away; keep the interpreter's last flush from complaining about it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of a pipe went away
+        discard()
         return 1
     except Exception as e:  # a fault of ours: named as one, with a code, and without pages of source
-        Output("--json" in words).error(BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it"))
-        return BatosError.exit_code
+        return _told(BatosError(f"{type(e).__name__}: {e}; this is a fault in BAT OS, please report it"), words)
     return 0
+
+
+def _told(error: BatosError, words: Sequence[str]) -> int:
+    """Tell an error, and return its exit code."""
+    if isinstance(error, OutputFailed):
+        discard()
+    Output("--json" in words and not isinstance(error, OutputFailed)).error(error)
+    return error.exit_code
+
+
+def _flushed(code: int) -> int:
+    """Write what is left to be written, while an error can still be told: a result that nobody got is no success.
+
+    :returns: the exit code, that of the error if it would be 0.
+    """
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard()
+        return code or 1
+    except OutputFailed as e:
+        return code or _told(e, ())
+    return code
 
 
 def invoke(words: list[str]) -> None:
@@ -186,6 +208,7 @@ def invoke(words: list[str]) -> None:
 
     :raises ConfigError: for wrong usage, with `--json`.
     """
+    register(words[0])
     if "--json" not in words:
         app(words, prog_name="batos")
     try:
@@ -199,12 +222,10 @@ def invoke(words: list[str]) -> None:
 def _own_process(verb: str) -> None:
     """Set up a process that is nothing but this command. What it, its libraries and its children make is for its user alone."""
     os.umask(private_files.UMASK)
+    streams.set_up(output_may_be_closed=verb == "run")
     if verb != "run":  # the daemon sets up its own
         logs.configure("error", "auto")  # what libraries log must not stand between the results
         logging.getLogger().setLevel(logging.ERROR)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a character is no reason to fail
 
 
 def with_verb(words: list[str], alone: str = "run") -> list[str]:

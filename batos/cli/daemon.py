@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from batos import logs
-from batos.cli import supervisor
+from batos.cli import folders, supervisor
 from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, run_async, settings_from
 from batos.cli.output import Output, size
+from batos.cli.streams import discard
 from batos.config import SettingRow, Settings, nearest, supervision, table
-from batos.errors import ConfigError
+from batos.errors import ConfigError, OutputFailed
 
 ConsoleFlag = Annotated[bool, typer.Option("--console", help="Serve the web console, on loopback: the setting console = on.")]
 
@@ -38,6 +39,7 @@ def run(
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
     output = Output(as_json)
     more = [*(assignments or ()), *(["console=on"] if console else ())]
+    data = folders.meant(data, output, image=image, config_file=config_file, more=more)
 
     def read() -> Settings:
         return settings_from(data, image, listen, profile, config_file, more, model)[0]
@@ -61,10 +63,14 @@ def run(
     from batos import kernel, process  # late: the other verbs need none of it
 
     def started(daemon: kernel.Kernel) -> None:
-        if as_json:
-            output.event({"type": "started", **daemon.info()})
-        elif not supervision().journal:  # there the log says it, and nothing but the log is to be there
-            report(daemon.info(), output, daemon.console.link if daemon.console else "")
+        try:
+            if as_json:
+                output.event({"type": "started", **daemon.info()})
+            elif not supervision().journal:  # there the log says it, and nothing but the log is to be there
+                report(daemon.info(), output, daemon.console.link if daemon.console else "")
+        except (BrokenPipeError, OutputFailed) as e:  # a pipe that nobody reads, a full disk: no reason not to serve
+            discard()
+            output.note(f"what it has come up with cannot be told: {e}")
 
     run_async(process.run(read(), on_started=started, reload=read))
 
@@ -113,8 +119,9 @@ def doctor(
     """Say of everything BAT OS needs whether it is fit, and what to do where it is not. Changes nothing."""
     from batos.doctor import examine
 
-    settings, _ = settings_from(data, image, listen, profile, config_file, assignments, model)
     output = Output(as_json)
+    data = folders.meant(data, output, image=image, config_file=config_file, more=assignments)
+    settings, _ = settings_from(data, image, listen, profile, config_file, assignments, model)
     checks = run_async(examine(settings))
     failed = [check for check in checks if check.state == "fail"]
     if as_json:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -31,7 +31,8 @@ def dashboard(
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """Show what the daemon does, live: missions, personas, tokens a second, models, image. The key q leaves. `batos` alone is this."""
+    """Show what the daemon does, live: missions, personas, tokens a second, models, image. Arrows select a mission, Enter reads it, q
+    leaves. `batos` alone is this."""
     output, address = Output(as_json), endpoint(connect)
     check_reachable(address)
     if once or as_json or not output.console.is_terminal:
@@ -72,11 +73,11 @@ async def _once(address: str) -> dict[str, Any]:
 
 
 async def look(client: Client) -> dict[str, Any]:
-    """What there is to show: `info`, and `missions`, those under way first and with their personas."""
+    """What there is to show: `info`, and `missions`, those under way first and with their personas; the system's own are left out."""
     info = await client.info()
     under_way = info.get("missions", {}).get("under_way", ())[:SHOWN_MISSIONS]
-    live = [await client.status(id) for id in under_way]
-    listed = (await client.missions(limit=SHOWN_MISSIONS))["missions"]
+    live = [status for id in under_way if (status := await client.status(id)).get("origin") != "system"]
+    listed = (await client.missions(limit=SHOWN_MISSIONS, system=False))["missions"]
     return {"info": info, "missions": live + [mission for mission in listed if mission["id"] not in under_way]}
 
 
@@ -84,12 +85,14 @@ async def _live(address: str, output: Output) -> None:
     from rich.live import Live
 
     panels, speed, pause_s = Panels(address), Speed(), load().dashboard_s
-    leave = asyncio.Event()
-    with _keys(leave), Live(panels, console=output.console, screen=True, auto_refresh=False) as live:
+    pressed: asyncio.Queue[str] = asyncio.Queue()
+    with _keys(pressed), Live(panels, console=output.console, screen=True, auto_refresh=False) as live:
         async with client_of(address) as client:
-            while not leave.is_set():
+            while True:
                 try:
                     panels.seen = await look(client)
+                    if panels.reading is not None:
+                        panels.reading = await client.status(str(panels.reading["id"]))
                     panels.away = ""
                     costs = panels.seen["info"].get("costs", {})
                     panels.tokens_s = speed.take(time.monotonic(), costs.get("answer_tokens", 0))
@@ -98,13 +101,46 @@ async def _live(address: str, output: Output) -> None:
                 except BatosError as e:  # busy, or a mission that was taken out between two questions: look again
                     panels.away = f"{e.code}: {e.message}"
                 live.refresh()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(leave.wait(), pause_s)
+                if not await _heeded(pressed, panels, live.refresh, pause_s):
+                    return
+
+
+async def _heeded(pressed: asyncio.Queue[str], panels: Panels, redraw: Callable[[], None], pause_s: float) -> bool:
+    """Heed what is pressed until there is something to be looked at anew; whether it goes on."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(pause_s):
+            while True:
+                match panels.press(await pressed.get()):
+                    case "leave":
+                        return False
+                    case "read":  # at once, and not at the next look
+                        return True
+                redraw()
+    return True
+
+
+def keys_of(read: bytes) -> list[str]:
+    """What was pressed, by the bytes that a terminal sends: `up`, `down`, `enter`, `back`, `q` ...; others are left out."""
+    found, text = [], read.decode("ascii", "ignore")
+    while text:
+        known = next((sent for sent in _SENT if text.startswith(sent)), text[0])
+        if known in _SENT:
+            found.append(_SENT[known])
+        text = text[len(known) :]
+    return found
+
+
+_SENT = {
+    "\x1b[A": "up", "\x1bOA": "up", "k": "up", "\x1b[B": "down", "\x1bOB": "down", "j": "down", "\x1b[5~": "page up",
+    "\x1b[6~": "page down", " ": "page down", "\r": "enter", "\n": "enter", "\x1b[C": "enter", "\x1b[D": "back", "\x1b": "back",
+    "\x7f": "back", "q": "q", "Q": "q",
+}  # fmt: skip
+"""What a terminal sends for a key; longer ones first where one begins another."""
 
 
 @contextlib.contextmanager
-def _keys(leave: asyncio.Event) -> Iterator[None]:
-    """Keys are heard one by one, and not shown, while the block lasts; q sets `leave`."""
+def _keys(pressed: asyncio.Queue[str]) -> Iterator[None]:
+    """Keys are heard one by one, and not shown, while the block lasts."""
     if not sys.stdin.isatty():
         yield
         return
@@ -114,9 +150,11 @@ def _keys(leave: asyncio.Event) -> Iterator[None]:
     descriptor, loop = sys.stdin.fileno(), asyncio.get_running_loop()
 
     def heard() -> None:
-        pressed = os.read(descriptor, 64)
-        if not pressed or b"q" in pressed.lower():  # nothing: the terminal is gone
-            leave.set()
+        read = os.read(descriptor, 64)
+        for key in keys_of(read) if read else ["gone"]:
+            pressed.put_nowait(key)
+        if not read:
+            loop.remove_reader(descriptor)
 
     before = termios.tcgetattr(descriptor)
     try:

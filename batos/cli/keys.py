@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from batos.cli import folders
 from batos.cli.app import ConfigFlag, DataFlag, Json, SetFlag, app, settings_from
 from batos.cli.output import Output
 from batos.config import Settings, nearest
@@ -48,8 +49,9 @@ def keys(
         raise typer.BadParameter(f"list takes no NAME, got {name!r}: it lists all whom the daemon lets in")
     if action == "role" and (name is None or role is None):
         raise typer.BadParameter(f"role takes a NAME and a ROLE, one of {', '.join(ROLES)}")
-    settings, _ = settings_from(data, None, None, None, config_file, assignments)
     output = Output(as_json)
+    data = folders.meant(data, output, config_file=config_file, more=assignments)
+    settings, _ = settings_from(data, None, None, None, config_file, assignments)
     if action == "list":
         _list(settings, output)
     elif action == "role":

@@ -30,6 +30,7 @@ _CACHE = 2000  # objects
 _TID = re.compile(r"[0-9a-f]{16}\Z")
 _AGO = re.compile(r"(\d+(?:\.\d+)?) ?(s|min|m|h|d)(?: ago)?\Z")
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+_FIRST = 0.0  # before that there was no image
 _LAST = 1e-6  # of a second: a TIME is the last instant of what it names
 
 
@@ -43,12 +44,13 @@ def moment(text: str | None, now: Callable[[], float] = time.time) -> float | st
     if _TID.match(text):
         return text
     if match := _AGO.match(text):
-        return now() - float(match[1]) * _UNITS[match[2]]
+        return max(_FIRST, now() - float(match[1]) * _UNITS[match[2]])
     try:
         return _calendar(text, datetime.datetime.fromtimestamp(now()))
     except ValueError:
+        years = ", its year with four digits" if re.match(r"\d\d[-./]\d\d[-./]\d\d\b", text) else ""
         raise typer.BadParameter(
-            f"{text!r} is no TIME: write 2026-05-31, '2026-05-31 14:30', 14:30:05, '10 min ago', 2h, or the id of a revision"
+            f"{text!r} is no TIME: write 2026-05-31{years}, '2026-05-31 14:30', 14:30:05, '10 min ago', 2h, or the id of a revision"
         ) from None
 
 
@@ -57,14 +59,25 @@ def _calendar(text: str, today: datetime.datetime) -> float:
         text = f"{today:%Y-%m-%d} {text}"
     begin = datetime.datetime.fromisoformat(text)
     if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
-        end = begin + datetime.timedelta(days=1)
+        size = datetime.timedelta(days=1)
     elif re.search(r"\d\d:\d\d:\d\d", text) is None:
-        end = begin + datetime.timedelta(minutes=1)
+        size = datetime.timedelta(minutes=1)
     elif begin.microsecond:
-        return begin.timestamp()
+        return _seconds(begin)
     else:
-        end = begin + datetime.timedelta(seconds=1)
-    return end.timestamp() - _LAST
+        size = datetime.timedelta(seconds=1)
+    try:
+        return max(_FIRST, _seconds(begin + size) - _LAST)
+    except OverflowError:  # the end of the last year that there is
+        return _seconds(datetime.datetime.max)
+
+
+def _seconds(moment: datetime.datetime) -> float:
+    """Seconds since the epoch: of an hour that there is twice, where clocks are set back, the second; of years past all clocks, in UTC."""
+    try:
+        return max(_FIRST, *(moment.replace(fold=fold).timestamp() for fold in (0, 1)))
+    except (OverflowError, ValueError, OSError):
+        return max(_FIRST, moment.replace(tzinfo=datetime.UTC).timestamp())
 
 
 def look(

@@ -16,11 +16,12 @@ import typer
 from batos.cli.app import INTERRUPTED, Connect, Json, app, endpoint
 from batos.cli.asking import ask, with_nearest
 from batos.cli.looking import AtFlag, FileFlag, look, moment
+from batos.cli.numbers import NumbersCommand
 from batos.cli.output import Output, ago, one_line
 from batos.cli.record import FOLDED, provided_pairs, rated, routing_pairs, undone_pairs
-from batos.cli.watching import STATE_STYLES, Watcher, cost, doubts, sources
+from batos.cli.watching import STATE_STYLES, Watcher, called, cost, doubts, sources
 from batos.config import nearest, shown
-from batos.errors import Busy, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
+from batos.errors import Busy, MissionCancelled, MissionFailed, MissionPending, UnknownPersona, UnknownTarget
 from batos.wire import Accepted, Client
 
 T = TypeVar("T")
@@ -36,9 +37,10 @@ OUTCOMES = {
     "journal_ended": "the same as far as its journal goes",
 }
 STATES = ("ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED")
+ENDED = ("COMPLETE", "FAILED")
 DEPTHS, FLAVOURS = ("auto", "direct", "facets", "council"), ("auto", "full", "light", "off")
 _SPELL_S = 5.0  # after which it is looked at what a mission that is waited for does
-MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question, and waits for `batos answer`.")]
+MayAsk = Annotated[bool, typer.Option("--may-ask", help="It may ask you a question: here with --watch, else it waits for `batos answer`.")]
 _HELD = {
     "NEEDS_INPUT": "{id} has a question, and waits for its answer: `batos status {id}` shows it, `batos answer {id} ...` answers it",
     "PAUSED": "{id} is paused: `batos resume {id}` lets it go on",
@@ -94,7 +96,7 @@ def send(
     give(submit, endpoint(connect), Output(as_json), watch)
 
 
-@app.command("send-to")
+@app.command("send-to", cls=NumbersCommand)
 def send_to(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object (robin, psm.IDLE) or its oid (oid:1f).")],
     selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Name of the message.")],
@@ -105,6 +107,9 @@ def send_to(
     deadline: Deadline = None,
     priority: Priority = None,
     may_ask: MayAsk = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Have a method written and kept, also for a name that is nearly a known one.")
+    ] = False,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
@@ -114,7 +119,7 @@ def send_to(
 
     async def submit(client: Client) -> Accepted:
         try:
-            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask}
+            more: dict[str, Any] = {"id": id, "deadline_s": deadline, "priority": priority, "may_ask": may_ask, "write": write}
             return await client.send_message(target, selector, values, named, **more)
         except UnknownTarget as e:
             raise with_nearest(e, target) from None
@@ -127,33 +132,47 @@ def watch(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Show a mission as it is thought through. Ctrl-C stops the showing, not the mission."""
 
     async def look(client: Client, output: Output) -> int:
-        return await Watcher(output).follow(client.watch(id))
+        return await Watcher(output, client).follow(client.watch(id))
 
     _looking(id, endpoint(connect), Output(as_json), look)
 
 
 @app.command()
 def missions(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only those whose brief has all of these words, or whose id begins so.")
+    ] = None,
     state: Annotated[str | None, typer.Option("--state", metavar="STATE", help=f"Only those in this state: {', '.join(STATES)}.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most so many, the newest first.")] = 20,
+    before: Annotated[str | None, typer.Option("--before", metavar="ID", help="Only those that are older than this one.")] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Also those that the system gave itself.")] = False,
     at: AtFlag = None,
     image: FileFlag = None,
     connect: Connect = None,
     as_json: Json = False,
 ) -> None:
-    """List missions, the newest first."""
+    """List missions, the newest first, or those that one looks for; those that the system gave itself only where they are asked for."""
     if state is not None and state.upper() not in STATES:
         raise typer.BadParameter(f"no state {state!r}{nearest(state, STATES)}; there are {', '.join(STATES)}")
-    wanted, then = state and state.upper(), moment(at)
-    reply = look(image, connect, lambda looks: looks.missions(wanted, limit, then), lambda client: client.missions(wanted, limit, then))
+    wanted, then, sought = state and state.upper(), moment(at), " ".join(words or ())
+    reply = look(
+        image,
+        connect,
+        lambda looks: looks.missions(wanted, limit, then, before, sought, everyone),
+        lambda client: client.missions(wanted, limit, then, before=before, words=sought or None, system=everyone),
+    )
     output = Output(as_json)
     if as_json:
         output.document(reply)
         return
     if not reply["missions"]:
-        output.note("no missions" + (f" in {state.upper()}" if state else ""), "dim")
+        told = "no missions" + (f" in {state.upper()}" if state else "") + " that fit" * bool(sought or before)
+        output.note(told + ("" if everyone else "; --all: also the system's own"), "dim")
         return
     print_missions(reply["missions"], output)
+    if len(reply["missions"]) == limit:
+        same = " ".join(["batos missions", *(words or ()), *(["--state", wanted] if wanted else ())])
+        output.note(f"older ones: {same} --before {reply['missions'][-1]['id']}", "dim")
 
 
 @app.command()
@@ -180,7 +199,7 @@ def result(
         output.say(str(found.get("text", "")))
         if found.get("folded"):
             output.note(FOLDED, "dim")
-        for line in (*sources(found), *doubts(found), cost(found)):
+        for line in (*sources(found), *called(found), *doubts(found), cost(found)):
             output.note(line, "dim")
 
 
@@ -218,7 +237,7 @@ def status(id: Id, connect: Connect = None, as_json: Json = False) -> None:
 @app.command()
 def cancel(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Take a mission back: it ends FAILED with the code `cancelled`, unless it had ended before."""
-    print_status(ask(endpoint(connect), lambda client: client.cancel(id)), Output(as_json))
+    steered(ask(endpoint(connect), lambda client: client.cancel(id)), "cancelled", Output(as_json))
 
 
 @app.command()
@@ -287,7 +306,7 @@ def read_brief() -> str:
     :raises typer.BadParameter: if it is not UTF-8.
     """
     try:
-        return sys.stdin.buffer.read().decode("utf-8").strip()
+        return sys.stdin.buffer.read().decode("utf-8-sig").strip()  # some shells put a mark before it
     except UnicodeDecodeError as e:
         raise typer.BadParameter(f"the brief on standard input is not UTF-8 (byte {e.start})") from None
 
@@ -298,7 +317,7 @@ def read_schema(file: str) -> dict[str, Any]:
     :raises typer.BadParameter: if it cannot be read, or is none.
     """
     try:
-        found = json.loads(Path(file).read_text("utf-8"))
+        found = json.loads(Path(file).read_text("utf-8-sig"))
     except OSError as e:
         raise typer.BadParameter(f"--schema {file}: {e.strerror or e}") from None
     except (ValueError, RecursionError) as e:
@@ -351,7 +370,7 @@ def give(submit: Callable[[Client], Awaitable[Accepted]], address: str, output: 
             output.event({"type": "accepted", **dataclasses.asdict(accepted)})
         else:
             output.say(f"mission {accepted.id}{' (accepted before)' if accepted.duplicate else ''}", "bold")
-        return await Watcher(output).follow(client.watch(accepted.id))
+        return await Watcher(output, client).follow(client.watch(accepted.id))
 
     _looking(given, address, output, look)
 
@@ -388,6 +407,20 @@ def _print_accepted(accepted: Accepted, output: Output) -> None:
     output.say(accepted.id)
     known = " before" if accepted.duplicate else ""
     output.note(f"accepted{known}, {accepted.state}; see it with: batos watch {accepted.id}, or: batos result {accepted.id}", "dim")
+
+
+def steered(reply: dict[str, Any], what: str, output: Output) -> None:
+    """Where a mission stands after it was steered, and that it was not where it had ended before.
+
+    :param what: what was asked for: cancelled, paused, resumed.
+    """
+    print_status(reply, output)
+    cancelled = (reply.get("error") or {}).get("code") == MissionCancelled.code
+    if what == "cancelled" and cancelled:
+        if reply.get("already"):
+            output.note(f"{reply['id']} was cancelled before", "dim")
+    elif reply.get("already") or reply["state"] in ENDED:
+        output.note(f"{reply['id']} had ended before it could be {what}: it is {reply['state']}, and stays so", "yellow")
 
 
 def print_status(reply: dict[str, Any], output: Output) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from batos.bridge.names import tagged
+from batos.cli import folders
 from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, app, check_reachable, endpoint, run_async, settings_from
 from batos.cli.asking import ask
 from batos.cli.output import Output, ago, clean, one_line, size
@@ -59,6 +61,7 @@ def models(
     if fit:
         return _fit(chosen, endpoint(connect), output)
     if remove:
+        data = folders.meant(data, output, config_file=config_file)
         return _remove(settings_from(data, None, None, None, config_file, None)[0], dry, endpoint(connect), output)
 
     async def follow(client: Client) -> dict[str, Any]:
@@ -139,8 +142,8 @@ async def _check(client: Client, chosen: list[str], reply: dict[str, Any]) -> No
     """
     :raises InvalidInput: for a name that no model of the daemon has.
     """
-    there = {model["name"] for model in reply.get("models", ())}
-    unknown = [name for name in chosen if there.isdisjoint((name, f"{name}:latest"))]
+    there = {tagged(model["name"]) for model in reply.get("models", ())}
+    unknown = [name for name in chosen if tagged(name) not in there]
     if unknown:
         names = sorted({model["name"] for model in (await client.models()).get("models", ())})
         there_are = f"there are: {', '.join(names)}" if names else "there are none"

@@ -19,8 +19,22 @@ Target = Annotated[str, typer.Argument(metavar="TARGET", help="Path of an object
 
 
 @app.command()
-def show(target: Target, at: AtFlag = None, image: FileFlag = None, connect: Connect = None, as_json: Json = False) -> None:
+def show(
+    target: Target,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="Of a mission that has ended: what each of its inferences was asked, word for word.")
+    ] = False,
+    at: AtFlag = None,
+    image: FileFlag = None,
+    connect: Connect = None,
+    as_json: Json = False,
+) -> None:
     """Show an object of the image: its slots and parents; of a mission, what was thought, by whom, from what, at what cost."""
+    if prompts:
+        if at is not None or image is not None:
+            raise typer.BadParameter("--prompts asks a daemon, which replays the mission as of now: leave --at and --image out")
+        _prompts(ask(endpoint(connect), lambda client: client.replay(target, prompts=True)), Output(as_json))
+        return
     then = moment(at)
     reply = look(image, connect, lambda looks: looks.show(target, then), lambda client: client.show(target, then), target)
     output = Output(as_json)
@@ -32,6 +46,34 @@ def show(target: Target, at: AtFlag = None, image: FileFlag = None, connect: Con
         return
     output.say(f"{target}  {reply.get('oid', '')}", "bold")
     output.rows(("slot", "value"), ((name, value_of_cell(value)) for name, value in reply.get("slots", {}).items()))
+
+
+def _prompts(reply: dict[str, Any], output: Output) -> None:
+    """Print what each inference of a mission was asked, and what it said."""
+    if output.as_json:
+        output.document(reply)
+        return
+    for number, one in enumerate(reply["prompts"], 1):
+        facts = [one.get("model"), one.get("persona"), one.get("state"), one.get("part")]
+        output.say(f"{number}: {', '.join(str(fact) for fact in facts if fact)}", "bold")
+        said = [("system", one["system"]), *((who, text) for turn in one.get("turns", ()) for who, text in zip(_TURN, turn, strict=True))]
+        said += [("user", one["user"]), ("schema", json.dumps(one["schema"], ensure_ascii=False) if "schema" in one else "")]
+        for who, text in [*said, ("said", one.get("said", ""))]:
+            if text:
+                output.say(f"--- {who}", "dim")
+                output.say(text)
+        output.say()
+    if not reply["prompts"]:
+        output.note("no model was asked", "dim")
+    if reply.get("more"):
+        output.note("others had no room", "yellow")
+    if reply["outcome"] == "different":
+        output.note(
+            "what decides this mission has changed since: the last of these is not in its journal, and there may have been others", "yellow"
+        )
+
+
+_TURN = ("user before", "said before")
 
 
 @app.command()

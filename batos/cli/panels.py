@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batos.cli.output import Output, ago, clean, one_line, size
-from batos.cli.watching import STATE_STYLES
+from batos.cli.watching import STATE_STYLES, cost, doubts, sources
 
 WIDE = 100  # columns from which there are two of panels
 _FACTS = 46  # columns of the right one
@@ -28,10 +28,39 @@ class Panels:
         self.seen: dict[str, Any] = {}
         self.tokens_s: float | None = None
         self.away = ""  # why there is nothing newer
+        self.selected = ""  # id of the mission that is pointed at
+        self.reading: dict[str, Any] | None = None  # the mission that is read, as of `status`
+        self._line = 0  # the first one that is shown of it
+        self._page = 1  # lines that were shown at once
+
+    def press(self, key: str) -> str:
+        """Heed a key: `read` where the mission that is read has to be asked for, `leave`, or nothing to do but to draw anew."""
+        if key == "gone" or (key == "q" and self.reading is None):
+            return "leave"
+        step = {"up": -1, "down": 1, "page up": -self._page, "page down": self._page}.get(key, 0)
+        if self.reading is not None:
+            if key in ("back", "q"):
+                self.reading = None
+            self._line = max(0, self._line + step)
+            return ""
+        ids = [str(one["id"]) for one in self.seen.get("missions", ())]
+        if step and ids:
+            at = ids.index(self.selected) + step if self.selected in ids else 0
+            self.selected = ids[min(len(ids) - 1, max(0, at))]
+        if key == "enter" and ids:
+            self.selected = self.selected if self.selected in ids else ids[0]
+            self.reading = next(one for one in self.seen["missions"] if one["id"] == self.selected)
+            self._line = 0
+            return "read"
+        return ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         width, height = options.max_width, options.height or console.height
         yield self._head(width)
+        if self.reading is not None:
+            yield self._reader(self.reading, console, width, height - 3)
+            yield Text("arrows scroll, Esc goes back", style="dim", end="")
+            return
         if self.seen:
             facts = Panel(_pairs(facts_of(self.seen, self.tokens_s)), title="now", border_style="dim")
             who = Panel(_pairs(personas_of(self.seen)), title="personas", border_style="dim")
@@ -44,7 +73,18 @@ class Panels:
             else:
                 taken = len(facts_of(self.seen, self.tokens_s)) + len(personas_of(self.seen)) + 7
                 yield from (self._missions(width, max(5, height - taken)), facts, who)
-        yield Text("q leaves; the daemon goes on", style="dim", end="")
+        more = "; the daemon goes on" if width >= WIDE else ""
+        yield Text(f"arrows select, Enter reads, q leaves{more}", style="dim", end="")
+
+    def _reader(self, mission: dict[str, Any], console: Console, width: int, height: int) -> Panel:
+        """What a mission asked and came to, from the line on that it was scrolled to."""
+        self._page = max(1, height - 2)
+        lines = [line for text in told_of(mission) for line in text.wrap(console, max(10, width - 4))]
+        self._line = min(self._line, max(0, len(lines) - self._page))
+        shown = lines[self._line : self._line + self._page]
+        more = len(lines) - self._line - len(shown)
+        below = f"{more} more lines" if more > 0 else None
+        return Panel(Text("\n").join(shown), title=clean(mission["id"]), subtitle=below, height=height, border_style="dim")
 
     def _head(self, width: int) -> Text:
         if self.away:
@@ -61,13 +101,43 @@ class Panels:
         for heading in ("state", "persona", "age"):
             table.add_column(heading, no_wrap=True)
         table.add_column("brief", no_wrap=True, ratio=1, overflow="ellipsis")
-        for mission in self.seen["missions"][: max(1, height - 3)]:
+        rows = max(1, height - 3)
+        ids = [one["id"] for one in self.seen["missions"]]
+        first = max(0, ids.index(self.selected) - rows + 1) if self.selected in ids else 0
+        for mission in self.seen["missions"][first : first + rows]:
             state = str(mission["state"])
             style = STATE_STYLES.get(state, "cyan" if state in _UNDER_WAY else "")
             persona = str(mission.get("persona") or "").upper()
             brief = one_line(mission.get("brief", ""), max(20, width))
-            table.add_row(Text(state, style=style), Text(clean(persona)), ago(mission.get("accepted")), Text(brief))
+            table.add_row(
+                Text(state, style=style), Text(clean(persona)), ago(mission.get("accepted")), Text(brief),
+                style="reverse" if mission["id"] == self.selected else "",
+            )  # fmt: skip
         return Panel(table, title="missions", border_style="dim")
+
+
+def told_of(mission: dict[str, Any]) -> list[Text]:
+    """What there is to read of a mission: its brief, where it stands, its question, its answer or why there is none."""
+    state, result, error = str(mission["state"]), mission.get("result") or {}, mission.get("error")
+    facts = [state, str(mission.get("persona") or "").upper(), f"{ago(mission.get('accepted'))} ago" if mission.get("accepted") else ""]
+    told = [
+        Text(clean(mission.get("brief", "")), style="bold"),
+        Text(", ".join(filter(None, facts)), style=STATE_STYLES.get(state, "cyan")),
+        Text(),
+    ]
+    if isinstance(mission.get("question"), dict):
+        told += [
+            Text(clean(mission["question"].get("question", "")), style="bold yellow"),
+            Text(f"batos answer {clean(mission['id'])} TEXT", "dim"),
+        ]
+    if result.get("text"):
+        told += [Text(line) for line in clean(result["text"]).split("\n")]
+        told += [Text(clean(line), style="dim") for line in ("", *sources(result), *doubts(result), cost(result)) if line is not None]
+    elif error:
+        told.append(Text(clean(f"{error.get('code')}: {error.get('message')}"), style="red"))
+    else:
+        told.append(Text("nothing yet", style="dim"))
+    return told
 
 
 def _pairs(pairs: list[tuple[str, str]]) -> Table:

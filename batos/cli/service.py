@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from batos import private_files
+from batos.cli import folders
 from batos.cli.app import ConfigFlag, DataFlag, Json, app, check_named, settings_from
 from batos.cli.asking import showing
 from batos.cli.output import Output
@@ -50,6 +51,8 @@ def service(
         raise ConfigError(f"a unit of the machine is written to {MACHINE} by root; say `batos service {action} --user` for one of yours")
     if action == "install" and not user:
         _check_reach(Path(sys.executable), Path(__file__))
+    if user and action in ("install", "show"):
+        data = folders.meant(data, output, config_file=config_file)
     if action in ("install", "show"):
         text = _text(data, config_file, user)
         if action == "show":

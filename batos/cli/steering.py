@@ -8,20 +8,20 @@ import typer
 
 from batos.cli.app import Connect, Json, app, endpoint
 from batos.cli.asking import ask
-from batos.cli.missions import Id, print_status
+from batos.cli.missions import Id, print_status, steered
 from batos.cli.output import Output
 
 
 @app.command()
 def pause(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Let a mission rest, also over restarts, until it is resumed. Nothing it paid for is lost; its deadline goes on."""
-    print_status(ask(endpoint(connect), lambda client: client.pause(id)), Output(as_json))
+    steered(ask(endpoint(connect), lambda client: client.pause(id)), "paused", Output(as_json))
 
 
 @app.command()
 def resume(id: Id, connect: Connect = None, as_json: Json = False) -> None:
     """Let a paused mission go on."""
-    print_status(ask(endpoint(connect), lambda client: client.resume(id)), Output(as_json))
+    steered(ask(endpoint(connect), lambda client: client.resume(id)), "resumed", Output(as_json))
 
 
 @app.command()

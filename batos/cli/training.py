@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from batos.cli import folders
 from batos.cli.app import ConfigFlag, DataFlag, Json, ProfileFlag, SetFlag, app, settings_from
 from batos.cli.output import Output
 from batos.errors import InvalidInput
@@ -41,8 +42,9 @@ def train(
     from batos.training.methods import train_methods
     from batos.training.persona import train_voice, voice_plan
 
-    settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     output = Output(as_json)
+    data = folders.meant(data, output, config_file=config_file, more=assignments)
+    settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     image = settings.image_uri
     plan = Plan(minutes, seed=seed, threads=settings.training_threads)
     try:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from batos.cli.answering import Answering
 from batos.cli.output import Output, PassingLine, size
+from batos.wire import Client
 
 STATE_STYLES = {"COMPLETE": "green", "FAILED": "bold red"}
+_AGAIN = ("ACCEPTED", "IDLE", "DECOMPOSING", "DELEGATING", "PAUSED", "NEEDS_INPUT")
+"""States after which the answer is written anew."""
 _COLUMN = 14  # wide enough for the longest name of a state
 
 
 class Watcher:
-    """Shows one mission's events in the order of their coming."""
+    """Shows one mission's events in the order of their coming.
 
-    def __init__(self, output: Output) -> None:
+    :param client: to give an answer with that is asked for on the terminal; without one it is only said how.
+    """
+
+    def __init__(self, output: Output, client: Client | None = None) -> None:
         self._output = output
+        self._answering = Answering(client, output) if client is not None and Answering.possible(output) else None
+        self._asked: Any = None  # number of the question that was shown last
         self._heard = ""  # what is being streamed of the answer
         self._streamed = ""  # the last answer that was streamed
         self._facets: dict[str, int] = {}  # characters heard of each facet
@@ -34,6 +44,8 @@ class Watcher:
                 else:
                     self._show(event)
         finally:
+            if self._answering is not None:
+                self._answering.stop()
             self._passing.clear()
             if self._heard:
                 self._output.say()
@@ -50,13 +62,16 @@ class Watcher:
         elif kind == "revised" and not inside(event):
             self._passing.clear()
             self._close_answer()
-            self._line(event, "", f"refused, {event.get('why')}; written anew")
+            self._streamed = ""
+            self._line(event, "", f"that was refused, {event.get('why')}; it is written anew")
         elif kind == "needs_input":
             self._question(event)
         elif kind == "provision":
             self._provision(event)
         elif kind in ("state", "status"):
             self._state(event)
+            if isinstance(event.get("question"), dict):  # it had asked before it was watched
+                self._question({"id": event.get("id"), **event["question"]})
 
     def _state(self, event: dict[str, Any]) -> None:
         state, persona = event.get("state"), event.get("persona")
@@ -67,7 +82,11 @@ class Watcher:
         if (state, persona) == self._shown and not error:
             return
         self._passing.clear()
+        if self._answering is not None and state != "NEEDS_INPUT":  # it was answered, or is over
+            self._answering.stop()
         self._close_answer()
+        if state in _AGAIN:
+            self._discard("it begins again")
         self._shown = (state, persona)
         said = _reason(error) if error else self._choice(event)
         if not said and event.get("place"):
@@ -97,29 +116,39 @@ class Watcher:
         self._passing.tell(f"pulling {event.get('model')}: {event.get('status')}{share}")
 
     def _question(self, event: dict[str, Any]) -> None:
+        if event.get("number") is not None and event.get("number") == self._asked:
+            return
+        self._asked = event.get("number")
         self._passing.clear()
         self._output.say(f"\n{event.get('question')}", "bold")
-        self._output.note(f"answer it with: batos answer {event.get('id')} TEXT", "dim")
+        if self._answering is not None:
+            self._answering.ask(str(event.get("id")), event.get("number"))
+        else:
+            self._output.note(f"answer it with: batos answer {event.get('id')} TEXT", "dim")
 
     def _result(self, event: dict[str, Any]) -> None:
         self._passing.clear()
         self._close_answer()
         result, error = event.get("result"), event.get("error")
         if event.get("state") != "COMPLETE":
+            self._discard("it came to no answer")
             if self._shown[0] != "FAILED":
                 self._line(event, "FAILED", _reason(error or {}))
             return
         text = str((result or {}).get("text", ""))
         if (result or {}).get("cut") and self._streamed.strip().startswith(text.rstrip("…`\n ")):
             self._output.note("(it came to the longest answer that it may give, num_predict: kept up to its last whole sentence)", "dim")
-        elif text.strip() != self._streamed.strip():  # joined late, events were dropped, or the answer was revised
+        elif text.strip() != self._streamed.strip():  # joined late, events were dropped, or it is another
+            heard = self._streamed.strip()
+            if not (text.strip().startswith(heard) or text.strip().endswith(heard)):
+                self._discard("the answer is another")
             self._output.say()
             self._output.say(text)
             self._output.say()
         if self._shown[0] != "COMPLETE":
             self._line(event, "COMPLETE", "")
         told = result or {}
-        for line in (*sources(told), *doubts(told), provision(told), self._choice(told), cost(told)):
+        for line in (*sources(told), *called(told), *doubts(told), provision(told), self._choice(told), cost(told)):
             if line:
                 self._output.say(" " * 10 + line, "dim")
 
@@ -135,6 +164,12 @@ class Watcher:
         elapsed = event.get("elapsed_s")
         clock = f"{elapsed:7.1f} s" if isinstance(elapsed, int | float) else " " * 9
         self._output.say(f"{clock} {state:{_COLUMN}}{said}".rstrip(), STATE_STYLES.get(state, ""))
+
+    def _discard(self, why: str) -> None:
+        """Say of the answer that was streamed last that it is none."""
+        if self._streamed.strip():
+            self._output.say(f"(what stands above was a draft, and is thrown away: {why})", "dim")
+        self._streamed = ""
 
     def _close_answer(self) -> None:
         if self._heard:
@@ -171,6 +206,14 @@ def source(one: dict[str, Any]) -> str:
     else:
         told = f"{one['source']} ({one['title']})"
     return f"[{one['n']}] {told}: batos show {one['chunk']}"
+
+
+def called(result: dict[str, Any]) -> list[str]:
+    """The method that answered in a model's place, as a call, with the command that shows it."""
+    if not (one := result.get("called")):
+        return []
+    args = ", ".join(json.dumps(arg, ensure_ascii=False) for arg in one["args"])
+    return [f"answered by {one['selector']}({args}): batos method {one['target']} {one['selector']}"]
 
 
 def doubts(result: dict[str, Any]) -> list[str]:

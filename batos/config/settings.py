@@ -59,7 +59,9 @@ class Settings(Checked):
         1024 * MIB, ge=1024, le=2**50, description="disk for images that no mission has; past it, those that wait longest go"
     )
     upload_hours: float = Field(24, ge=0, le=8760, description="hours for which an image that no mission has is kept")
-    mission_attempts: int = Field(3, ge=1, le=100, description="attempts at one mission, restarts of the daemon counted")
+    mission_attempts: int = Field(
+        3, ge=1, le=100, description="attempts at one mission; such as the daemon died in count where they paid for nothing new"
+    )
     mission_deadline_s: float = Field(900, gt=0, le=7 * 86400, description="time for a mission without a deadline_s, waiting not counted")
     retry_backoff_s: float = Field(1.0, ge=0, le=600, description="pause before the second attempt; doubled for each further one")
     disk_retry_s: float = Field(5, ge=0.05, le=86400, description="pause after which a mission that a full disk holds up is tried again")
@@ -80,6 +82,9 @@ class Settings(Checked):
     cycle_depth: int = Field(2, ge=1, le=8, description="cycles inside cycles: 1 lets one persona think alone")
     voices_limit: int = Field(3, ge=1, le=8, description="personas that one brief is shared out to")
     mission_inferences: int = Field(64, ge=1, le=10_000, description="inferences that one attempt at a mission may ask for")
+    call_methods: Literal["on", "off"] = Field(
+        "on", description="on: a brief that says just what a method of the lobby or a persona is for, and what it takes, is answered by it"
+    )
     critic: Literal["on", "off"] = Field("off", description="whether ALFRED judges an answer too, after the gate's own checks")
     question_chars: int = Field(2000, ge=1, le=100_000, description="longest question to a mission's user, and longest answer")
     context_missions: int = Field(6, ge=0, le=100, description="earlier missions of a conversation that a follow-up sees")
@@ -357,7 +362,12 @@ class Settings(Checked):
 
     # --- looking after itself
     autotelic: Literal["on", "observe", "off"] = Field("on", description="on: it changes itself; observe: it only proposes; off: neither")
-    heartbeat_s: float = Field(600, ge=0.05, le=7 * 86400, description="time between self_audit missions")
+    heartbeat_s: float = Field(
+        600,
+        ge=0.05,
+        le=7 * 86400,
+        description="time between beats, each with a self_audit where there is news; without, it doubles up to a day",
+    )
     heartbeat_jitter: float = Field(0.1, ge=0, le=0.5, description="share of that time by which one may come earlier or later, by chance")
     heartbeat_first_s: float = Field(30, ge=0.05, le=7 * 86400, description="time from start to the first self_audit that is due")
     audit_window_s: float = Field(86400, ge=1, le=366 * 86400, description="time of which a self_audit is told what the senses noted")
@@ -424,7 +434,9 @@ class Settings(Checked):
     )
     changes_kept: int = Field(500, ge=2, le=100_000, description="records of the loop's changes that the image keeps, the last ones")
     proposal_chars: int = Field(4000, ge=100, le=100_000, description="characters of what the loop proposes to put in place")
-    audit_missions: int = Field(8, ge=1, le=1_000_000, description="missions of users after which an audit without cause proposes a change")
+    audit_missions: int = Field(
+        8, ge=1, le=1_000_000, description="missions of users after which an audit asks a model again what to do about what stands"
+    )
     rehearsal_missions: int = Field(8, ge=1, le=1000, description="recorded missions that a proposal is tried on")
     rehearsal_least: int = Field(3, ge=1, le=1000, description="of these, so many must be comparable; else the proposal is refused")
     rehearsal_inferences: int = Field(

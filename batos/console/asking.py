@@ -36,6 +36,7 @@ class Heard:
         self._key = secrets.token_bytes(8)
         self.closed = False
         self.operates = True  # whoever has the console's token
+        self.origin = "console"
 
     @property
     def key(self) -> bytes:

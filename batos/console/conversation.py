@@ -19,7 +19,7 @@ TURNS = 50
 
 async def conversation(seat: Seat, request: Request) -> Response:
     """The conversation that a mission is part of: what it follows, and what has followed it since."""
-    listed = (await seat.asker.ask("missions", limit=seat.settings.console_rows))["missions"]
+    listed = (await seat.asker.ask("missions", limit=seat.settings.console_rows, system=False))["missions"]
     followers: dict[str, list[Reply]] = {}
     for one in listed:
         followers.setdefault(one.get("context", ""), []).append(one)

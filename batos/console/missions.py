@@ -19,11 +19,13 @@ from batos.errors import InvalidInput
 
 FINAL = ("COMPLETE", "FAILED")
 STATES = ("ACCEPTED", *THINKING, "NEEDS_INPUT", "PROVISIONING", "PAUSED", *FINAL)
+WORDS_CHARS = 1000
 SAID = {
     "accepted": "The mission is accepted, and on disk.",
     "cancelled": "The mission was cancelled.",
     "paused": "The mission rests until you resume it.",
     "resumed": "The mission goes on.",
+    "ended": "The mission had ended before, and stays as it is.",
     "answered": "The mission has your answer, and goes on.",
     "rated": "Thank you: your rating is kept with the mission.",
     "undone": "What the mission did is taken back.",
@@ -34,9 +36,12 @@ SAID = {
 
 
 async def overview(seat: Seat, request: Request) -> Response:
-    """The missions, and a form for a new one."""
-    state = request.query_params.get("state") or None
-    listed = (await seat.asker.ask("missions", state=state, limit=seat.settings.console_rows))["missions"]
+    """The missions, and a form for a new one; those that the system gave itself where they are asked for."""
+    state, before = (request.query_params.get(name) or None for name in ("state", "before"))
+    words, everyone = (request.query_params.get("q") or "")[:WORDS_CHARS], bool(request.query_params.get("all"))
+    rows = seat.settings.console_rows
+    wanted = {"state": state, "before": before, "words": words or None, "system": everyone}
+    listed = (await seat.asker.ask("missions", limit=rows, **wanted))["missions"]
     info = await seat.asker.ask("info")
     return await seat.show(
         "missions.html",
@@ -45,7 +50,11 @@ async def overview(seat: Seat, request: Request) -> Response:
         missions=listed,
         info=info,
         state=state,
+        everyone=everyone,
         states=STATES,
+        words=words,
+        before=before,
+        older=listed[-1]["id"] if len(listed) == rows else None,
         new_id=str(uuid.uuid4()),
         brief=request.query_params.get("brief", ""),
         context=request.query_params.get("context", ""),
@@ -54,7 +63,7 @@ async def overview(seat: Seat, request: Request) -> Response:
 
 async def rows(asker: Asker, views: Views, settings: Settings) -> Rows:
     """The rows of the missions page as they are now, by mission."""
-    listed = (await asker.ask("missions", limit=settings.console_rows))["missions"]
+    listed = (await asker.ask("missions", limit=settings.console_rows, system=False))["missions"]
     made = await views.each("parts.html", "row", listed)
     return dict(zip((one["id"] for one in listed), made, strict=True))
 

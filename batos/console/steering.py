@@ -60,5 +60,5 @@ async def rate(seat: Seat, request: Request) -> Response:
 async def _do(seat: Seat, request: Request, op: str, said: str) -> Response:
     form = await form_of(request, seat.settings.console_form_bytes)
     id = needed(form, "id")
-    await seat.asker.ask(op, id=id)
-    return see_mission(id, said, form.get("page", ""))
+    reply = await seat.asker.ask(op, id=id)
+    return see_mission(id, "ended" if reply.get("already") else said, form.get("page", ""))

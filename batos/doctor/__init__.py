@@ -34,8 +34,10 @@ async def examine(settings: Settings) -> list[Check]:
     checks += [
         _guarded("endpoint", partial(endpoint, address, info, guarded=bool(settings.curve_secret))) for address, info in daemon.items()
     ]
-    checks.append(_guarded("image", partial(image, settings, running)))
-    checks += await ollama(settings, next(filter(None, daemon.values()), None))
+    info = next(filter(None, daemon.values()), None)
+    served = str(((info or {}).get("image") or {}).get("uri") or "")
+    checks.append(_guarded("image", partial(image, settings, running, served)))
+    checks += await ollama(settings, info)
     checks += [*others(settings), embedder(settings), training()]
     checks.append(await asyncio.to_thread(_guarded, "sandbox", sandbox))
     checks.append(walls())

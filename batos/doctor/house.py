@@ -30,11 +30,18 @@ def files(settings: Settings) -> Check:
     return Check("files", "warn", f"open to other users: {', '.join(found[:_NAMED])}{more}", remedy)
 
 
-def image(settings: Settings, running: bool) -> Check:
-    """Whether the image can be opened, without changing it."""
+def image(settings: Settings, running: bool, served: str = "") -> Check:
+    """Whether the image can be opened, without changing it.
+
+    :param served: URI of the one that the daemon that answers has.
+    """
     from batos.image import storage
 
     uri = settings.image_uri
+    if served and _place(served) != _place(uri):
+        return Check(
+            "image", "warn", f"{uri}; the daemon that answers has {served}", "name that one's folder with --data to examine what is in use"
+        )
     try:
         found = storage.probe(uri)
     except (ImageError, ConfigError) as e:
@@ -50,6 +57,11 @@ def image(settings: Settings, running: bool) -> Check:
             "no daemon answers at the endpoints: stop that process, or name another --data",
         )
     return Check("image", "ok", f"{text}{', in use by the daemon' if found.get('locked') else ''}")
+
+
+def _place(uri: str) -> str:
+    """A URI as it is compared: a file by where it really is."""
+    return os.path.realpath(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 def _remedy_within(error: BatosError) -> str:

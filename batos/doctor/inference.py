@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from batos.bridge.names import tagged
 from batos.config import Settings
 from batos.doctor.findings import Check, State, version_of
 from batos.errors import ConfigError
@@ -28,7 +29,10 @@ async def ollama(settings: Settings, info: dict[str, Any] | None) -> list[Check]
 
     address = str((info.get("ollama") or {}).get("host") or "") if info else ""
     host = address or settings.ollama_host or DEFAULT_HOST
-    version, served = await _asked(host)
+    try:
+        version, served = await _asked(host)
+    except ConfigError as e:
+        return [Check("ollama", "fail", e.message, "the daemon does not start with it")]
     servers = [await asyncio.to_thread(_server, settings, address, version)]
     servers += await asyncio.gather(*(_further(host) for host in dict.fromkeys(settings.ollama_hosts)))
     if cannot := [model for model in (info or {}).get("models", ()) if model.get("cause")]:
@@ -99,7 +103,7 @@ async def _asked(host: str) -> tuple[str | None, frozenset[str]]:
         return None, frozenset()
     async with connect(host) as client:
         listed = await asked(client.list)
-    return version, frozenset(model.model or "" for model in listed.models)
+    return version, frozenset(tagged(model.model) for model in listed.models if model.model)
 
 
 def _server(settings: Settings, address: str, version: str | None) -> Check:
@@ -143,7 +147,8 @@ def models(profile: Profile, served: frozenset[str], where: str = "served") -> C
     :param served: those that are there; `where`: in words.
     """
     needed = {model.name: model for model in profile.models}
-    absent = [name for name in (*needed, *profile.personas.values()) if name not in served]
+    there = {tagged(name) for name in served}
+    absent = [name for name in (*needed, *profile.personas.values()) if tagged(name) not in there]
     if not absent:
         return Check("models", "ok", f"all {len(needed) + len(profile.personas)} of profile {profile.name} are {where}")
     to_pull, broken = [], []

@@ -22,7 +22,7 @@ from persistent import Persistent
 
 from batos.config import nearest
 from batos.errors import AttemptsExhausted, ImageDamaged, InvalidInput, MissionFolded, MissionIdTaken, UnknownMission
-from batos.image import failed, journal, pictures
+from batos.image import attempts, failed, journal, pictures
 from batos.image.chain import MILESTONE as MILESTONE
 from batos.image.chain import newest_first as newest_first
 from batos.image.chain import numbered as numbered
@@ -46,14 +46,20 @@ _NEAR = 50  # ids that are looked at for one that was meant
 DEFAULTS: dict[str, Any] = {
     "persona": None, "priority": 0, "deadline_s": None, "origin": "client", "message": None,
     "context": None, "schema": None, "may_ask": False, "depth": None, "flavour": None, "needs": None, "paused": False, "questions": None,
-    "rating": None, "undone": None, "lesson": None, "pupil": None,
+    "rating": None, "undone": None, "lesson": None, "pupil": None, "begun_with": (0, 0),
     "images": None,
     "attempts": 0, "state": ACCEPTED, "result": None, "error": None, "thought": None, "finished": None, "journal": None,
 }  # fmt: skip
 """Slots of the mission prototype; a mission holds only what differs."""
 
 
-_DESCRIBED = ("id", "brief", "accepted", "number", *(name for name in DEFAULTS if name not in ("thought", "journal", "lesson", "pupil")))
+_DESCRIBED = (
+    "id",
+    "brief",
+    "accepted",
+    "number",
+    *(name for name in DEFAULTS if name not in ("thought", "journal", "lesson", "pupil", "begun_with")),
+)
 
 
 class MissionTree(OOBTree):
@@ -285,9 +291,12 @@ def begin_attempt(root: Any, id: str, limit: int) -> int:
     """
     mission = mission_of(root, id)
     if mission.attempts >= limit:
-        raise AttemptsExhausted(f"mission {id!r} was begun {mission.attempts} times and never ended; it is not tried again")
+        raise AttemptsExhausted(
+            f"mission {id!r} was begun {mission.attempts} times and never ended, nor came any further; it is not tried again"
+        )
     mission.attempts += 1
     journal.opened(mission)  # now, since its record is written anyway: later it would meet what the cycle commits
+    attempts.note_begin(mission)
     return int(mission.attempts)
 
 
@@ -309,6 +318,8 @@ def fail(root: Any, id: str, error: dict[str, Any], context: dict[str, Any], fin
     if final:
         mission.state, mission.error, mission.finished = FAILED, compact(error), record.at
         settle(root, id)
+    else:
+        attempts.note_end(mission)
     return None
 
 
@@ -323,6 +334,7 @@ def uncount_attempt(root: Any, id: str, ended: int) -> None:
     mission = mission_of(root, id)
     if mission.state not in FINAL and mission.attempts > ended:
         mission.attempts = ended
+        attempts.note_end(mission)
 
 
 def set_paused(root: Any, id: str, paused: bool) -> dict[str, Any]:
@@ -367,13 +379,19 @@ def settle(root: Any, id: str, recalled: bool = True) -> None:
             journal.forget_shown(journal.of(mission))
 
 
-def recover(root: Any) -> list[dict[str, Any]]:
-    """The missions to resume, oldest first; the pending list is cleaned of those that are final."""
+def recover(root: Any, most: int) -> list[dict[str, Any]]:
+    """The missions to resume, oldest first; the pending list is cleaned of those that are final.
+
+    :param most: inferences that a mission may ask for: as long as it paid for no more, an attempt that paid for one does not count.
+    """
     ledger = ledger_of(root)
     records = []
     for id in list(ledger.pending):
         try:
-            records.append(describe(ledger.missions[id]))
+            mission = ledger.missions[id]
+            if mission.state not in FINAL and attempts.forgive(mission, most):
+                log.info("attempt_forgiven", mission=id, why="the daemon died in it, and it had paid for more than those before it")
+            records.append(describe(mission))
         except ImageDamaged as e:
             log.error("mission_damaged", mission=id, error=e.message, hint="it waits; the others go on")
     for record in records:

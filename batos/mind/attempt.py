@@ -21,7 +21,7 @@ from batos.errors import Conflicted, UnknownPersona
 from batos.image import history, ledger
 from batos.image.living import LivingImage
 from batos.image.unit import Unit
-from batos.mind import conversation, sight
+from batos.mind import conversation, sight, tentative
 from batos.mind.claims import BeingWritten, WriterAwaited
 from batos.mind.errands import KNOWN, Errand, said_of
 from batos.mind.evidence import Citation, NeedEvidence
@@ -146,11 +146,13 @@ class Attempts:
             target = history.resolve(unit.root, message["target"])
             value = await send(target, message["selector"], *message["args"], **message["kwargs"])
             shown = history.whole(value)
-            text = value if isinstance(value, str) else json.dumps(shown, ensure_ascii=False)
+            own = value._slots.get("text") if isinstance(value, UvmObject) else value  # what a summary or a passage says
+            text = own if isinstance(own, str) else json.dumps(shown, ensure_ascii=False)
             speaker = str(target.name) if find(target, "core_mission") else attempt.persona or None
             facts: dict[str, Any] = {"text": text, "value": shown, "persona": speaker}
             forged = attempt.tally.forged
             if forged:
+                facts |= tentative.settle(attempt, message, target)
                 facts["wrote"] = [
                     {
                         "selector": one.selector, "object": history.oid_of(one.holder), "receiver": history.oid_of(one.target),
@@ -174,6 +176,8 @@ class Attempts:
         persona = unit.root["lobby"]._slots.get(route.persona)
         if not isinstance(persona, UvmObject):
             raise UnknownPersona(f"the persona {route.persona!r} of this mission is not in the image any more; give it again to another")
+        if (ruled := await attempt.ruled(unit.root, mission, persona)) is not None:
+            return {"value": None, **ruled, "persona": persona.name, "why": route.why, "by_rule": True}, None
         cycle = new_cycle(persona, mission.brief, route)
         await run_cycle(cycle, attempt)
         facts = {"persona": persona.name, "why": route.why, "facets": [name for name, _ in cycle.plan], "plan": cycle.plan_source}
@@ -193,6 +197,8 @@ class Attempts:
             facts["left_out"] = dict(cycle.left_out)  # characters that were not told: all was too long for the model's context
         if cycle.unsure:
             facts["unsure"] = cycle.unsure  # why it may not be the answer: it is the best that was at hand
+        if "called" in cycle._slots:
+            facts["called"] = json.loads(cycle.called)  # the method that answered in a model's place
         if cycle.silent:
             facts["silent"] = [name for name, _ in cycle.silent]
         if attempt.proposes and mission.origin == "system":

@@ -1,4 +1,4 @@
-"""Which persona is likely to be asked next: a table of who came after whom, in which the past fades.
+"""Which persona is likely to be asked next by a user: a table of who came after whom, in which the past fades.
 
 It is not stored: the ledger names the personas of the last missions, and the table is made from those at each start.
 """
@@ -42,6 +42,6 @@ class Foresight:
 
 def recent_personas(root: Any) -> list[str]:
     """The personas of the last missions, oldest first: what `Foresight` is filled with at the start."""
-    missions = itertools.islice(ledger.newest_first(root), REMEMBERED)
+    missions = (m for m in itertools.islice(ledger.newest_first(root), REMEMBERED) if m.origin != "system")
     named = [m.persona or (json.loads(m.result).get("persona") if m.result else None) for m in missions]
     return [str(name).lower() for name in reversed(named) if name]

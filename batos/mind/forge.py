@@ -18,7 +18,7 @@ from batos.guardian import repair
 from batos.image import examples, experts, history, ledger
 from batos.image.genesis import add_missing
 from batos.image.turns import in_helper
-from batos.mind import drafting, lessons, prompting, trial, vouched
+from batos.mind import drafting, lessons, prompting, texts, trial, vouched
 from batos.mind.claims import WriterAwaited
 from batos.mind.doubt import Question
 from batos.mind.handbook import handbook
@@ -306,13 +306,15 @@ def _refused(cycle: UvmObject, source: str, reasons: Sequence[str], question: Qu
 
 
 async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
-    """Why a source cannot be kept, in the order of cost: audit, form, compiler, trials; only the first kind that refuses is named. And what
-    it did on the call that asked for it."""
+    """Why a source cannot be kept, in the order of cost: audit, texts, form, compiler, trials; only the first kind that refuses is named.
+    And what it did on the call that asked for it."""
     attempt = current()
     methods, selector = attempt.making.methods, cycle.selector
     verdict = methods.audit(source, selector)
     if not verdict.accepted:
         return [str(finding) for finding in verdict.errors[: attempt.settings.synthesis_reasons]], ""
+    if fault := texts.fault_of(source, _own_words(cycle)):
+        return [fault], ""
     cases = [(cycle.target, one) for one in trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trial.of_examples(examples.of(_root(cycle), obj, selector)[0])]
     if reason := next(filter(None, (misfit(source, case) for _, case in cases)), None):
@@ -326,6 +328,11 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
     for obj, case in cases:
         outcomes.append(await trial.run(case, obj, method, attempt, methods, attempt.making.new_activity(), writes))
     return [outcome.reason for outcome in outcomes if outcome.reason][: attempt.settings.synthesis_reasons], outcomes[0].did
+
+
+def _own_words(cycle: UvmObject) -> str:
+    """What the user said himself, as far as a method may say it, too."""
+    return " ".join((cycle.selector, cycle.intent, repr(cycle.args), repr(cycle.kwargs), repr(cycle.taught)))
 
 
 def _kin(cycle: UvmObject) -> list[UvmObject]:

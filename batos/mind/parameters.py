@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def misfit(source: str, case: Case) -> str | None:
     """Why a call does not fit a method's parameters; None if it does."""
-    given = inspect.Signature(_parameters_of(source))
+    given = inspect.Signature(parameters_of(source))
     try:
         given.bind(*case.args, **case.kwargs)
     except TypeError as e:
@@ -32,7 +32,7 @@ def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: M
 
     :param taught: the examples of the method.
     """
-    signature = inspect.Signature(_parameters_of(source))
+    signature = inspect.Signature(parameters_of(source))
     kinds: dict[str, set[str]] = {name: {name.rstrip("0123456789")} & KINDS for name in signature.parameters}
     for one in taught:
         with contextlib.suppress(TypeError):  # it is of a method that had other parameters
@@ -54,10 +54,10 @@ def _kind(value: Any) -> str:
 
 def parameters_in(source: str) -> list[str]:
     """The parameters of a method's source behind `self`, in words."""
-    return [str(parameter) for parameter in _parameters_of(source)]
+    return [str(parameter) for parameter in parameters_of(source)]
 
 
-def _parameters_of(source: str) -> list[inspect.Parameter]:
+def parameters_of(source: str) -> list[inspect.Parameter]:
     """The parameters behind `self`, as the signature of the definition has them."""
     definition = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     spec, kinds = definition.args, inspect.Parameter

@@ -108,7 +108,7 @@ class MissionQueue:
         if self._grouping is None:
             return
         self._grouping.fairness.began(waiting=bool(self))
-        if entry.persona is not None:
+        if entry.persona is not None and entry.record["origin"] != "system":  # nothing is loaded ahead for what no user asked for
             self._grouping.began(entry.persona)
         load = self._load(entry)
         if load is not None and load not in self._loaded:

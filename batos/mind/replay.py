@@ -7,18 +7,21 @@ model. The image of now is used; the unit is doomed, so nothing of it is kept.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any
 
-from batos.bridge.types import ChatRequest, Inference
+from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.errors import BatosError, DeadlineExceeded, InferenceFailed, InvalidInput
 from batos.image import journal, ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
 from batos.mind.thinking import NeedAnswer, Place, Thinking
+from batos.objects import UvmObject
 
+PROMPTS_BYTES = 2 * 1024 * 1024
 _SHOWN = 400  # characters of each text where two differ
 _COMPARED = ("persona", "facets", "plan", "text", "value")  # of a result, in the order in which they come about
 _PART_NAMES = {"digest": "model", "system": "system", "user": "prompt", "schema": "format", "options": "options"}
@@ -29,6 +32,7 @@ class Replaying(Thinking):
 
     compare = proposes = keeps = False
     missed: dict[str, Any] | None = None  # the first that was not there
+    prompts: list[dict[str, Any]] | None = None  # what each inference was asked, where that is wanted
 
     def recall(self) -> None:
         super().recall()
@@ -42,6 +46,27 @@ class Replaying(Thinking):
         if found is not None:
             self.unused.pop((found.key, found.occurrence), None)
         return found
+
+    async def chat(self, role: str, system: str, user: str, **more: Any) -> ChatReply:
+        """See `Thinking.chat`; what is asked is kept, where that is wanted: the journal has answers, and sums of what was asked."""
+        if self.prompts is None:
+            return await super().chat(role, system, user, **more)
+        by, turns = more.get("by"), more.get("turns", ())
+        state = {"cycle": by.cycle, "state": by.state, "persona": by.persona} if by is not None else {"state": self.state}
+        asked: dict[str, Any] = {**state, "part": more.get("part"), "model": self.model_of(role), "system": system, "user": user}
+        if turns:
+            asked["turns"] = [list(turn) for turn in turns]
+        if more.get("schema") is not None:
+            asked["schema"] = more["schema"]
+        self.prompts.append(asked)
+        reply = await super().chat(role, system, user, **more)
+        asked["said"] = reply.text
+        return reply
+
+    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+        """What was told by rule is told again: it went by what was measured then."""
+        told = self.mission["result"] or {}
+        return {"text": told["text"], "value": told.get("value")} if told.get("by_rule") else None
 
     def ask(self, question: str) -> str:
         """Nobody is asked here.
@@ -123,9 +148,10 @@ class Replays:
         self._digest_s, self._limit_s = digest_s, limit_s
         self._attempts = Attempts(image, conflict_retries=1)
 
-    async def replay(self, id: str) -> dict[str, Any]:
+    async def replay(self, id: str, *, prompts: bool = False) -> dict[str, Any]:
         """Replay a mission.
 
+        :param prompts: whether what each inference was asked is told, too, as far as the replay comes; at most `PROMPTS_BYTES` of it.
         :returns: `id`, `state`, `outcome` (same, different, journal_ended), `inferences` (taken from the journal),
             `journaled`, `unused`, and the first `difference`.
         :raises UnknownMission: if there is none of that id.
@@ -138,6 +164,7 @@ class Replays:
             raise InvalidInput(f"the journal of mission {id!r} has lost its texts (setting journal_days); its cost is still known")
         offline = _Offline(self._inference, self._digest_s)
         attempt = self._replaying(record, offline)
+        attempt.prompts = [] if prompts else None
         attempt.recall()
         journaled = len(attempt.unused)
         result, error = await self._rehearse(attempt)
@@ -145,6 +172,8 @@ class Replays:
         facts = {"inferences": journaled - len(attempt.unused), "journaled": journaled, "unused": len(attempt.unused)}
         if offline.failed:
             facts["models_unknown"] = True
+        if attempt.prompts is not None:
+            facts |= _told(attempt.prompts)
         if difference is None:
             return {"id": id, "state": record["state"], "outcome": "same", **facts}
         ended = record["state"] == ledger.FAILED and difference["what"] == "inference" and not attempt.unused
@@ -161,6 +190,13 @@ class Replays:
             return {}, e.to_wire()
         except Exception as e:
             return {}, BatosError(f"{type(e).__name__}: {e}").to_wire()
+
+
+def _told(prompts: list[dict[str, Any]]) -> dict[str, Any]:
+    """The first prompts that have room in a reply, and whether there are more."""
+    sizes = itertools.accumulate(len(json.dumps(one)) for one in prompts)
+    told = prompts[: max(1, sum(size <= PROMPTS_BYTES for size in sizes))]
+    return {"prompts": told, **({"more": True} if len(told) < len(prompts) else {})}
 
 
 def _read(root: Any, id: str) -> tuple[dict[str, Any], bool]:

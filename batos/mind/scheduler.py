@@ -80,7 +80,7 @@ class Scheduler:
 
         To be called before anyone can submit: a mission accepted meanwhile would be found here, too, and be run twice.
         """
-        records = await self._image.system(ledger.recover)
+        records = await self._image.system(ledger.recover, self.settings.mission_inferences)
         for record in records:
             self._push({**record, "resumed": True})
         return len(records)

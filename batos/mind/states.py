@@ -14,7 +14,7 @@ from typing import Any
 from batos.bridge.needs import Needs
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import evidence, forms, gate, language, prompts, relevance, weaving, window
+from batos.mind import calling, evidence, forms, gate, language, prompts, relevance, weaving, window
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -31,6 +31,10 @@ async def idle(cycle: UvmObject) -> str:
     """IDLE: a brief has come; find how it is to be thought about: at once, by the persona's facets, or by other personas, each about its
     part."""
     attempt, inner = current(), depth_of(cycle) > 1
+    if not inner and (call := calling.found(lobby_of(cycle.persona), attempt, str(cycle.brief))) is not None:
+        cycle.depth, cycle.depth_why, cycle.flavour, cycle.parts, cycle.facets = "direct", "a method answers it", "off", (), ()
+        cycle.call = tuple(call)
+        return "DECOMPOSING"
     approach = attempt.approach(cycle.persona, str(cycle.brief), inner=inner)
     cycle.depth, cycle.depth_why, cycle.flavour = approach
     cycle.parts, cycle.facets = (), ()
@@ -58,6 +62,9 @@ async def decompose(cycle: UvmObject) -> str:
     own plan."""
     if cycle.parts:
         cycle.plan, cycle.plan_source = cycle.parts, "personas"
+        return "DELEGATING"
+    if "call" in cycle._slots:
+        cycle.plan, cycle.plan_source = (), "method"
         return "DELEGATING"
     names = [name for name, _ in cycle.facets]
     own_cycle = depth_of(cycle) == 1
@@ -100,7 +107,13 @@ async def decompose(cycle: UvmObject) -> str:
 
 @Primitive.register
 async def delegate(cycle: UvmObject) -> str:
-    """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say."""
+    """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say. Where a method
+    answers the brief, it is called in their place; one that fails leaves it to the model."""
+    if "call" in cycle._slots:
+        call = calling.Call(*cycle._slots.pop("call"))
+        if (said := await calling.answer(call)) is not None:
+            cycle.said, cycle.value = said
+            cycle.called = json.dumps(call.told(), ensure_ascii=False)
     if not cycle.plan:
         cycle._tmp_synthesis_ = ()
         return "SYNTHESIZING"
@@ -158,6 +171,8 @@ async def synthesize(cycle: UvmObject) -> str:
     plainer and colder. Where both are refused, the best of the answers at hand is kept, and is said to be unsure.
     """
     voices, told = cycle._tmp_synthesis_, await _within(cycle)
+    if "said" in cycle._slots:
+        return _woven(cycle, cycle._slots.pop("said"), (), told, whole=True)
     found = told.passages
     schema = current().mission["schema"] if depth_of(cycle) == 1 else None
     keeps = _keeper(cycle, found) if not schema and not current().shown else None  # what a picture shows is in no passage
@@ -183,7 +198,7 @@ async def synthesize(cycle: UvmObject) -> str:
         text = reply.text.strip()
         if not schema:
             cycle.cut = reply.done_reason == "length"
-            text = evidence.without_false_marks(gate.whole(text, cut=cycle.cut), found)
+            text = evidence.without_false_marks(weaving.without_labels(gate.whole(text, cut=cycle.cut), voices), found)
             text = evidence.without_claims(text, found, str(cycle.brief))
         fault = await _fault_of(cycle, text, schema)
         if fault is None and keeps and not keeps(text):

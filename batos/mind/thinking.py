@@ -25,7 +25,7 @@ from batos.bridge.needs import Needs
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind
+from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind, QualityRefused
 from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
@@ -38,7 +38,7 @@ from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
-from batos.mind.proposing import Propose, nothing_proposed
+from batos.mind.proposing import Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.provided import STATE as PROVISIONING
 from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
 from batos.mind.relevance import Nearness, not_told
@@ -129,6 +129,7 @@ class Thinking:
         on_paid: Callable[[journal.Inference], None] = lambda paid: None,
         outage: Callable[[], str] = lambda: "",
         propose: Propose = nothing_proposed,
+        ruled: Ruled = nothing_ruled,
         parameters: Callable[[str], int | None] = lambda model: None,
         base_of: Callable[[str], str] = lambda role: BASE_MODEL,
         nearness: Nearness = not_told,
@@ -146,6 +147,7 @@ class Thinking:
         :param memory: None: nothing is recalled, and nothing can be remembered.
         :param on_paid: hears of each inference that a model was asked for.
         :param propose: what a mission of the system's own proposes, from the image's root, the mission and its cycle: facts of its result.
+        :param ruled: the result of a mission of the system's own that no model has to think through.
         :param parameters: of a model, by its name; None where that is not known.
         :param base_of: from a persona's role to the model that its own is made of: nobody's voice.
         :param nearness: of an answer to what it answers to.
@@ -174,7 +176,7 @@ class Thinking:
         self._nearness: Nearness = nearness if self.compare else not_told
         self._near: dict[bytes, float | None] = {}
         self._inference, self._image, self._events = inference, image, events
-        self._on_paid, self.outage, self.propose = on_paid, outage, propose
+        self._on_paid, self.outage, self.propose, self._ruled = on_paid, outage, propose, ruled
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         if "thinking" in (mission.get("needs") or ()):
             self._options["think"] = True
@@ -307,6 +309,10 @@ class Thinking:
         """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
         own = any("of" not in one for one in self.mission["images"])
         return not own or bool(self._lent) or self.provision.needs.vision or self.sight.known(self.sight.model_of(persona)) is not False
+
+    async def ruled(self, root: Any, mission: UvmObject, persona: UvmObject) -> dict[str, Any] | None:
+        """The result of a mission of the system's own that is told by rule; None where a model is to think it through."""
+        return await self._ruled(root, mission, persona) if mission.origin == "system" else None
 
     def share_out(self, brief: str) -> Shares:
         """The personas that a brief needs, each with its part; empty where one is enough. Decided once, and recorded, as `decide` is."""
@@ -506,6 +512,7 @@ class Thinking:
         :param pictured: whether the brief's pictures go with it, where the model sees; those of the conversation go with their turns.
         :raises PromptTooLong: where one that narrows does not fit the context, or leaves no room in it for the answer.
         :raises InferenceFailed: with its cause.
+        :raises QualityRefused: where all of it is thought, and none of it answer.
         :raises BudgetSpent: past `mission_inferences`.
         """
         if self.tally.asked.total() >= self.settings.mission_inferences:
@@ -535,6 +542,8 @@ class Thinking:
         if narrows and _is_full(known, chosen) and window.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {known.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
+        if schema is None and (why := _spent(known)):
+            raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(known))
 
     def _occurrence(self, key: bytes, label: str) -> int:
@@ -701,6 +710,18 @@ def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
     """What a persona's slot says, own or inherited; a message that is not understood costs far more."""
     held = find(persona, name)
     return otherwise if held is None else held[1]
+
+
+def _spent(paid: journal.Inference) -> str:
+    """Why there is no answer, where a model spent all of it on its thought: neither another persona nor another try mends that."""
+    if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
+        return ""
+    went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
+    how = went if paid.done_reason == "length" else "its thought went in circles, and was ended"
+    return (
+        f"{paid.model} came to no answer: {how}. Let it answer at once (setting think, off), let it write more (setting num_predict), or "
+        "take another model (`batos models use NAME`)"
+    )
 
 
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")

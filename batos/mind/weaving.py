@@ -107,6 +107,14 @@ def called(facet: str) -> str:
     return facet.removesuffix("_facet_").replace("_", " ")
 
 
+def without_labels(text: str, answers: Sequence[tuple[str, str]]) -> str:
+    """A woven answer without the names that the notes had before them, where a model wrote one at the beginning of a paragraph."""
+    names = {re.escape(called(name)) for name, _ in answers}
+    if not names:
+        return text
+    return re.sub(rf"(?:\A|(?<=\n\n))(?:{'|'.join(sorted(names))}):[ \t]*+(?=\S)", "", text, flags=re.IGNORECASE)
+
+
 def woven_from(text: str, answers: Sequence[tuple[str, str]]) -> list[tuple[str, str | None]]:
     """Which voice each sentence of a woven answer comes from: the sentence, and the voice that shares most of its words.
 

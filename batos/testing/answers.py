@@ -21,7 +21,11 @@ def default_answer(request: dict[str, Any]) -> str:
     asked = user_text(request)
     schema = request.get("format")
     if isinstance(schema, dict):
-        return json.dumps(_instance(schema, schema, _words(asked)), ensure_ascii=False)
+        try:
+            value = _Instances(schema).of(schema, _words(asked))
+        except (_Endless, RecursionError):  # no finite value is of it, or none of a depth that anybody means
+            value = {}
+        return json.dumps(value, ensure_ascii=False)
     if schema == "json":
         return json.dumps({"answer": " ".join(_words(asked)[:12])}, ensure_ascii=False)
     return f"You said: {' '.join(asked.split())[:200]}. One thing follows from it, and here it is in plain words."
@@ -70,32 +74,82 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _instance(schema: dict[str, Any], root: dict[str, Any], words: list[str], name: str = "") -> Any:
-    """A value of a JSON schema: the subset that Ollama turns into grammars."""
-    if "$ref" in schema:
-        return _instance(_resolve(str(schema["$ref"]), root), root, words, name)
-    for choice in ("anyOf", "oneOf"):
-        if schema.get(choice):
-            return _instance(schema[choice][0], root, words, name)
-    if schema.get("allOf"):
-        merged: dict[str, Any] = {}
-        for part in schema["allOf"]:
-            merged |= part
-        return _instance(merged, root, words, name)
-    if "const" in schema:
-        return schema["const"]
-    if schema.get("enum"):
-        return schema["enum"][0]
-    kind = schema.get("type", "object" if "properties" in schema else "string")
-    if isinstance(kind, list):
-        kind = kind[0]
-    if kind == "object":
-        return {key: _instance(part, root, words, key) for key, part in schema.get("properties", {}).items()}
-    if kind == "array":
-        count = max(int(schema.get("minItems", 0)), min(2, int(schema.get("maxItems", 2))))
-        items = schema.get("items", {})
-        return [_instance(items, root, [*words[i:], str(i + 1)], name) for i in range(count)]
-    return _scalar(kind, schema, words, name)
+class _Endless(Exception):
+    """A schema refers to itself, and a value of it would hold another one of it."""
+
+
+class _Instances:
+    """Values of a JSON schema: the subset that Ollama turns into grammars. None holds one of its own schema again that need not."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._open = ["#"]  # the references that are being followed
+
+    def of(self, schema: dict[str, Any], words: list[str], name: str = "") -> Any:
+        """A value of a schema.
+
+        :param words: of which texts are made. `name`: of the property that it is for.
+        :raises _Endless: where every value would hold another one.
+        """
+        if "$ref" in schema:
+            return self._referred(str(schema["$ref"]), words, name)
+        for choice in ("anyOf", "oneOf"):
+            if schema.get(choice):
+                return self._first(schema[choice], words, name)
+        if schema.get("allOf"):
+            merged: dict[str, Any] = {}
+            for part in schema["allOf"]:
+                merged |= part
+            return self.of(merged, words, name)
+        if "const" in schema:
+            return schema["const"]
+        if schema.get("enum"):
+            return schema["enum"][0]
+        kind = schema.get("type", "object" if "properties" in schema else "string")
+        if isinstance(kind, list):
+            kind = kind[0]
+        if kind == "object":
+            return self._object(schema, words)
+        if kind == "array":
+            return self._array(schema, words, name)
+        return _scalar(kind, schema, words, name)
+
+    def _referred(self, pointer: str, words: list[str], name: str) -> Any:
+        if pointer in self._open:
+            raise _Endless
+        self._open.append(pointer)
+        try:
+            return self.of(_resolve(pointer, self._root), words, name)
+        finally:
+            self._open.pop()
+
+    def _first(self, choices: list[dict[str, Any]], words: list[str], name: str) -> Any:
+        for choice in choices:
+            try:
+                return self.of(choice, words, name)
+            except _Endless:
+                continue
+        raise _Endless
+
+    def _object(self, schema: dict[str, Any], words: list[str]) -> dict[str, Any]:
+        found, required = {}, schema.get("required", ())
+        for key, part in schema.get("properties", {}).items():
+            try:
+                found[key] = self.of(part, words, key)
+            except _Endless:
+                if key in required:
+                    raise
+        return found
+
+    def _array(self, schema: dict[str, Any], words: list[str], name: str) -> list[Any]:
+        least = int(schema.get("minItems", 0))
+        count = max(least, min(2, int(schema.get("maxItems", 2))))
+        try:
+            return [self.of(schema.get("items", {}), [*words[at:], str(at + 1)], name) for at in range(count)]
+        except _Endless:
+            if least:
+                raise
+            return []
 
 
 def _scalar(kind: str, schema: dict[str, Any], words: list[str], name: str) -> Any:
@@ -116,7 +170,7 @@ def _scalar(kind: str, schema: dict[str, Any], words: list[str], name: str) -> A
 
 def _resolve(pointer: str, root: dict[str, Any]) -> dict[str, Any]:
     found: Any = root
-    for part in pointer.removeprefix("#/").split("/"):
+    for part in pointer.removeprefix("#").removeprefix("/").split("/") if pointer != "#" else ():
         found = found[part.replace("~1", "/").replace("~0", "~")]
     assert isinstance(found, dict)
     return found

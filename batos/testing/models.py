@@ -88,8 +88,10 @@ def sha256(data: bytes) -> str:
 
 
 def tagged(name: str) -> str:
-    """A model's name with its tag."""
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+    """A model's name as Ollama finds it, however it is spelled: with its tag, in small letters, without Ollama's own registry."""
+    bare = name.lower().partition("://")[2] or name.lower()
+    bare = bare.removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return bare if ":" in bare.rpartition("/")[2] else f"{bare}:latest"
 
 
 def base(name: str) -> Model:

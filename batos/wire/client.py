@@ -151,14 +151,17 @@ class Client(Operating):
         deadline_s: float | None = None,
         priority: int | None = None,
         may_ask: bool = False,
+        write: bool = False,
     ) -> Accepted:
         """As `send`, with the arguments of the message as a sequence and a mapping: any name may be a keyword.
 
         :param may_ask: as of `submit`.
+        :param write: whether a method may be written for a selector that is nearly a known one, and is kept though nobody vouches for it.
         """
         mission = str(uuid.uuid4()) if id is None else id
         message: dict[str, Any] = {"target": target, "selector": selector, "args": list(args), "kwargs": dict(kwargs or {})}
-        return await self._accept("send", id=mission, **message, deadline_s=deadline_s, priority=priority, may_ask=may_ask or None)
+        more = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask or None, "write": write or None}
+        return await self._accept("send", id=mission, **message, **more)
 
     async def teach(
         self, target: str, selector: str, examples: list[dict[str, Any]], *, intent: str | None = None, id: str | None = None
@@ -279,9 +282,12 @@ class Client(Operating):
         """The revisions of the object `target`, the newest first."""
         return await self._ask("history", target=target, limit=limit)
 
-    async def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
-        """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended."""
-        return await self._ask("replay", hold_s=timeout_s, id=id)
+    async def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
+        """Replay a finished mission from its journal, without any model: `outcome` is same, different or journal_ended.
+
+        :param prompts: whether what each inference was asked is told, too.
+        """
+        return await self._ask("replay", hold_s=timeout_s, id=id, prompts=prompts or None)
 
     async def undo(
         self,

@@ -88,6 +88,7 @@ Moment = Annotated[str, StringConstraints(pattern=_TID)] | Annotated[float, Fiel
 Deadline = Annotated[float, Field(gt=0, le=DEADLINE_S_LIMIT, allow_inf_nan=False)]
 Priority = Annotated[int, Field(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 Rating = Annotated[Literal[1, -1], BeforeValidator(_whole)]
+Words = Annotated[str, StringConstraints(max_length=1000)]
 Limit = Annotated[int, Field(ge=1, le=PAGE_LIMIT)]
 State = Literal[
     "ACCEPTED", "PAUSED", "NEEDS_INPUT", "PROVISIONING", "IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE", "FAILED",

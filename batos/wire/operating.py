@@ -30,9 +30,23 @@ class Operating(Connection):
         """The generated methods of the image (left out), or those that the object `target` holds itself; `at` as of `show`."""
         return await self._ask("methods", target=target, at=at)
 
-    async def missions(self, state: str | None = None, limit: int | None = None, at: float | str | None = None) -> dict[str, Any]:
-        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`."""
-        return await self._ask("missions", state=state, limit=limit, at=at)
+    async def missions(
+        self,
+        state: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+        *,
+        before: str | None = None,
+        words: str | None = None,
+        system: bool | None = None,
+    ) -> dict[str, Any]:
+        """The missions the daemon knows, the newest first, all or those in `state`; `at` as of `show`.
+
+        :param before: only those that were accepted before the mission of that id.
+        :param words: only those whose brief has all of these, or whose id begins so.
+        :param system: False: without those of the system's own.
+        """
+        return await self._ask("missions", state=state, limit=limit, at=at, before=before, words=words, system=system)
 
     async def failures(
         self,

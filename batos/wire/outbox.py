@@ -49,6 +49,11 @@ class Recipient(Protocol):
         ...
 
     @property
+    def origin(self) -> str:
+        """Whence the missions come that are given so: `client`, `console`."""
+        ...
+
+    @property
     def key(self) -> bytes:
         """What tells one client from another."""
         ...
@@ -63,6 +68,7 @@ class ClientHandle:
     """
 
     __slots__ = ("_outbox", "_peer", "dropped", "enveloped", "operates", "ref")
+    origin = "client"
 
     def __init__(self, outbox: Outbox, peer: Peer, *, enveloped: bool, ref: str | int | None = None, operates: bool = False) -> None:
         self._outbox = outbox

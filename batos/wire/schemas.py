@@ -27,6 +27,7 @@ from batos.wire.fields import (
     Rating,
     State,
     Target,
+    Words,
 )
 from batos.wire.keeping import (
     Accepting,
@@ -108,6 +109,7 @@ class Send(_MissionRequest):
     args: list[Any] = Field(default_factory=list)
     kwargs: dict[str, Any] = Field(default_factory=dict)
     may_ask: bool = False  # as of `submit`
+    write: bool = False  # whether a method may be written and kept for a selector that nobody vouches for
 
 
 class Status(Request):
@@ -277,6 +279,9 @@ class Missions(Request):
     state: State | None = None
     limit: Limit = 50
     at: Moment | None = None
+    before: MissionId | None = None
+    words: Words | None = None
+    system: bool = True  # whether the system's own are listed, too
 
 
 class Failures(Request):
@@ -297,6 +302,7 @@ class Replay(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["replay"]
     id: MissionId
+    prompts: bool = False
 
     @property
     def waits(self) -> bool:

@@ -94,8 +94,9 @@ class SyncClient:
         deadline_s: float | None = None,
         priority: int | None = None,
         may_ask: bool = False,
+        write: bool = False,
     ) -> Accepted:
-        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask}
+        more: dict[str, Any] = {"deadline_s": deadline_s, "priority": priority, "may_ask": may_ask, "write": write}
         return self._run(self._client.send_message(target, selector, args, kwargs, id=id, **more))
 
     def teach(
@@ -159,8 +160,17 @@ class SyncClient:
     def history(self, target: str, limit: int | None = None) -> dict[str, Any]:
         return self._run(self._client.history(target, limit))
 
-    def missions(self, state: str | None = None, limit: int | None = None, at: float | str | None = None) -> dict[str, Any]:
-        return self._run(self._client.missions(state, limit, at))
+    def missions(
+        self,
+        state: str | None = None,
+        limit: int | None = None,
+        at: float | str | None = None,
+        *,
+        before: str | None = None,
+        words: str | None = None,
+        system: bool | None = None,
+    ) -> dict[str, Any]:
+        return self._run(self._client.missions(state, limit, at, before=before, words=words, system=system))
 
     def failures(
         self,
@@ -173,8 +183,8 @@ class SyncClient:
     ) -> dict[str, Any]:
         return self._run(self._client.failures(id, code=code, selector=selector, limit=limit, at=at))
 
-    def replay(self, id: str, timeout_s: float = LONG_S) -> dict[str, Any]:
-        return self._run(self._client.replay(id, timeout_s))
+    def replay(self, id: str, timeout_s: float = LONG_S, *, prompts: bool = False) -> dict[str, Any]:
+        return self._run(self._client.replay(id, timeout_s, prompts=prompts))
 
     def undo(
         self,

@@ -16,14 +16,16 @@ from ollama_fixture import FOLDER
 from batos.bridge import service as service_module
 from batos.bridge.built import Built
 from batos.bridge.client import OllamaInference, connect
+from batos.bridge.control_marks import apart
 from batos.bridge.processes import Note
-from batos.bridge.profiles import Profile, load_profile, modelfiles_folder
+from batos.bridge.profiles import BaseModelSource, Profile, load_profile, modelfiles_folder
 from batos.bridge.provision import Provisioner
 from batos.bridge.service import OllamaService
 from batos.bridge.types import ChatRequest
 from batos.config import load
 from batos.errors import ProvisioningFailed
 
+CONTROL = 3  # llama.cpp's llama_token_type
 MODELFILE = 'FROM {base}\n\nSYSTEM """You are "Robin".\nBe kind."""\n' + (
     'PARAMETER temperature 0.5\nPARAMETER stop "\n\n"\nMESSAGE user hi\nMESSAGE assistant hello\n'
 )
@@ -81,6 +83,34 @@ async def test_made_present_deleted_changed(client: AsyncClient, profile: Profil
     await inference.close()
 
 
+async def test_one_model_in_all_its_spellings(client: AsyncClient, tmp_path: Path, ollama_host: str) -> None:
+    """Ollama lists a model as it was named, finds it however it is spelled, and nothing is pulled for another spelling."""
+    mark = uuid.uuid4().hex[:8]
+    name = f"Mixed-{mark}:Test"
+    spellings = [
+        name, name.lower(), name.upper(), f"library/{name}", f"registry.ollama.ai/library/{name.lower()}",
+        f"https://registry.ollama.ai/library/{name}",
+    ]  # fmt: skip
+    await client.copy("smollm2:embedded", name)
+    inference = OllamaInference(ollama_host)
+    (tmp_path / "own").mkdir()
+    try:
+        assert name in {m.model for m in (await client.list()).models}, "it keeps the letters that it was given"
+        assert len({await inference.digest(spelled) for spelled in spellings}) == 1
+        assert (await inference.chat(ChatRequest(spellings[-1], "", "Hello", options=(("num_predict", 4),)), deadline_s=60)).text
+        for number, spelled in enumerate(spellings):
+            robin = f"batos-{mark}-{number}:test"
+            (tmp_path / "own" / "robin.Modelfile").write_text(MODELFILE.format(base=spelled))
+            base = BaseModelSource(name=spelled)
+            profile = Profile(name="own", models=(base,), embedder=spelled, dimensions=1, personas={"robin": robin}, options={})
+            assert await run(client, profile, tmp_path) == ["present", "created from robin.Modelfile"], spelled
+            assert await run(client, profile, tmp_path) == ["present", "present"], spelled
+            await client.delete(robin)
+    finally:
+        await inference.close()
+        await client.delete(name)
+
+
 async def test_what_no_registry_has(client: AsyncClient) -> None:
     profile = load_profile("embedded")
     provisioner = Provisioner(client, profile, modelfiles_folder(), built=Built(FOLDER / "built.json"))
@@ -136,3 +166,22 @@ async def test_cancelling_a_chat_stops_the_generation(tmp_path: Path, ollama_bin
     assert (await inference.chat(ChatRequest(only.embedder, "", "Hi", None, (("num_predict", 2),)), deadline_s=30)).answer_tokens
     await inference.close()
     await service.stop()
+
+
+async def test_no_control_token_of_a_model_is_one_in_a_message(client: AsyncClient, ollama_host: str) -> None:
+    """What Ollama's vocabulary calls control tokens is text in what is sent; the cost of a prompt tells that it is read as such."""
+    shown = (await client._request_raw("POST", "/api/show", json={"model": "smollm2:embedded", "verbose": True})).json()["model_info"]
+    kinds = zip(shown["tokenizer.ggml.tokens"], shown["tokenizer.ggml.token_type"], strict=True)
+    control = [token for token, kind in kinds if kind == CONTROL]
+    assert len(control) > 10
+    assert [token for token in control if token in apart(token)] == []
+    inference = OllamaInference(ollama_host)
+
+    async def cost(text: str) -> int:
+        request = ChatRequest("smollm2:embedded", "", text, options=(("num_predict", 1),))
+        return (await inference.chat(request, deadline_s=60)).prompt_tokens
+
+    try:
+        assert await cost("<|im_end|>" * 20) - await cost("") > 40, "twenty control tokens would be twenty"
+    finally:
+        await inference.close()

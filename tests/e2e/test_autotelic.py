@@ -196,10 +196,10 @@ def test_a_shorter_run_on_a_real_ollama(tmp_path: Path, ollama_host: str) -> Non
         decided = running.logged(("promoted", "refused"), SLOW_S)
         (change,) = changes(running, str(decided["change"]))
         assert (change["state"], change["evidence"]["trigger"]) == (decided["event"], fired["trigger"])
-        assert change["source"] in ("model", "measurement"), "a small model mostly proposes nothing that makes sense"
         assert change["comparison"].get("missions") == 1 or change["reason"], "it was tried, or it is said why not"
         spent = peer.ask("info")["autotelic"]["budget"]["spent"]
-        assert min(spent["tokens"]["spent"], spent["minutes"]["spent"], spent["bytes"]["spent"]) > 0
+        assert spent["bytes"]["spent"] > 0
+        assert change["source"] == "measurement", "a model of this size is not asked to judge"
         reply = peer.ask("undo_change", number=change["number"])
         if decided["event"] == "promoted":
             assert reply["objects"]

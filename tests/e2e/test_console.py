@@ -446,3 +446,76 @@ def test_who_leaves_is_asked_for_the_token_and_so_is_a_copy_of_the_cookie(house:
     window.find("#token").send_keys(link_of(house.running).rpartition("=")[2], Keys.ENTER)
     window.find("#rows")
     window.driver.get_log("browser")  # 401 is told there
+
+
+NARROW = (360, 740)
+BROKEN_WORDS = """
+const words = [...document.querySelectorAll('nav a, button, .button, th, .state, summary')].filter((one) => one.offsetParent);
+return words.filter((one) => {
+  const range = document.createRange();
+  const texts = [...one.childNodes].filter((part) => part.nodeType === Node.TEXT_NODE);
+  return texts.some((text) => [...text.data.matchAll(/\\S+/g)].some((word) => {
+    range.setStart(text, word.index);
+    range.setEnd(text, word.index + word[0].length);
+    return word[0].length < 20 && new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1;
+  }));
+}).map((one) => one.textContent.trim());
+"""
+BEYOND_THE_EDGE = """
+return [...document.querySelectorAll('main td, nav a, main button, main .state')].filter((one) => {
+  const box = one.getBoundingClientRect();
+  return box.width && (box.right > innerWidth + 1 || box.left < -1);
+}).map((one) => one.textContent.trim());
+"""
+
+
+def test_on_a_narrow_phone_no_word_is_broken_and_no_table_cut(window: Browser) -> None:
+    window.resize(*NARROW, touch=True)
+    for page in PAGES:
+        window.open(page)
+        window.find("main")
+        assert window.overflow() <= 0, page
+        assert window.does(BROKEN_WORDS) == [], page
+        assert window.does(BEYOND_THE_EDGE) == [], page
+    window.picture("phone-narrow")
+    window.driver.get_log("browser")  # that a mission is not there is said in it, too
+
+
+IDS = "return [...document.querySelectorAll('#rows li')].map((one) => one.dataset.id)"
+
+
+def test_older_missions_are_paged_to_and_looked_for(house: House, window: Browser) -> None:
+    for number in range(55):
+        sent(house.peer, f"older-{number:02}", "memory", "remember_", f"note {number}", f"Entry {number}")
+    window.open("/")
+    first = window.does(IDS)
+    window.find("a[rel=next]").click()
+    window.until(lambda: "before=" in window.driver.current_url or None, "the next page")
+    second = window.does(IDS)
+    assert second
+    assert not set(first) & set(second)
+    window.find("#find").send_keys("birthday CAT", Keys.ENTER)
+    window.until(lambda: "q=birthday" in window.driver.current_url or None, "what was found")
+    assert window.does("return [...document.querySelectorAll('#rows li > a:first-child')].map((one) => one.textContent)") == [PARTY]
+    window.open("/?q=older-07")
+    assert window.does(IDS) == ["older-07"]
+    window.open("/?q=nothing+has+these")
+    window.until_text("None fits.")
+
+
+def test_what_was_done_is_said_once_and_whence_a_mission_came_is_told(house: House, window: Browser) -> None:
+    window.open("/")
+    window.find("#brief").send_keys("Who gave this?")
+    window.find("form.brief button.main").click()
+    window.until_text("The mission is accepted")
+    window.until_text("given here")
+    assert "said=" not in window.driver.current_url
+    window.find(".answer .prose")
+    window.until(lambda: not window.all(".done") or None, "the notice is gone")
+    window.driver.refresh()
+    window.find(".answer .prose")
+    assert not window.all(".done")
+    window.open("/mission?id=note")
+    window.until_text("from a client")
+    id = parse_qs(urlsplit(window.driver.current_url).query)["id"][0]
+    assert house.peer.ask("status", id=id)["origin"] == "client"

@@ -138,6 +138,11 @@ def test_a_message_to_an_object_is_a_mission(tmp_path: Path, scripted: ScriptedO
         peer.ask("send", id="s3", target="robin", selector="dance_")
         assert peer.result("s3")["error"]["code"] == "method_refused", "what the model says is no method"
         assert peer.ask("send", id="s4", target="nobody", selector="name")["code"] == "unknown_target"
+        refused = peer.ask("send", id="s5", target="robin", selector="think_", args=["only one"])
+        assert (refused["code"], "(guidance, question)" in refused["message"]) == ("invalid", True)
+        refused = peer.ask("send", id="s5", target="robin", selector="thikn_", args=["a", "b"])
+        assert (refused["code"], "'think_'" in refused["message"]) == ("invalid", True)
+        assert peer.ask("status", id="s5")["code"] == "unknown_mission", "nothing was accepted"
         assert peer.ask("status", id="s4")["code"] == "unknown_mission"
 
 
@@ -184,12 +189,13 @@ def test_ctrl_c_while_missions_end_in_time_loses_nothing(tmp_path: Path, scripte
         assert running.ended() == 0
 
 
-def test_audits_come_by_themselves_and_complete(tmp_path: Path, scripted: ScriptedOllama) -> None:
+def test_audits_come_by_themselves_where_there_is_news_and_complete(tmp_path: Path, scripted: ScriptedOllama) -> None:
     settings = {"autotelic": "on", "heartbeat_first_s": 0.05, "heartbeat_s": 0.05}
     with daemon(tmp_path, ollama_host=scripted.host, **settings) as running, Peer(running.endpoint) as peer:
         first = running.logged("accepted", origin="system")["mission"]
         end = peer.result(first)
         assert end["result"]["persona"] == "ALFRED"
+        assert peer.ask("submit", id="m1", brief=FEELING)["type"] == "accepted"
         second = running.logged("accepted", origin="system")["mission"]
         assert second != first
         assert peer.result(second)["state"] == "COMPLETE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import pytest
 
 from batos.config import local_endpoint
 from batos.testing import ScriptedOllama
+from batos.wire import Client
 from tests.daemon import END_S, ROOT, Daemon, daemon, provisioned
 
 BRIEF = "Plan a birthday party for a cat lover on a budget"
@@ -45,6 +47,30 @@ def test_python(running: Daemon, name: str) -> None:
     completed(ran(sys.executable, f"examples/{name}", BRIEF, running.endpoint))
 
 
+@pytest.mark.parametrize(
+    ("environment", "written", "found"),
+    [
+        ({"BATOS_LISTEN": "tcp://*:7,ipc://x"}, "", "tcp://127.0.0.1:7"),
+        ({}, 'listen = "tcp://0.0.0.0:8"', "tcp://127.0.0.1:8"),
+        ({}, 'listen = ["tcp://10.0.0.1:9"]', "tcp://10.0.0.1:9"),
+        ({}, 'profile = "embedded"', "ipc://{home}/.local/share/batos/wire.sock"),
+    ],
+)
+def test_the_examples_mean_the_same_endpoint_as_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], written: str, found: str
+) -> None:
+    for name in ("BATOS_LISTEN", "BATOS_CONFIG", "BATOS_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "batos.toml").write_text(written)
+    own = importlib.import_module("endpoint").own
+    assert own() == Client().endpoint == found.format(home=tmp_path)
+
+
 @pytest.mark.parametrize("name", ["send_mission.py", "send_mission_req.py"])
 def test_python_finds_the_daemon_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -56,6 +82,11 @@ def test_python_finds_the_daemon_by_itself(tmp_path: Path, monkeypatch: pytest.M
             monkeypatch.setenv("HOME", "/nowhere")
             monkeypatch.setenv("BATOS_LISTEN", running.endpoint)
             completed(ran(sys.executable, f"examples/{name}", BRIEF))
+            monkeypatch.delenv("BATOS_LISTEN")
+            (tmp_path / "elsewhere").mkdir()
+            for written in (f'"{running.endpoint}"', f'["{running.endpoint}", "tcp://*:5757"]'):
+                (tmp_path / "elsewhere" / "batos.toml").write_text(f"listen = {written}\n")
+                completed(ran(sys.executable, ROOT / "examples" / name, BRIEF, cwd=tmp_path / "elsewhere"))
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm on PATH")

@@ -142,3 +142,33 @@ def test_a_real_small_model_fails_cleanly_and_is_remembered(tmp_path: Path, olla
         assert end["state"] == "COMPLETE", end
         assert end["result"]["text"].strip()
         assert running.terminate() == 0
+
+
+def test_what_was_taught_answers_a_brief_and_a_slip_is_refused(tmp_path: Path) -> None:
+    with ScriptedOllama() as server:
+        provisioned(server)
+        server.say("def celsius_(self, number):\n    return (number - 32) * 5 / 9\n", when="def celsius_")
+        server.say("def frobnicate_(self, number):\n    return number * 7\n", when="def frobnicate_")
+        with daemon(tmp_path, ollama_host=server.host) as running:
+
+            def say(*words: str) -> subprocess.CompletedProcess[str]:
+                return batos(running.endpoint, *words)
+
+            taught = say("teach", "brick", "celsius_", "-e", "[212] -> 100.0", "--intent", "Fahrenheit to Celsius", "--watch")
+            assert taught.returncode == 0, taught.stderr
+            asked = len(server.chats)
+            done = say("send", "Convert 50 Fahrenheit to Celsius", "--watch")
+            assert "10.0" in done.stdout
+            assert "answered by celsius_(50)" in done.stdout + done.stderr
+            assert len(server.chats) == asked, "no model was asked"
+            assert "-40.0" in say("send-to", "brick", "celsius_", "-40", "--watch").stdout
+            slip = say("send-to", "brick", "celcius_", "50", "--watch")
+            assert slip.returncode != 0
+            assert "'celsius_'" in slip.stderr
+            unsure = say("send-to", "brick", "frobnicate_", "3", "--id", "f1", "--watch")
+            assert "21" in unsure.stdout
+            assert "not sure: nobody said what frobnicate_ is for" in unsure.stdout + unsure.stderr
+            assert say("method", "brick", "frobnicate_").returncode == 4
+            assert say("rate", "f1", "+1").returncode == 0
+            assert "version 1" in say("method", "brick", "frobnicate_").stdout
+            assert running.terminate() == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sys
 from pathlib import Path
 
@@ -26,13 +25,7 @@ def test_everything_that_the_tutorial_shows_appears(tmp_path: Path, ollama_host:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("node_modules"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BATOS_", "OLLAMA_"))}
     environment |= {"PYTHONPATH": str(ROOT), "BATOS_OLLAMA_HOST": ollama_host, "COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    environment["BATOS_LISTEN"] = f"tcp://127.0.0.1:{_free_port()}"  # the usual one may be somebody's
-    run = ".venv/bin/batos run --data ./var"
+    environment["HOME"] = str(tmp_path)
+    run = ".venv/bin/batos run"
     followed = follow((ROOT / "docs" / "tutorial.md").read_text("utf-8"), folder, environment, instead={"make run": run})
     assert [trouble for _, block in followed for trouble in block.trouble()] == []
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -27,6 +27,7 @@ class Daemon:
         self.script = script
         self.requests: list[Request] = []
         self.endpoint = ""
+        self.watchers: list[ClientHandle] = []
         self.heard = threading.Event()  # a watch was answered as far as the script goes
 
     async def handle(self, request: Request, client: ClientHandle) -> None:
@@ -38,6 +39,7 @@ class Daemon:
         for one in reply if isinstance(reply, list) else [reply]:
             client.send({"id": request.mission, **one} if request.mission else dict(one))
         if request.op == "watch":
+            self.watchers.append(client)
             self.heard.set()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.config import Settings
 from batos.errors import BatosError, InferenceFailed
+from batos.image import ledger
 from batos.kernel import Kernel
 
 WAIT_S = 90  # for what must come; a test that waits this long has failed
@@ -137,3 +138,11 @@ async def submit(kernel: Kernel, id: str, brief: str = "Plan the day", **options
     new, _ = await kernel.scheduler.submit(id, brief, options)
     assert new
     return heard
+
+
+async def audited(kernel: Kernel) -> dict[str, Any]:
+    """The record of the last self_audit, once one was accepted."""
+    async with asyncio.timeout(WAIT_S):
+        while not (last := kernel.info()["autotelic"]["heartbeat"]["last"]):
+            await kernel.image.system(lambda root: None)
+    return kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, last)))  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,24 @@ def test_configs_that_cannot_be_applied(tmp_path: Path, config: dict[str, Any], 
 
 def test_a_rank_stabilised_adapter_is_scaled_by_the_root(tmp_path: Path) -> None:
     assert adapters.read(peft(tmp_path, r=4, lora_alpha=8, use_rslora=True)).alpha == 16
+
+
+@pytest.mark.parametrize("stabilised", [True, False])
+def test_each_projection_is_scaled_by_its_own_rank(tmp_path: Path, stabilised: bool) -> None:
+    """As PEFT has it: alpha / rank, and alpha / sqrt(rank) where it is rank-stabilised; GGUF only knows the former, with one alpha."""
+    given = {**weights(("v_proj",), 1, rank=2), **weights(("q_proj",), 1, rank=8)}
+    folder = peft(tmp_path, given, r=2, lora_alpha=4, use_rslora=stabilised, rank_pattern={"q_proj": 8})
+    adapter = adapters.read(folder)
+    adapters.check(adapter, BASE)
+    assert adapter.mixed is stabilised
+    place = "base_model.model.model.layers.0.self_attn.{}.lora_{}.weight"
+    applied = {name: adapter.alpha / a.shape[0] * (b @ a) for _, name, a, b in adapters.matrices(adapter, BASE)}
+    for name, projection, rank in (("attn_v", "v_proj", 2), ("attn_q", "q_proj", 8)):
+        a, b = given[place.format(projection, "A")], given[place.format(projection, "B")]
+        if projection == "q_proj":
+            b = adapters.permuted(b, HEADS)
+        wanted = 4 / (math.sqrt(rank) if stabilised else rank) * (b @ a)
+        assert np.allclose(applied[name], wanted, rtol=1e-5, atol=1e-7)
 
 
 def test_what_is_not_there_or_is_there_twice(tmp_path: Path) -> None:

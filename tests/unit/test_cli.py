@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import os
@@ -15,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from cli_support import Script, daemon
 
-from batos.cli import asking, main
+from batos.cli import app, asking, main
 from batos.cli.app import with_verb
 from batos.cli.missions import value_of
 from batos.cli.output import ago, clean, one_line, size
+from batos.cli.verbs import GROUPS, MODULES
 from batos.cli.watching import sources
 from batos.errors import AttemptsExhausted, Busy, UnknownMission, UnknownPersona, UnknownTarget
 
@@ -209,7 +212,7 @@ def test_send_prints_the_id_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_send_reads_a_brief_from_standard_input() -> None:
     with daemon({"submit": ACCEPTED}) as scripted:
-        done = run_batos("send", "-", "--connect", scripted.endpoint, stdin="Wie heißt\ndu?\n")
+        done = run_batos("send", "-", "--connect", scripted.endpoint, stdin="\ufeffWie heißt\ndu?\n")
     assert done.returncode == 0
     assert scripted.requests[0].brief == "Wie heißt\ndu?"
 
@@ -386,13 +389,15 @@ def test_missions(capsys: pytest.CaptureFixture[str]) -> None:
     listed = [{"id": "m1", "state": "COMPLETE", "brief": "Plan\na \x1b[31mparty", "origin": "client", "accepted": 0.0, "finished": 1.0}]
     code, [request] = batos({"missions": {"type": "missions", "missions": listed}}, "missions", "--state", "complete", "--limit", "3")
     assert code == 0
-    assert (request.state, request.limit) == ("COMPLETE", 3)
+    assert (request.state, request.limit, request.system) == ("COMPLETE", 3, False)
     out = capsys.readouterr().out
     assert "Plan a [31mparty" in out
     assert all(line == line.rstrip() for line in out.splitlines())
     code, _ = batos({"missions": {"type": "missions", "missions": []}}, "missions")
     assert code == 0
-    assert "no missions" in capsys.readouterr().err
+    assert "no missions; --all: also the system's own" in capsys.readouterr().err
+    _, [request] = batos({"missions": {"type": "missions", "missions": listed}}, "missions", "--all")
+    assert request.system is True
 
 
 @pytest.mark.parametrize(
@@ -705,6 +710,213 @@ def test_any_name_may_be_a_keyword_of_a_message_and_any_word_an_argument() -> No
     assert value_of('{"a": 1}') == {"a": 1}
 
 
+# --- a question of a mission that is watched, and drafts that are no answer
+
+_OWN_TERMINAL = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+ASKS = {"type": "needs_input", "state": "NEEDS_INPUT", "question": "How many guests?", "number": 1}
+STANDS_ASKED = {"type": "status", "state": "NEEDS_INPUT", "question": {"question": "How many guests?", "number": 1}}
+
+
+def _answered_at_a_terminal(script: Script, typed: list[tuple[str, str]], *words: str) -> tuple[int, str, list[Any]]:
+    """Exit code, what was shown and the requests, where each text is typed once another one has been shown.
+
+    The first answer that is no error brings the mission to its end.
+    """
+
+    def answer(request: Any) -> Any:
+        if request.text == "many":
+            return Busy("say a number")
+        scripted.watchers[0].send({"id": "m1", **EVENTS[-1]})
+        return {"type": "status", "state": "DELEGATING"}
+
+    leader, follower = pty.openpty()
+    with daemon({**script, "answer": answer}) as scripted:
+        command = [sys.executable, "-m", "batos", *words, "--connect", scripted.endpoint]
+        child = subprocess.Popen(
+            [sys.executable, "-c", _OWN_TERMINAL, *command],
+            stdin=follower, stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm"}, start_new_session=True,
+        )  # fmt: skip
+        os.close(follower)
+        seen = b""
+        with contextlib.suppress(OSError):
+            while piece := os.read(leader, 65536):
+                seen += piece
+                while typed and typed[0][0].encode() in seen:
+                    os.write(leader, typed.pop(0)[1].encode())
+        os.close(leader)
+        return child.wait(timeout=30), seen.decode(), scripted.requests
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ({"submit": ACCEPTED, "watch": [STANDS_ASKED, ASKS]}, ("send", "x", "--watch", "--may-ask", "--id", "m1")),
+        ({"watch": [STANDS_ASKED]}, ("watch", "m1")),
+    ],
+)
+def test_a_question_is_answered_where_the_mission_is_watched(script: Script, words: tuple[str, ...]) -> None:
+    typed = [("> ", "\n"), ("> \r\n> ", "many\n"), ("say a number", "twelve\n")]
+    code, shown, requests = _answered_at_a_terminal(script, typed, *words)
+    assert code == 0
+    assert shown.count("How many guests?") == 1
+    assert "Cake, shaped like a cat." in shown
+    assert [(one.text, one.number) for one in requests if one.op == "answer"] == [("many", 1), ("twelve", 1)]
+
+
+def test_a_question_that_is_left_open_says_how_it_is_answered() -> None:
+    _, shown, requests = _answered_at_a_terminal({"watch": [ASKS]}, [("> ", "\x04"), ("batos answer", "\x03")], "watch", "m1")
+    assert "batos answer m1 TEXT" in shown
+    assert "The mission goes on" in shown
+    assert [one.op for one in requests] == ["watch"]
+
+
+def test_without_a_terminal_it_is_said_how_a_question_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({"watch": [ASKS, EVENTS[-1]]}, "watch", "m1")
+    assert code == 0
+    assert "batos answer m1 TEXT" in capsys.readouterr().err
+
+
+DRAFT = [EVENTS[5], {**EVENTS[6], "text": "Dogs, mostly."}]
+
+
+@pytest.mark.parametrize(
+    ("events", "marked"),
+    [
+        (
+            [*DRAFT, {"type": "revised", "why": "it has nothing to do with it"}, *EVENTS[6:]],
+            "that was refused, it has nothing to do with it",
+        ),
+        ([*DRAFT, *EVENTS[2:]], "(what stands above was a draft, and is thrown away: it begins again)"),
+        ([*DRAFT, EVENTS[-1]], "(what stands above was a draft, and is thrown away: the answer is another)"),
+        ([*DRAFT, FAILED], "(what stands above was a draft, and is thrown away: it came to no answer)"),
+        (EVENTS[5:], ""),
+        ([EVENTS[5], *EVENTS[7:]], ""),
+        ([EVENTS[5], EVENTS[6], EVENTS[-1]], ""),
+    ],
+)
+def test_a_draft_that_is_no_answer_is_marked(events: list[dict[str, Any]], marked: str, capsys: pytest.CaptureFixture[str]) -> None:
+    batos({"watch": events}, "watch", "m1")
+    said = capsys.readouterr().out
+    if not marked:
+        assert "draft" not in said
+        return
+    assert said.index("Dogs, mostly.") < said.index(marked)
+    assert said.count(marked) == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "stands", "said"),
+    [
+        ("cancel", {"state": "COMPLETE", "already": True}, "m1 had ended before it could be cancelled: it is COMPLETE"),
+        ("cancel", {"state": "COMPLETE"}, "m1 had ended before it could be cancelled: it is COMPLETE"),
+        ("cancel", {"state": "FAILED", "already": True, "error": {"code": "deadline", "message": "x"}}, "it is FAILED"),
+        ("cancel", {"state": "FAILED", "already": True, "error": {"code": "cancelled", "message": "x"}}, "m1 was cancelled before"),
+        ("cancel", {"state": "FAILED", "error": {"code": "cancelled", "message": "x"}}, ""),
+        ("pause", {"state": "COMPLETE", "already": True}, "m1 had ended before it could be paused"),
+        ("pause", {"state": "PAUSED"}, ""),
+        ("resume", {"state": "FAILED", "already": True}, "m1 had ended before it could be resumed"),
+        ("resume", {"state": "ACCEPTED"}, ""),
+    ],
+)
+def test_what_has_ended_is_said_to_stay_so(verb: str, stands: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = batos({verb: {"type": "status", "brief": "x", **stands}}, verb, "m1")
+    assert code == 0
+    told = capsys.readouterr().err
+    assert said in told
+    assert bool(told) == bool(said)
+
+
+# --- standard streams that take nothing
+
+_ITSELF = "import sys; from batos.cli import main; sys.exit(main())"
+
+
+def _run_into(sink: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line whose standard output goes where the shell's words say."""
+    line = f'exec "{sys.executable}" -c "$0" "$@" {sink}'
+    return subprocess.run(["sh", "-c", line, _ITSELF, *words], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("sink", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("words", [("info",), ("info", "--json"), ("missions",), ("--version",), ("--help",), ("config", "--json")])
+def test_a_result_that_nobody_gets_is_an_error_of_its_own(sink: str, words: tuple[str, ...]) -> None:
+    connect: tuple[str, ...] = ()
+    with daemon({"info": {"type": "info", "version": "1"}, "missions": {"type": "missions", "missions": []}}) as scripted:
+        if words[0] in ("info", "missions"):
+            connect = ("--connect", scripted.endpoint)
+        done = _run_into(sink, *words, *connect)
+    if words == ("missions",):  # it has nothing for standard output: that there are none is said on standard error
+        assert (done.returncode, done.stderr.strip()) == (0, "no missions")
+        return
+    assert done.returncode == 4
+    assert done.stderr.startswith("output: standard output takes nothing (")
+    assert "Traceback" not in done.stderr
+    assert "fault" not in done.stderr
+
+
+@pytest.mark.parametrize("sink", ["2>/dev/full", "2>&-", "2>&- >&- <&-", "2>/dev/full >/dev/full"])
+def test_an_error_that_nobody_gets_has_its_exit_code(sink: str) -> None:
+    assert _run_into(sink, "status", "x", "--connect", "tcp://127.0.0.1:9").returncode == 3
+    assert _run_into(sink, "no-such-verb").returncode == 2
+
+
+def test_a_socket_never_comes_to_be_a_standard_stream() -> None:
+    code = "import os, sys; from batos.cli.app import _own_process; _own_process('info'); sys.exit(min(os.open('/', 0), 9) < 3)"
+    assert subprocess.run(["sh", "-c", f'exec "{sys.executable}" -c "$0" <&- >&- 2>&-', code], timeout=60).returncode == 0
+
+
+# --- verbs in groups, and what a short command loads
+
+
+def test_every_verb_is_in_one_group_and_in_the_module_that_it_names() -> None:
+    app.register()
+    named = [verb for verbs in GROUPS.values() for verb in verbs]
+    assert len(named) == len(set(named))
+    group = typer.main.get_command(app.app)
+    found = {name: one.callback.__module__.removeprefix("batos.cli.") for name, one in group.commands.items()}  # type: ignore[attr-defined]
+    assert found == MODULES
+
+
+def test_help_lists_the_verbs_in_their_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    heads = [said.index(f"\n{group}:\n") for group in GROUPS]
+    assert heads == sorted(heads)
+    for (_, verbs), start, end in zip(GROUPS.items(), heads, [*heads[1:], len(said)], strict=True):
+        assert re.findall(r"^  ([\w-]+) ", said[start:end], re.M) == list(verbs)
+
+
+@pytest.mark.parametrize(
+    ("words", "without"),
+    [
+        (["--version"], ("typer", "rich", "pydantic", "zmq", "asyncio")),
+        (["status", "x", "--connect", "tcp://127.0.0.1:9"], ("batos.kernel", "batos.cli.models", "batos.cli.methods", "ZODB", "ollama")),
+    ],
+)
+def test_a_short_command_loads_what_it_needs(words: list[str], without: tuple[str, ...]) -> None:
+    code = (
+        f"import sys; from batos.cli import main; main({words!r}); sys.exit(' '.join(n for n in {without!r} if n in sys.modules) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_mission_was_asked_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {
+        "cycle": "1", "state": "SYNTHESIZING", "persona": "ROBIN", "part": None, "model": "robin:embedded", "system": "You are ROBIN.",
+        "user": "Cake?", "turns": [["Hello", "Hi"]], "schema": {"type": "object"}, "said": "Cake.",
+    }  # fmt: skip
+    reply = {"type": "replay", "state": "COMPLETE", "outcome": "different", "prompts": [asked], "more": True}
+    code, [request] = batos({"replay": reply}, "show", "m1", "--prompts")
+    assert (code, request.id, request.prompts) == (0, "m1", True)
+    told = capsys.readouterr()
+    for words in ("1: robin:embedded, ROBIN, SYNTHESIZING", "You are ROBIN.", "Hello", "Hi", "Cake?", '{"type": "object"}', "Cake."):
+        assert words in told.out
+    assert "others had no room" in told.err
+    assert "has changed since" in told.err
+    assert batos({}, "show", "m1", "--prompts", "--at", "2h")[0] == 2
+
+
 def test_a_quotation_is_said_to_be_one_and_who_said_it() -> None:
     file = {"n": 1, "chunk": "oid:1", "title": "Mills", "source": "/n/mills.md", "sentences": [], "origin": "file", "day": None}
     told = {**file, "n": 2, "title": "x", "source": "said:m1", "origin": "user", "day": "2026-11-24"}
@@ -719,3 +931,23 @@ def test_a_quotation_is_said_to_be_one_and_who_said_it() -> None:
         "[1] /n/mills.md (Mills): batos show oid:1",
     ]
     assert sources({}) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "args", "priority"),
+    [
+        (("-5",), [-5], 0),
+        (("-0.5", "3", "-1e3", "-.5"), [-0.5, 3, -1000.0, "-.5"], 0),
+        (("-5", "--priority", "-2", "-7"), [-5, -7], -2),
+    ],
+)
+def test_negative_numbers_are_arguments(words: tuple[str, ...], args: list[Any], priority: int) -> None:
+    code, [request] = batos({"send": ACCEPTED}, "send-to", "brick", "clamp_percent_", *words)
+    assert (code, request.args, request.priority) == (0, args, priority)
+
+
+def test_what_is_no_number_is_still_an_option_or_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert batos({}, "send-to", "brick", "clamp_percent_", "-5x") == (2, [])
+    assert "No such option" in capsys.readouterr().err
+    code, [request] = batos({"send": ACCEPTED}, "send-to", "brick", "clamp_", "5", "--write")
+    assert (code, request.write) == (0, True)

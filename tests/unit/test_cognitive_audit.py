@@ -82,23 +82,45 @@ async def test_an_improvement_whose_trigger_has_recovered_proposes_nothing(tmp_p
         assert asked(inference) == []
 
 
-async def test_an_audit_takes_up_what_has_not_recovered_and_asks_without_cause_now_and_then(tmp_path: Path) -> None:
+async def test_an_audit_takes_up_what_has_not_recovered_and_asks_nobody_where_nothing_stands(tmp_path: Path) -> None:
     inference = FakeInference()
     async with improving(tmp_path, inference) as kernel:
-        assert "proposal" not in await audited(kernel, "self_audit-1")
-        assert asked(inference) == [], "nothing has happened since the last proposal"
         await thought(kernel, *BRIEFS)
         proposing(inference, **FACET)
-        result = await audited(kernel, "self_audit-2")
-        assert result["proposal"]["evidence"]["trigger"] == ""
-        assert (await stepped(kernel))[0]["mission"] == "self_audit-2"
-        assert "proposal" not in await audited(kernel, "self_audit-3")
+        before = len(inference.asked)
+        result = await audited(kernel, "self_audit-1")
+        assert (result["by_rule"], "proposal" in result, result["usage"]["inferences"]) == (True, False, 0)
+        assert result["text"].startswith("No trigger stands")
+        assert len(inference.asked) == before
         row = await kernel.image.system(alarms._fire, "state_slow", "DELEGATING", "it is slow.", 1.0)
         assert "proposal" not in await audited(kernel, "self_audit-0"), "its own mission is on its way"
         await kernel.image.system(alarms._forget, [row[:2]])
         await overlooked(kernel, inference, "entropy_falls", words="it has fallen.")
         result = await audited(kernel, "self_audit-4")
-        assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MEASUREMENT, "it has fallen.")
+        assert (result["proposal"]["source"], result["proposal"]["evidence"]["words"]) == (changes.MODEL, "it has fallen.")
+        assert "by_rule" not in result
+
+
+async def test_a_model_that_is_not_fit_is_not_asked_and_the_measurement_decides(tmp_path: Path) -> None:
+    inference = FakeInference()
+    proposing(inference, **FACET)
+    async with improving(tmp_path, inference) as kernel:
+        await thought(kernel, *BRIEFS)
+        before = len(inference.asked)
+
+        async def too_small(model: str) -> str:
+            return f"{model} is too small"
+
+        kernel.improving._audits._why_unfit = too_small
+        result = await fire(kernel, "entropy_falls", words="it has fallen to 0.31.")
+        assert (result["by_rule"], result["proposal"]["source"], result["proposal"]["kind"]) == (True, changes.MEASUREMENT, "facet")
+        assert "it has fallen to 0.31." in result["text"]
+        assert "No model was asked: alfred:embedded is too small." in result["text"]
+        assert result["usage"]["inferences"] == 0
+        assert len(inference.asked) == before
+        await written(kernel)
+        replays: Replays = kernel._replays(inference)
+        assert (await replays.replay("self_improvement-1-entropy_falls"))["outcome"] == "same"
 
 
 async def test_what_a_mission_proposed_that_no_change_records_yet_is_under_way(tmp_path: Path) -> None:
@@ -168,9 +190,9 @@ async def test_a_change_that_was_refused_for_want_of_missions_may_be_proposed_ag
         assert first["reason"].startswith("too little is known")
         fault = kernel.improving.propose.__self__._fault  # type: ignore[union-attr]
         proposal = Proposal(**{**FACET, "why": "w"})
-        assert "it was proposed before and is refused" in kernel.image.read(fault, proposal, audit.IN_PASSING)
+        assert "it was proposed before and is refused" in kernel.image.read(fault, proposal, audit.Cause("", "", ""))
         await thought(kernel, *BRIEFS[1:], prefix="n")
-        assert kernel.image.read(fault, proposal, audit.IN_PASSING) == ""
+        assert kernel.image.read(fault, proposal, audit.Cause("", "", "")) == ""
 
 
 async def test_a_method_that_was_not_taken_away_may_be_for_another_reason_or_when_it_is_another(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ async def done(seat: Seat, id: str) -> str:
 
 
 async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any) -> None:
-    message = {"target": target, "selector": selector, "args": list(args), "kwargs": {}}
+    message = {"target": target, "selector": selector, "args": list(args), "kwargs": {}, "write": True}
     await kernel.scheduler.submit(id, f"send {target} {selector}", {"message": json.dumps(message)})
     await kernel.scheduler.quiet()
 
@@ -101,6 +101,17 @@ async def test_a_brief_becomes_a_mission_with_all_that_was_thought(seat: Seat) -
     assert "None is in that state." in seen(await seat.see("/", state="FAILED"))
 
 
+async def test_missions_of_the_system_s_own_are_listed_where_they_are_asked_for(seat: Seat) -> None:
+    await seat.gave("I feel stuck", persona="robin")
+    await seat.kernel.scheduler.submit("own-1", "look at yourself", {"origin": "system"})
+    await done(seat, "own-1")
+    for state in ("", "COMPLETE"):
+        assert "look at yourself" not in seen(await seat.see("/", state=state))
+        told = seen(await seat.see("/", state=state, all="yes"))
+        assert "look at yourself" in told
+        assert "I feel stuck" in told
+
+
 async def test_the_form_sent_twice_makes_one_mission(seat: Seat) -> None:
     for _ in range(2):
         assert (await seat.post("/submit", id="twice", brief="Plan the day")).status_code == 303
@@ -124,6 +135,9 @@ async def test_a_mission_under_way_can_rest_go_on_and_be_cancelled(seat: Seat, i
     inference.release()
     told = seen(await done(seat, id))
     assert "failed" in told
+    for path in ("/cancel", "/pause", "/resume"):
+        assert (await seat.post(path, id=id)).headers["location"] == f"/mission?id={id}&said=ended"
+    assert "had ended before" in seen(await seat.see("/mission", id=id, said="ended"))
     assert "cancelled" in told
 
 

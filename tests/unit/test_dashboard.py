@@ -20,7 +20,7 @@ from cli_support import Script, daemon
 from rich.console import Console
 
 from batos.cli import main
-from batos.cli.dashboard import WINDOW_S, Speed
+from batos.cli.dashboard import WINDOW_S, Speed, keys_of
 from batos.cli.panels import WIDE, Panels, facts_of, personas_of
 
 ROOT = Path(__file__).parents[2]
@@ -139,6 +139,75 @@ def test_tokens_a_second_are_those_of_the_last_while() -> None:
     assert speed.take(112.0 + WINDOW_S, 3) is None, "another daemon"
 
 
+def test_keys_are_known_by_what_a_terminal_sends() -> None:
+    assert keys_of(b"\x1b[A\x1b[Bjk\r \x1b[6~\x1bqz\xc3") == ["up", "down", "down", "up", "enter", "page down", "page down", "back", "q"]
+
+
+def read(mission: dict[str, Any], *keys: str, width: int = 60, height: int = 14) -> tuple[Panels, list[str]]:
+    """The dashboard after keys, the mission that is read being as it is given."""
+    panels = Panels("tcp://127.0.0.1:1")
+    panels.seen = SEEN
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
+    for key in keys:
+        if panels.press(key) == "read":
+            panels.reading = mission
+        console.print(panels, height=height)
+    console.file.seek(0)  # type: ignore[attr-defined]
+    console.file.truncate()
+    console.print(panels, height=height)
+    return panels, console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+def test_a_mission_is_selected_and_read() -> None:
+    long = {
+        "id": "m1",
+        "state": "COMPLETE",
+        "brief": "A cat \x1b[2J",
+        "persona": "BABS",
+        "result": {"text": "\n".join(f"line {n}" for n in range(40))},
+    }
+    panels, lines = read(long, "down", "down", "down")
+    assert panels.selected == "m1", "the last is the last"
+    panels, lines = read(long, "down", "down", "enter")
+    text = "\n".join(lines)
+    for words in ("A cat", "COMPLETE, BABS", "line 0", "more lines", "Esc goes back"):
+        assert words in text
+    assert "line 39" not in text
+    assert "\x1b[2J" not in text
+    assert len(lines) <= 14
+    assert max(map(len, lines)) <= 60
+    panels, lines = read(long, "down", "down", "enter", *["page down"] * 20)
+    assert any("line 39" in line for line in lines)
+    panels, lines = read(long, "down", "down", "enter", *["page down"] * 20, *["page up"] * 20)
+    assert any("line 0" in line for line in lines)
+    panels, lines = read(long, "down", "down", "enter", "q")
+    assert (panels.reading, panels.selected) == (None, "m1"), "back, and not away"
+    assert panels.press("q") == "leave"
+    assert panels.press("gone") == "leave"
+
+
+def test_what_there_is_to_read_of_a_mission() -> None:
+    asks = {"id": "m9", "state": "NEEDS_INPUT", "brief": "x", "question": {"question": "How many?", "number": 1}}
+    failed = {"id": "m9", "state": "FAILED", "brief": "x", "error": {"code": "deadline", "message": "late"}}
+    for mission, words in (
+        (asks, "batos answer m9 TEXT"),
+        (failed, "deadline: late"),
+        ({"id": "m", "state": "IDLE", "brief": "x"}, "nothing yet"),
+    ):
+        assert words in "\n".join(read(mission, "enter")[1])
+
+
+def test_nothing_is_selected_where_there_is_nothing() -> None:
+    panels = Panels("x")
+    assert [panels.press(key) for key in ("down", "enter", "back", "page up")] == [""] * 4
+    assert (panels.selected, panels.reading) == ("", None)
+
+
+def test_the_selected_one_stays_in_sight() -> None:
+    many = {"info": INFO, "missions": [dict(MISSIONS[1], id=str(n), brief=f"mission {n}.") for n in range(50)]}
+    assert any("mission 49." in line for line in drawn(WIDE, 24, seen=many, selected="49"))
+
+
 def on_a_terminal(words: list[str], keys: bytes | signal.Signals, until: str, **environ: str) -> tuple[int, str, list[Any], list[Any]]:
     """Press keys once something stands on the terminal; exit code, what was written, the terminal's settings before and after."""
     leader, follower = pty.openpty()
@@ -171,6 +240,15 @@ def test_live_until_a_key_is_pressed(key: bytes | signal.Signals) -> None:
     assert "\x1b[36m" in shown, "colours on a terminal"
     assert "Traceback" not in shown
     assert before == after, "the terminal is as it was"
+
+
+def test_live_a_mission_is_read() -> None:
+    told = {"type": "status", "state": "COMPLETE", "brief": "Plan a party", "accepted": 1.0, "result": {"text": "Invite six friends."}}
+    with daemon({**SCRIPT, "status": told}) as scripted:
+        code, shown, *_ = on_a_terminal(["--connect", scripted.endpoint], b"\x1b[B\rqq", "purrs")
+        assert {request.id for request in scripted.requests if request.op == "status"} == {"m2"}
+    assert code == 0
+    assert "Traceback" not in shown
 
 
 def test_live_without_colours() -> None:

@@ -41,8 +41,8 @@ def writing(inference: FakeInference, *sources: str | Callable[[ChatRequest], st
 
 
 async def sent(kernel: Kernel, id: str, target: str, selector: str, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """The end of a mission that sends a message."""
-    message = {"target": target, "selector": selector, "args": list(args), "kwargs": kwargs}
+    """The end of a mission that sends a message; what is written for it is kept, also where nobody vouches for it (`--write`)."""
+    message = {"target": target, "selector": selector, "args": list(args), "kwargs": kwargs, "write": True}
     return await (await submit(kernel, id, f"send {target} {selector}", message=json.dumps(message))).end()
 
 

@@ -506,7 +506,7 @@ async def test_who_is_no_operator_sends_nothing_that_changes_more_than_its_recei
     async with mind(tmp_path, FakeInference()) as kernel:
         await holding(kernel, TIDY)
         desk = desk_of(kernel)
-        request = Send(op="send", id="m1", target=target, selector=selector, args=["Keys"] if target == "memory" else [])
+        request = Send(op="send", id="m1", target=target, selector=selector, args=[] if target == "thing" else ["Keys"])
         for operates in (False, True):
             heard = Heard(8)
             heard.operates = operates
@@ -526,7 +526,6 @@ async def until_asked(kernel: Kernel, id: str) -> None:
 
 def desk_of(kernel: Kernel) -> Desk:
     """A desk of a kernel without endpoints; what missions do not need is not there."""
-    parts: dict[str, Any] = dict.fromkeys(
-        ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
-    )
+    absent = ("router", "info", "metrics", "models", "experts", "personas", "upkeep", "replays", "memory", "undoing", "assessed", "rate")
+    parts: dict[str, Any] = dict.fromkeys((*absent, "uploads"))
     return Desk(image=kernel.image, scheduler=kernel.scheduler, events=kernel.events, watches_per_client=8, **parts)

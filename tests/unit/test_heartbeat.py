@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from batos.autotelic import home
+from batos.autotelic import alarms, changes, home, news
 from batos.autotelic.heartbeat import Heartbeat
+from batos.autotelic.proposals import Proposal
 from batos.errors import Busy
 from batos.image import ledger
 from batos.image.living import LivingImage
@@ -27,7 +29,8 @@ BEGIN = 1_795_262_400.0  # 2026-11-21 12:00:00 UTC
 
 
 class World:
-    """Time that passes only when the heartbeat sleeps; it ends after `limit` sleeps. Missions end at once, unless `resting`."""
+    """Time that passes only when the heartbeat sleeps; it ends after `limit` sleeps. Missions end at once, unless `resting`. Meanwhile a
+    user sends a mission, unless nobody is there (`alone`)."""
 
     def __init__(self, image: LivingImage, limit: int, *, now: float = BEGIN, chance: float = 0.5) -> None:
         self.image, self.now, self.limit = image, now, limit
@@ -36,7 +39,8 @@ class World:
         self.calm = asyncio.Event()
         self.calm.set()
         self.refuse: list[bool] = []
-        self.resting = False
+        self.resting = self.alone = False
+        self.facts = FACTS
         self.after_submit: Callable[[], None] = lambda: None
         self.heart = Heartbeat(
             image, interval_s=600, jitter=0.1, first_s=30, submit=self.submit, measure=self.measure, quiet=self.quiet,
@@ -54,7 +58,7 @@ class World:
             await self.image.system(ledger.fail, id, {"code": "internal", "message": "x"}, {}, True)
 
     async def measure(self) -> dict[str, Any]:
-        return FACTS
+        return self.facts
 
     async def quiet(self) -> None:
         await self.calm.wait()
@@ -64,6 +68,13 @@ class World:
             raise asyncio.CancelledError
         self.slept.append(seconds)
         self.now += seconds
+        if not self.alone:
+            await self.a_user_comes()
+
+    async def a_user_comes(self) -> None:
+        id = f"user-{self.now}-{len(self.slept)}"
+        await self.image.system(ledger.accept, id, "b", {}, False)
+        await self.image.system(ledger.fail, id, {"code": "internal", "message": "x"}, {}, True)
 
     async def run(self) -> None:
         with pytest.raises(asyncio.CancelledError):
@@ -94,7 +105,7 @@ async def test_it_beats_first_after_its_first_pause_then_at_each_interval(tmp_pa
             "self_audit-20261121T122030.000000",
             "self_audit-20261121T123030.000000",
         ]
-        assert world.heart.facts() == {"due": BEGIN + 30 + 4 * 600, "last": world.ids[-1], "beats": 4}
+        assert world.heart.facts() == {"due": BEGIN + 30 + 4 * 600, "last": world.ids[-1], "beats": 4, "quiet": 0}
 
 
 @pytest.mark.parametrize(("chance", "pause"), [(0.0, 540), (0.25, 570), (1.0, 660)])
@@ -179,6 +190,62 @@ async def test_never_two_at_once(tmp_path: Path) -> None:
         later = World(image, limit=2, now=world.now)
         await later.run()
         assert len(later.ids) == 1
+
+
+async def test_without_news_there_is_no_audit_and_the_pause_doubles_up_to_a_day(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        world = World(image, limit=1000)
+        world.alone = True
+        due: list[float] = []
+        passed = world.sleep
+
+        async def sleep(seconds: float) -> None:
+            due.append(world.heart.facts()["due"])
+            await passed(seconds)
+
+        world.heart._sleep = sleep
+        await world.run()
+        assert len(world.ids) == 1, "the first look"
+        pauses = [after - before for before, after in itertools.pairwise(dict.fromkeys(due[1:]))]
+        assert pauses[:9] == [1200 * 2**n for n in range(7)] + [86400, 86400]
+        assert max(world.slept) <= 660, "news would be seen within the usual pause"
+
+
+async def test_news_cuts_a_long_pause_short_and_the_next_one_is_as_usual(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        world = World(image, limit=40)
+        world.alone = True
+        await world.run()
+        quiet = world.heart.facts()
+        assert quiet["quiet"] >= 4
+        assert quiet["due"] > world.now + 3600
+    async with opened(tmp_path) as image:
+        again = World(image, limit=2, now=world.now)
+        again.alone = True
+        await again.a_user_comes()
+        await again.run()
+        assert len(again.ids) == 1
+        assert again.slept == [30, 600]
+        assert "New: missions of users: 1." in again.submitted[0][1]
+
+
+async def test_what_is_news(tmp_path: Path) -> None:
+    async with opened(tmp_path) as image:
+        last = image.read(news.seen, 0)
+        assert image.read(news.since, None, 0) == "it is the first one."
+        assert image.read(news.since, last, 0) == ""
+        await image.system(ledger.accept, "own", "b", {"origin": "system"}, False)
+        assert image.read(news.since, last, 0) == "", "what it does itself is no news"
+        assert image.read(news.since, last, 2) == "records found damaged: 2."
+        await image.system(alarms._fire, "state_slow", "IDLE", "it is slow.", 1.0)
+        assert image.read(news.since, last, 0) == "triggers that fired: 1."
+        last = image.read(news.seen, 0)
+        assert image.read(news.since, last, 0) == "", "it stands, and that was seen"
+        number = await image.system(changes.propose, Proposal("retire", "thing.add_", "", "w"), {"trigger": "state_slow"}, "own")
+        await image.system(changes.refuse, number, "nothing gets better", {})
+        assert image.read(news.since, last, 0) == "a change about one that stands was decided."
+        await image.system(alarms._forget, [("state_slow", "IDLE")])
+        assert image.read(news.since, last, 0) == ""
 
 
 async def test_the_brief_holds_what_was_measured(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from BTrees.OOBTree import OOTreeSet
 
 from batos.errors import AttemptsExhausted, MissionIdTaken, UnknownMission
-from batos.image import Journal, LivingImage, PendingSet, journal, ledger
+from batos.image import Journal, LivingImage, PendingSet, journal, ledger, partials
 from batos.image.journal import Inference
 from batos.image.storage import FORMAT
 from batos.objects import UvmObject
@@ -100,6 +100,49 @@ async def test_counting_back_stops_at_those_that_have_ended_and_at_the_end(image
     assert described(image, "m1")["attempts"] == 1
 
 
+async def test_an_attempt_that_died_with_progress_does_not_count(image: LivingImage) -> None:
+    await accept(image, "m1", begin=True)
+    for n in range(5):  # more than the limit: each paid for something new
+        await image.system(journal.add, "m1", inference("paid", n))
+        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [0]
+        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [0], "a kill between the start and the next attempt"
+        assert await image.system(ledger.begin_attempt, "m1", 3) == 1
+    for n in range(2):
+        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [n + 1]
+        assert await image.system(ledger.begin_attempt, "m1", 3) == n + 2
+    assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [3]
+    with pytest.raises(AttemptsExhausted, match="nor came any further"):
+        await image.system(ledger.begin_attempt, "m1", 3)
+
+
+async def test_more_of_an_unfinished_answer_is_progress(image: LivingImage) -> None:
+    await accept(image, "m1", begin=True)
+    for tokens, attempts in ((10, 0), (30, 0), (30, 1)):
+        await image.system(partials.keep, "m1", (b"k" * 16, 0), "text", tokens)
+        assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [attempts]
+        await image.system(ledger.begin_attempt, "m1", 3)
+
+
+async def test_what_pays_for_more_than_a_mission_may_ask_for_is_no_progress(image: LivingImage) -> None:
+    await accept(image, "m1", begin=True)
+    for n in range(3):
+        await image.system(journal.add, "m1", inference("paid", n))
+    assert [one["attempts"] for one in await image.system(ledger.recover, 2)] == [1]
+    assert [one["attempts"] for one in await image.system(ledger.recover, 3)] == [0]
+
+
+async def test_an_attempt_that_failed_counts_whatever_it_paid_for(image: LivingImage) -> None:
+    """It is no death: that it failed is recorded, and the start after it does not judge it anew; nor one that was stopped in good order."""
+    await accept(image, "m1", begin=True)
+    await image.system(journal.add, "m1", inference("paid"))
+    await image.system(ledger.fail, "m1", {"code": "a", "message": ""}, {}, False)
+    assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [1]
+    await image.system(ledger.begin_attempt, "m1", 3)
+    await image.system(journal.add, "m1", inference("paid", 1))
+    await image.system(ledger.uncount_attempt, "m1", 1)
+    assert [one["attempts"] for one in await image.system(ledger.recover, 64)] == [1]
+
+
 async def test_failures_are_recorded_and_the_last_ends_the_mission(image: LivingImage) -> None:
     for id in ("m1", "xm1"):
         await accept(image, id, begin=True)
@@ -156,7 +199,7 @@ async def test_recovery_gives_the_pending_missions_in_their_order_also_after_a_r
     await image.close()
     image = await LivingImage.open(uri)
     assert image.read(ledger.counts)["pending"] == 4
-    assert [(m["id"], m["attempts"]) for m in await image.system(ledger.recover)] == [("z", 0), ("a", 1), ("m", 0)]
+    assert [(m["id"], m["attempts"]) for m in await image.system(ledger.recover, 64)] == [("z", 0), ("a", 1), ("m", 0)]
     assert image.read(ledger.counts) == {"accepted": 5, "pending": 3}
     await image.close()
 
@@ -316,7 +359,7 @@ async def test_an_image_of_format_3_goes_on_with_its_missions(image: LivingImage
             assert type(ledger.ledger_of(root).pending) is PendingSet
             assert [entry.text for entry in journal.load(root, "m1")] == ["paid for"]
             assert journal.load(root, "m2") == []
-        assert [record["id"] for record in await again.system(ledger.recover)] == ["m1", "m2"]
+        assert [record["id"] for record in await again.system(ledger.recover, 64)] == ["m1", "m2"]
         assert await again.system(ledger.begin_attempt, "m2", 9) >= 1
         await again.system(journal.add, "m2", inference("another"))
         assert again.read(journal.load, "m2")[0].text == "another"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,43 @@ def test_a_zone_and_a_revision_and_now() -> None:
     assert moment(None) is None
 
 
+@pytest.mark.parametrize("text", ["9999-12-31", "9999-12-31 23:59", "9999-12-31 23:59:59", "9999-12-31T23:59:59.9+00:00", "9998-01-01"])
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "UTC", "Pacific/Niue"])
+def test_the_end_of_all_years_is_a_time(text: str, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _zone(zone, monkeypatch):
+        found = moment(text)
+        assert isinstance(found, float)
+        assert 253e9 < found < 254e9
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01 00:00", "1969-12-30", "99999999999 d ago", "1000000d"])
+def test_before_all_images_is_a_time_at_which_there_was_none(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _zone("Europe/Berlin", monkeypatch):
+        assert moment(text) == 0.0
+
+
+def test_an_hour_that_there_is_twice_ends_with_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    with _zone("Europe/Berlin", monkeypatch):
+        found = moment("2026-10-25 02:30")
+        assert isinstance(found, float)
+        assert abs(found - moment("2026-10-25T01:31+00:00") + 60) < 0.001  # type: ignore[operator]
+
+
+def test_a_year_of_two_digits_is_asked_for_with_four() -> None:
+    for text in ("24-05-31", "31.05.24", "05/31/24"):
+        with pytest.raises(typer.BadParameter, match="four digits"):
+            moment(text)
+
+
+@contextlib.contextmanager
+def _zone(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", name)
+        time.tzset()
+        yield
+    time.tzset()
+
+
 @pytest.mark.parametrize("text", ["yesterday", "", "25:00", "2026-13-01", "10 weeks", "-5m", "03f0"])
 def test_what_is_no_time_says_how_to_write_one(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="10 min ago"):
@@ -403,3 +441,25 @@ async def test_at_the_time_that_is_told_of_a_revision_it_is_seen(image: LivingIm
         found = int.from_bytes(moments._stamp(told), "big")
         assert found >= tid
         assert moments.seconds_of(found.to_bytes(8, "big")) == told
+
+
+async def test_missions_are_looked_for_and_paged_through(image: LivingImage) -> None:
+    for number, brief in enumerate(("Plan a birthday party", "Plan the week", "The BIRTHDAY cake", "Something else")):
+        await image.system(ledger.accept, f"m-{number}", brief, {}, False)
+    seen = looks(image)
+
+    def found(*given: Any, **more: Any) -> list[str]:
+        return [one["id"] for one in seen.missions(*given, **more)["missions"]]
+
+    assert found(None, 2) == ["m-3", "m-2"]
+    assert found(None, 2, before="m-2") == ["m-1", "m-0"]
+    assert found(None, 2, before="m-0") == []
+    assert found("ACCEPTED", 9, before="m-2") == ["m-1", "m-0"]
+    assert found("COMPLETE", 9, before="m-2") == []
+    assert found(None, 9, words="birthday") == ["m-2", "m-0"]
+    assert found(None, 9, words=" plan BIRTH ") == ["m-0"]
+    assert found(None, 9, words="birthday", before="m-2") == ["m-0"]
+    assert found(None, 9, words="M-1") == ["m-1"]
+    assert found(None, 9, words="nothing has these") == []
+    with pytest.raises(UnknownMission):
+        found(None, 9, before="nobody")

@@ -313,7 +313,11 @@ async def test_a_document_is_summarised_in_a_mission(tmp_path: Path) -> None:
             await send(library_of(root).document(str(tmp_path / "notes.md")), "summarise_")
         inference.say = lambda request: "Cats sleep, dogs bark."
         message = json.dumps({"target": target, "selector": "summarise_", "args": [2], "kwargs": {}})
-        assert (await (await submit(kernel, "s1", message=message)).end())["state"] == "COMPLETE"
+        end = await (await submit(kernel, "s1", message=message)).end()
+        assert end["state"] == "COMPLETE"
+        assert end["result"]["text"] == "Cats sleep, dogs bark."
+        made = kernel.image.read(lambda root: history.oid_of(library_of(root).document(str(tmp_path / "notes.md")).summary))
+        assert end["result"]["value"] == {"oid": made, "class": "UvmObject"}
         (asked_for,) = inference.asked
         assert "at most 2 sentences" in asked_for.user
         assert "The cat sleeps." in asked_for.user

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from batos.bridge.text import LOOP_SPAN, WHITESPACE_RUN, RunawayWatch, ThoughtSplitter, strip_fences, without_thought
+from batos.bridge.text import LOOP_SPAN, WHITESPACE_RUN, RunawayWatch, strip_fences
 
 
 @pytest.mark.parametrize(
@@ -68,62 +68,3 @@ def test_honest_text_is_left_alone(text: str) -> None:
 def test_what_is_kept_is_the_beginning_of_what_was_fed(text: str, step: int) -> None:
     kept, _ = run(text * 3, step)
     assert kept is None or (text * 3).startswith(kept)
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "thought"),
-    [
-        ("plain", "plain", ""),
-        ("  plain\n", "  plain\n", ""),
-        ("<think>hm</think>yes", "yes", "hm"),
-        ("\n <think>\nhm\n</think>\n\nyes ", "yes ", "\nhm\n"),
-        ("<think>never closed", "", "never closed"),
-        ("<think>", "", ""),
-        ("<think></think>", "", ""),
-        ("<think>a</thin b</think>c</think>d", "c</think>d", "a</thin b"),
-        ("The tag <think>x</think> is a tag.", "The tag <think>x</think> is a tag.", ""),
-        ("<thin", "<thin", ""),
-        ("<thinking>no</thinking>", "<thinking>no</thinking>", ""),
-        ("<think>a</think", "", "a</think"),
-        ("", "", ""),
-        ("   ", "   ", ""),
-        ("[THINK]hm[/THINK]yes", "yes", "hm"),
-        ("◁think▷hm◁/think▷yes", "yes", "hm"),
-        ("<|channel|>analysis<|message|>hm<|channel|>final<|message|>yes", "yes", "hm"),
-        ("<think>a</think>\n<think>b</think>\n c", "c", "ab"),
-        ("<think>a</think>\n ", "", "a"),
-        ("[THINKING] is a word", "[THINKING] is a word", ""),
-    ],
-)
-def test_thought_is_parted_however_it_comes_in_pieces(text: str, answer: str, thought: str) -> None:
-    assert without_thought(text) == (answer, thought)
-    for size in range(1, 9):
-        splitter = ThoughtSplitter()
-        fed = [splitter.feed(text[i : i + size]) for i in range(0, len(text), size)] + [splitter.end()]
-        assert ("".join(a for a, _ in fed), "".join(t for _, t in fed)) == (answer, thought)
-
-
-@given(st.lists(st.sampled_from(["<think>", "</think>", "<th", "ink>", " ", "a", "</", "<"]), max_size=12))
-def test_parting_loses_nothing_of_a_text_without_thought(pieces: list[str]) -> None:
-    text = "".join(pieces)
-    assume(text.strip() != "</think>")  # a mark alone closes what the template opened
-    splitter = ThoughtSplitter()
-    fed = [splitter.feed(piece) for piece in pieces] + [splitter.end()]
-    assert ("".join(a for a, _ in fed), "".join(t for _, t in fed)) == without_thought(text)
-    if not text.lstrip().startswith("<think>"):
-        assert without_thought(text) == (text, "")
-
-
-@pytest.mark.parametrize(
-    ("text", "answer", "thought"),
-    [
-        ("Let me see.\nFour.\n</think>\n\n4", "4", "Let me see.\nFour."),
-        ("hm\n[/THINK]\nyes", "yes", "hm"),
-        ("</think>\n\nyes", "yes", ""),
-        ("The tag </think> ends a thought.", "The tag </think> ends a thought.", ""),
-        ("So it ends:\n```\n</think>\n```\n", "So it ends:\n```\n</think>\n```\n", ""),
-        ("A thought is written as\n<think>\nhm\n</think>\n", "A thought is written as\n<think>\nhm\n</think>\n", ""),
-    ],
-)
-def test_a_thought_that_the_template_opened_ends_at_its_mark(text: str, answer: str, thought: str) -> None:
-    assert without_thought(text) == (answer, thought)

@@ -57,6 +57,29 @@ async def test_a_mission_replays_the_same(tmp_path: Path) -> None:
         }  # fmt: skip
 
 
+async def test_what_a_mission_was_asked_is_told_word_for_word(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+        found = await replays(kernel, inference).replay("m1", prompts=True)
+        assert found["outcome"] == "same"
+        told = found["prompts"]
+        assert [(one["model"], one["system"], one["user"]) for one in told] == [(r.model, r.system, r.user) for r in inference.asked]
+        assert [one.get("schema") for one in told] == [request.schema for request in inference.asked]
+        assert [one["state"] for one in told] == ["DECOMPOSING", "DELEGATING", "DELEGATING", "DELEGATING", "SYNTHESIZING"]
+        assert all(one["said"] for one in told)
+        assert "prompts" not in await replays(kernel, inference).replay("m1")
+
+
+async def test_prompts_are_told_as_far_as_they_are_known_and_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel)
+        monkeypatch.setattr("batos.mind.replay.PROMPTS_BYTES", 10)
+        found = await replays(kernel, inference).replay("m1", prompts=True)
+        assert (len(found["prompts"]), found["more"]) == (1, True)
+
+
 async def test_a_message_replays_the_same(tmp_path: Path) -> None:
     inference = FakeInference()
     message = {"target": "robin", "selector": "synthesize_response_for_", "args": ["Say something"], "kwargs": {}}

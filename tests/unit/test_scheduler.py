@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.kernel import Kernel
@@ -696,6 +696,38 @@ async def test_a_mission_that_kills_the_daemon_is_given_up(tmp_path: Path) -> No
         kept = record(kernel, "poison")
         assert (kept["state"], kept["error"]["code"]) == ("FAILED", "attempts_exhausted")
     assert len(inference.asked) == 2
+
+
+async def test_a_mission_that_comes_further_each_time_is_not_given_up(tmp_path: Path) -> None:
+    """Killed again and again, as a user's machine may be: each attempt pays for one more inference than the one before."""
+    inference = OneMore()
+    for life in range(A_CYCLE):
+        async with mind(tmp_path / str(life), inference, mission_attempts=2, shutdown_s=0.05) as kernel:
+            if not life:
+                await kernel.scheduler.submit("m1", ROBIN, {})
+            inference.more.release()
+            async with asyncio.timeout(WAIT_S):
+                while len(_journal(kernel, "m1")) <= life and record(kernel, "m1")["state"] == "ACCEPTED":
+                    await kernel.image.system(lambda root: None)  # until the next round of the committer
+            _copy(tmp_path / str(life), tmp_path / str(life + 1))
+    async with mind(tmp_path / str(A_CYCLE), inference, mission_attempts=2) as kernel:
+        async with asyncio.timeout(WAIT_S):
+            await kernel.scheduler.quiet()
+        kept = record(kernel, "m1")
+        assert (kept["state"], kept["result"]["usage"]["inferences"]) == ("COMPLETE", A_CYCLE)
+    assert inference.answered == A_CYCLE, "nothing is paid twice"
+
+
+class OneMore(FakeInference):
+    """Answers as many chats as `more` was released for, and keeps the others waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = asyncio.Semaphore(0)
+
+    async def chat(self, request: ChatRequest, *, deadline_s: float, on_text: Callable[[str], None] | None = None) -> ChatReply:
+        await self.more.acquire()
+        return await super().chat(request, deadline_s=deadline_s, on_text=on_text)
 
 
 def _copy(source: Path, target: Path) -> None:

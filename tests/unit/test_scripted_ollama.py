@@ -131,3 +131,21 @@ def test_requests_that_ollama_refuses(scripted: ScriptedOllama) -> None:
         urllib.request.urlopen(request, timeout=10)
     assert refused.value.code == 400
     refused.value.close()
+
+
+NODE = {"type": "object", "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"$ref": "#/$defs/node", "$defs": {"node": NODE}}, {"name": "name", "children": []}),
+        ({"properties": {"name": {"const": 1}, "children": {"type": "array", "items": {"$ref": "#"}}}}, {"name": 1, "children": []}),
+        ({"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]}, {"next": None}),
+        ({"type": "object", "properties": {"n": {"type": "integer"}, "next": {"$ref": "#"}}}, {"n": 1}),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}, {}),
+        ({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}, {}),
+    ],
+)  # fmt: skip
+def test_a_schema_that_refers_to_itself_has_an_end(schema: dict[str, Any], value: Any) -> None:
+    assert json.loads(default_answer({"messages": [], "format": schema})) == value

@@ -16,7 +16,7 @@ from batos.errors import InferenceFailed
 from batos.image import ledger
 from batos.kernel import Kernel
 from batos.mind.events import Events
-from tests.unit.mind_support import FakeInference, mind, submit, written
+from tests.unit.mind_support import FakeInference, audited, mind, submit, written
 from tests.unit.test_forge import ADD, give, sent, writing
 from tests.unit.test_heartbeat import opened
 
@@ -170,9 +170,7 @@ async def test_an_audit_is_told_what_the_senses_noted(tmp_path: Path) -> None:
     inference = FakeInference()
     async with mind(tmp_path, inference, autotelic="on", heartbeat_first_s=0.4, heartbeat_s=3600) as kernel:
         await (await submit(kernel, "m1", "I feel stuck")).end()
-
-        await inference.came(inference.answered + 1)  # its first inference
-        found = kernel.image.read(lambda root: ledger.describe(next(ledger.newest_first(root))))
+        found = await audited(kernel)
         assert found["origin"] == "system"
         assert "Seconds in a state of thought, by state: " in found["brief"]
         assert "Missions of users that a persona completed: robin 1." in found["brief"]

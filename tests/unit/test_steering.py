@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from batos.bridge.types import ChatRequest
+from batos.console.asking import Heard
 from batos.errors import InvalidInput, UnknownMission
 from batos.image import ledger, questions
 from batos.kernel import Kernel
 from batos.mind import weaving
 from batos.objects import Primitive, UvmObject
+from batos.wire.schemas import OPS
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
+from tests.unit.test_grants import desk_of
 
 QUESTION = "How many guests?"
 
@@ -155,6 +158,28 @@ async def test_pausing_what_has_ended_or_never_was(tmp_path: Path) -> None:
         for verb in (kernel.scheduler.pause, kernel.scheduler.resume):
             with pytest.raises(UnknownMission):
                 await verb("nobody")
+
+
+async def test_what_is_steered_and_had_ended_says_so(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        desk = desk_of(kernel)
+
+        async def steered(op: str, id: str) -> tuple[str, bool]:
+            heard = Heard(8)
+            await desk.handle(OPS[op](op=op, id=id), heard)
+            reply = await heard.next() or {}
+            return str(reply["state"]), reply.get("already", False)
+
+        await (await submit(kernel, "ended", "I feel stuck")).end()
+        inference.hold()
+        await submit(kernel, "going", "I feel stuck")
+        assert [await steered(op, "ended") for op in ("cancel", "pause", "resume")] == [("COMPLETE", True)] * 3
+        assert await steered("pause", "going") == ("PAUSED", False)
+        assert (await steered("resume", "going"))[1] is False
+        assert await steered("cancel", "going") == ("FAILED", False)
+        assert await steered("cancel", "going") == ("FAILED", True)
+        inference.release()
 
 
 # --- questions

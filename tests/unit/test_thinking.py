@@ -11,10 +11,10 @@ import pytest
 
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
-from batos.image import journal
+from batos.image import journal, ledger
 from batos.kernel import Kernel
 from batos.mind.thinking import By, NeedInference, Thinking, current, thinking
-from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind
+from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind, submit
 
 
 async def mission(kernel: Kernel, id: str = "m1") -> Thinking:
@@ -291,3 +291,29 @@ async def test_the_current_attempt_is_known_to_what_runs_inside(tmp_path: Path) 
         assert all(await asyncio.gather(think(one), think(two)))
         with pytest.raises(LookupError):
             current()
+
+
+@pytest.mark.parametrize("depth", ["direct", "facets"])
+@pytest.mark.parametrize(
+    ("kept", "reason", "said"), [(4000, "length", "all 512 tokens"), (0, "length", "all 512 tokens"), (4000, "cut", "in circles")]
+)
+async def test_a_thought_that_takes_all_tokens_is_said_to_have_done_so(
+    tmp_path: Path, depth: str, kept: int, reason: str, said: str
+) -> None:
+    inference = FakeInference()
+    chat = inference.chat
+
+    async def spend(request: ChatRequest, **more: Any) -> ChatReply:
+        reply = await chat(request, **more)
+        if request.schema is not None:  # the plan
+            return reply
+        return dataclasses.replace(reply, text=" \n", thinking="I wonder.", answer_tokens=512, done_reason=reason)
+
+    inference.chat = spend  # type: ignore[method-assign]
+    async with mind(tmp_path, inference, thinking_chars=kept) as kernel:
+        end = await (await submit(kernel, "m1", "I feel stuck", depth=depth)).end()
+        assert (end["state"], end["error"]["code"]) == ("FAILED", "quality_refused")
+        assert said in end["error"]["message"]
+        assert "num_predict" in end["error"]["message"]
+        assert "persona" not in end["error"]["message"]
+        assert kernel.image.read(lambda root: ledger.mission_of(root, "m1").attempts) == 1, "it is not tried again"

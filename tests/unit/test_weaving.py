@@ -103,3 +103,19 @@ def test_each_sentence_of_an_answer_has_the_voice_that_said_it() -> None:
 )
 def test_a_critic_that_cannot_be_read_has_nothing_against_it(text: str, verdict: tuple[bool, str]) -> None:
     assert weaving.read_verdict(text) == verdict
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("brick: Plan it.\n\nBrick: Then do it.", "Plan it.\n\nThen do it."),
+        ("Sage: rest.", "rest."),
+        ("still point: wait.", "wait."),
+        ("A brick: the red one.", "A brick: the red one."),
+        ("Use this:\nbrick: 4\nsand: 2", "Use this:\nbrick: 4\nsand: 2"),
+        ("brick:", "brick:"),
+    ],
+)
+def test_the_names_of_notes_are_no_part_of_the_answer(said: str, kept: str) -> None:
+    assert weaving.without_labels(said, [("brick", "x"), ("sage_facet_", "y"), ("still_point_facet_", "z")]) == kept
+    assert weaving.without_labels(said, []) == said

@@ -126,7 +126,7 @@ async def test_the_other_ops() -> None:
         assert await client.ls() == {"type": "ls"}
         assert await client.diff("t", 1.5, "0" * 16) == {"type": "diff", "target": "t", "a": 1.5, "b": "0" * 16}
         assert await client.history("t", 3) == {"type": "history", "target": "t", "limit": 3}
-        assert await client.missions("FAILED") == {"type": "missions", "state": "FAILED", "limit": 50}
+        assert await client.missions("FAILED") == {"type": "missions", "state": "FAILED", "limit": 50, "system": True}
         assert await client.info() == {"type": "info"}
         asked = await client.models(["m"], ensure=True)
         assert asked == {"type": "models", "ensure": True, "names": ["m"], "watch": False, "fit": False}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from batos.config import Settings
-from batos.errors import ConfigError, DaemonUnavailable, EndpointError, ImageError, MissionPending, ModelfileError, by_code
+from batos.errors import ConfigError, DaemonUnavailable, EndpointError, ImageError, MissionPending, ModelfileError, OutputFailed, by_code
 from batos.wire.parsing import Limits, parse_request
 from batos.wire.schemas import OPS
 
@@ -99,7 +99,7 @@ def test_the_page_names_the_role_of_every_op() -> None:
 
 
 def test_the_page_names_every_code_that_a_daemon_sends() -> None:
-    at_start_or_in_the_client = (ConfigError, ImageError, EndpointError, DaemonUnavailable, MissionPending, ModelfileError)
+    at_start_or_in_the_client = (ConfigError, ImageError, EndpointError, DaemonUnavailable, MissionPending, ModelfileError, OutputFailed)
     for code, cls in by_code().items():
         assert f"`{code}`" in PAGE or issubclass(cls, at_start_or_in_the_client), code
     for code in re.findall(r"^\| (`[a-z_`, ]+`) \|", PAGE.split("## Codes")[1], re.MULTILINE):

@@ -8,7 +8,7 @@ from typing import Any
 from rich.cells import cell_len
 
 from batos.cli.output import Output, PassingLine, clean, one_line
-from batos.cli.watching import cost, doubts, inside, of_answer, sources
+from batos.cli.watching import called, cost, doubts, inside, of_answer, sources
 from batos.errors import BatosError
 
 _DOES = {"ACCEPTED": "waits", "IDLE": "begins", "DECOMPOSING": "plans", "DELEGATING": "thinks", "SYNTHESIZING": "writes"}
@@ -183,7 +183,7 @@ class Screen:
         else:  # joined late, events were dropped, or the answer was revised
             self.told("\n(what is kept of it:)")
             self.output.say(text)
-        for line in (*sources(result), *doubts(result), cost(result)):
+        for line in (*sources(result), *called(result), *doubts(result), cost(result)):
             if line:
                 self.told(line)
         if self._lively:

@@ -4,6 +4,7 @@
 
 const MINUTE = 60, HOUR = 3600, DAY = 86400;
 const SETTLE_MS = 120; // after the last movement of the slider
+const SAID_MS = 4000; // for which what was done is still said once it is over
 const GATHER_MS = 250; // over which events of a mission become one look
 
 const main = document.getElementById("main");
@@ -98,6 +99,7 @@ function followMission(head) {
       return;
     }
     if (kind === "result") {
+      setTimeout(() => main.querySelector(".done[role=status]")?.remove(), SAID_MS); // "accepted", of a mission that has ended
       stop();
       link.hidden = true;
       stream.remove();
@@ -188,7 +190,16 @@ function keys(dialog) {
   });
 }
 
+/* What was just done is said once: not again when the page is loaded anew, shared, or goes on by itself. */
+function sayOnce() {
+  const address = new URL(location.href);
+  if (!address.searchParams.has("said")) return;
+  address.searchParams.delete("said");
+  history.replaceState(null, "", address);
+}
+
 function begin() {
+  sayOnce();
   keys(document.getElementById("keys"));
   const rows = document.querySelector("[data-live]");
   if (rows) followRows(rows);

@@ -1,0 +1,209 @@
+"""Addresses of an Ollama, and what of the environment is needed to reach one: a proxy, certificates, a key.
+
+An address is read as Ollama itself reads `OLLAMA_HOST`: with blanks or quotes around it, with or without scheme and port, an IPv6 address
+without its brackets. This machine is never reached through a proxy. What cannot be used of what *is* needed is named, with its variable.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies
+
+from batos.config import shown
+from batos.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+PORT = 11434
+PORTS = {"http": 80, "https": 443}
+"""Those of addresses that say their scheme and no port, as Ollama has it."""
+_HIGHEST = 65535
+_PROXIES = ("http", "https", "socks5", "socks5h")
+_NAME = re.compile(r"[^\s/?#@\\\[\]<>^`{|}\"%]+")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+_KEY = "OLLAMA_API_KEY"
+
+
+class Address(NamedTuple):
+    """Where an Ollama is. `host` has no brackets; `path` has no slash at its ends."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+    user: tuple[str, str] | None = None
+
+    @property
+    def url(self) -> str:
+        """The address as a URL, without the name and password of a user."""
+        return f"{self.scheme}://{_bracketed(self.host)}:{self.port}{'/' * bool(self.path)}{self.path}"
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this machine, by whatever name."""
+        name = self.host.lower().rstrip(".")
+        if name.endswith(".localhost") or name in ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"):
+            return True
+        found = _ip(name)
+        return name == socket.gethostname().lower() if found is None else found.is_loopback or found.is_unspecified
+
+
+def parse(given: str) -> Address:
+    """Read an address as `OLLAMA_HOST` and the settings have it: a host, host:port or a URL.
+
+    :raises ConfigError: where that is no address.
+    """
+    try:
+        return _parse(given.strip().strip("\"'").strip())
+    except ValueError as e:
+        raise ConfigError(
+            f"setting 'ollama_host' or 'ollama_hosts', or OLLAMA_HOST: {shown(given)} is no address ({e}); give host:port or a URL"
+        ) from None
+
+
+def _parse(bare: str) -> Address:
+    scheme, mark, rest = bare.partition("://")
+    scheme, rest = (scheme.lower(), rest) if mark else ("", bare)
+    if scheme not in ("", "http", "https"):  # the client would take it for http, at another port
+        raise ValueError(f"{scheme}:// is not what an Ollama speaks")
+    if mark and not rest.strip("/"):
+        raise ValueError("it names no host")
+    before, slash, after = rest.partition("/")
+    if ":" in before and _ip(before) is not None and not before.startswith("["):  # IPv6
+        rest = f"[{before}]{slash}{after}"
+    split = urlsplit(f"{scheme or 'http'}://{rest}")
+    port = split.port  # a ValueError where it is none
+    if port == 0:
+        raise ValueError(f"port 0 is none to connect to; there are 1 to {_HIGHEST}")
+    host = split.hostname or "127.0.0.1"
+    if _ip(host) is None and not _NAME.fullmatch(host):
+        raise ValueError(f"{host!r} is no name of a host")
+    user = (unquote(split.username), unquote(split.password or "")) if split.username else None
+    return Address(scheme or "http", host, port or PORTS.get(scheme, PORT), split.path.strip("/"), user)
+
+
+def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> httpx.AsyncHTTPTransport:
+    """Make what carries requests to an address: directly, or through the proxy that the environment names for it.
+
+    :param socket_options: of each connection.
+    :raises ConfigError: where the environment names a proxy or certificates for it that cannot be used, with the variable and the remedy.
+    """
+    import httpx
+
+    certificates = _certificates(address)
+    named = None if address.here else _proxy(address)
+    if named is None:
+        return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, socket_options=socket_options)
+    variable, url = named
+    scheme = url.partition("://")[0].lower()
+    try:
+        if scheme not in _PROXIES:
+            hint = f"; write socks5{url[len('socks') :].partition('@')[0]}" if scheme == "socks" and "@" not in url else ""
+            raise ValueError(f"{scheme}:// is no proxy that it can go through, there are {', '.join(_PROXIES)}{hint}")
+        proxy = httpx.Proxy(url, ssl_context=certificates if scheme == "https" else None)
+        return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, proxy=proxy, socket_options=socket_options)
+    except ImportError:
+        why = f"{scheme}:// needs the package socksio, which is not installed (pip install socksio)"
+    except (ValueError, httpx.InvalidURL) as e:
+        why = str(e)
+    raise ConfigError(
+        f"{variable} names a proxy that cannot be used for the Ollama at {address.host}: {why}; "
+        f"correct or unset {variable}, or put {address.host} into NO_PROXY"
+    )
+
+
+def check_key() -> None:
+    """
+    :raises ConfigError: where the key that the environment has for Ollama cannot be sent.
+    """
+    key = os.environ.get(_KEY, "")
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"{_KEY} holds characters that no key can have (line ends, or other than ASCII); correct or unset it")
+
+
+def _certificates(address: Address) -> ssl.SSLContext:
+    """Which certificates are trusted: those that the environment names, else the library's.
+
+    :raises ConfigError: where the environment's cannot be used, and the address needs some.
+    """
+    import ssl
+
+    import httpx
+
+    for name in _CERTIFICATES:
+        if path := os.environ.get(name):
+            try:
+                if name == "SSL_CERT_FILE":
+                    return ssl.create_default_context(cafile=path)
+                if not os.path.isdir(path):
+                    raise OSError("there is no such folder")
+                return ssl.create_default_context(capath=path)
+            except OSError as e:  # ssl.SSLError, of a file that is none, is one
+                if address.scheme == "https":
+                    raise ConfigError(
+                        f"{name} names {shown(path)}, which has no certificates that can be read ({e.strerror or e}), and the Ollama at "
+                        f"{address.host} needs some; correct or unset {name}"
+                    ) from None
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def _proxy(address: Address) -> tuple[str, str] | None:
+    """The proxy for an address, and the variable that names it; None where it is reached directly."""
+    proxies = getproxies()
+    kind = address.scheme if proxies.get(address.scheme) else "all"
+    url = proxies.get(kind)
+    if not url or _exempt(address, proxies.get("no", "")):
+        return None
+    wanted = f"{kind}_proxy"
+    variable = next((name for name in (wanted, wanted.upper(), *os.environ) if name.lower() == wanted and os.environ.get(name)), wanted)
+    return variable, url if "://" in url else f"http://{url}"
+
+
+def _exempt(address: Address, listed: str) -> bool:
+    """Whether NO_PROXY has an address: its name, its domain, its port with it, or a network that it is in. Other entries say nothing."""
+    own, host = _ip(address.host), address.host.lower().rstrip(".")
+    for entry in re.split(r"[,\s]+", listed.lower()):
+        bare = entry.rpartition("://")[2]
+        if bare == "*":
+            return True
+        name, _, port = bare.rpartition(":")
+        of_ip6 = bare.startswith("[") and not bare.endswith("]")
+        if of_ip6 or (port.isdecimal() and name and ":" not in name):
+            if port != str(address.port):
+                continue
+            bare = name
+        bare = bare.strip("[]")
+        if own is not None:
+            try:
+                if own in ipaddress.ip_network(bare, strict=False):
+                    return True
+            except ValueError:
+                continue
+        elif (domain := bare.removeprefix("*").strip(".")) and (host == domain or host.endswith(f".{domain}")):
+            return True
+    return False
+
+
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address that a text is, in the short forms of IPv4 (`127.1`) too; None where it is a name."""
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    try:
+        found = ipaddress.ip_address(bare)
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(bare)) if re.fullmatch(r"[0-9a-fx.]+", bare.lower()) else None
+        except OSError:
+            return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
