@@ -14,7 +14,7 @@ from typing import Any
 from batos.bridge.needs import Needs
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import calling, evidence, forms, gate, language, prompts, relevance, weaving, window
+from batos.mind import calling, evidence, gate, language, prompts, relevance, weaving, window
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -279,7 +279,7 @@ def _woven(cycle: UvmObject, text: str, voices: Any, told: window.Told, *, whole
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
     """Why an answer does not pass the gate; None if it does."""
     if schema:
-        cycle.value, problem = await forms.read(text, schema)
+        cycle.value, problem = await current().read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
         return None
