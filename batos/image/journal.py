@@ -310,8 +310,8 @@ def provided_of(root: Any, mission: str) -> dict[str, Any]:
     return {} if held is None else json.loads(held)
 
 
-def set_room(root: Any, mission: str, chars: int) -> None:
-    """System transaction: record how many characters a mission may tell its models."""
+def set_room(root: Any, mission: str, chars: int | None) -> None:
+    """System transaction: record how many characters a mission may tell its models; None: all that there is."""
     _writable(root, mission).room = chars
 
 

@@ -247,7 +247,11 @@ class Thinking:
         assert self._provider is not None
         self.state = self.reached = PROVISIONING
         self.publish("state", needs=need.needs.words())
+        before = self.provision
         self._think_with(await self._provider.provide(self, need.needs, may_do_without=need.may_do_without))
+        if self.room is not None and self.provision.options != before.options:  # another context: what did not fit before may
+            self.room = None
+            self._keep(journal.set_room, None)
 
     def _think_with(self, provision: Provision) -> None:
         self.provision = provision

@@ -13,9 +13,12 @@ import pytest
 
 from batos import unfit
 from batos.autotelic import changes, provided
-from batos.errors import InvalidInput, MissionFailed
-from batos.image import journal
+from batos.bridge.needs import Needs
+from batos.errors import InferenceFailed, InvalidInput, MissionFailed
+from batos.image import journal, ledger
 from batos.kernel import Kernel
+from batos.mind.provided import NeedModel, Provision
+from batos.mind.thinking import PromptTooLong
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.daemon import provisioned
@@ -557,3 +560,23 @@ async def test_whatever_is_raised_while_a_model_is_brought_about_fails_the_attem
     async with Client(kernel.endpoints[0]) as client:
         told = await client.status("m1")
     assert told["attempts"] >= 1
+
+
+@pytest.mark.parametrize("wider", [True, False], ids=["with another context", "without"])
+async def test_what_did_not_fit_is_told_to_a_model_that_the_mission_is_provided_with_afterwards(start: Start, wider: bool) -> None:
+    kernel = await start()
+    await submit(kernel, "m1", may_ask=False)
+    await answered(kernel, "m1", None)
+    attempt = kernel.scheduler._thinking(kernel.image.read(lambda root: ledger.record_of(root, "m1")))
+    attempt.narrow(PromptTooLong(1000, InferenceFailed("too long", cause="too_long", model="robin")))
+    assert attempt.room == 700
+
+    class Provides:
+        async def provide(self, *_: Any, **__: Any) -> Provision:
+            return Provision(Needs(tools=True), options={"num_ctx": 32_768}) if wider else Provision(declined=Needs(tools=True))
+
+    attempt._provider = Provides()  # type: ignore[assignment]
+    await attempt.provide(NeedModel(Needs(tools=True)))
+    await kernel.image.system(lambda root: None)
+    room = None if wider else 700
+    assert (attempt.room, kernel.image.read(journal.room_of, "m1")) == (room, room)
