@@ -9,6 +9,7 @@
 # month    what the expert for methods learns from a simulated month of use
 # peers    what a mission and a kill cost, beside LangGraph, DBOS and CrewAI (1 GB)
 # lock     locks/ anew, after a change of constraints.txt or of what is required: what is installed, by the hashes of its files
+# pins     tests/pins/ anew, after something public was added: what is gone or changed is refused, with words that say what to do
 # package  wheel and sdist in dist/, tried in fresh environments outside the checkout, on each Python that is promised
 # clean    remove what was built; images stay
 #
@@ -29,7 +30,7 @@ locked := --require-hashes --only-binary :all: --requirement
 # BAT OS itself, beside what it needs: fetches nothing, and fails where a lock has not all that is required.
 itself := --no-index --no-build-isolation --editable
 
-.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month answers peers crash lock package docs clean
+.PHONY: install install-dev embedders training ollama registry chromium models run test check bench month answers peers crash lock package docs pins clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -149,6 +150,9 @@ package: install-dev
 
 docs: install-dev
 	@$(bin)/python tools/gen_docs.py
+
+pins: install-dev
+	@$(bin)/python -m tests.public_names
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

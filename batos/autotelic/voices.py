@@ -42,7 +42,7 @@ def standing(root: Any, proposal: Proposal) -> Any:
     return experts.voices(root).get(proposal.target.lower())
 
 
-@Primitive.register(reaches="the voice of a persona")
+@Primitive.register("autotelic.try_voice_", reaches="the voice of a persona")
 async def try_voice_(held: UvmObject, persona: str, model: str) -> dict[str, Any]:
     """Have a voice rehearsed on recorded missions; it speaks if nothing gets worse and something better. A message to `autotelic.changes`.
 

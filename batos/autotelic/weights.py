@@ -111,7 +111,7 @@ def log_of(root: Any) -> list[Step]:
     return [Step(at, number, outcome, Parts(*before), Parts(*after)) for at, number, outcome, before, after in log]
 
 
-@Primitive.register(reaches="by what the loop judges")
+@Primitive.register("autotelic.weights_back_", reaches="by what the loop judges")
 async def weights_back_(weights: UvmObject, steps: int = 1) -> dict[str, Any]:
     """Take back the last steps of learning: the weights are what they were before them. A message to `autotelic.weights`.
 

@@ -7,7 +7,8 @@ takes a while and loses none.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+import itertools
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from batos.errors import ImageDamaged
@@ -39,6 +40,16 @@ def numbered(root: Any, after: int, count: int) -> list[UvmObject]:
         if one.number <= upto:
             found.append(one)
     return found[::-1]
+
+
+def of_numbers(root: Any, numbers: Iterable[int]) -> list[UvmObject]:
+    """The missions of these numbers, which ascend. Those between two milestones are found in one walk: there may be thousands."""
+    found: list[UvmObject] = []
+    for _, lot in itertools.groupby(numbers, key=lambda number: -(-number // MILESTONE)):
+        wanted = set(lot)
+        first, last = min(wanted), max(wanted)
+        found += [mission for mission in numbered(root, first - 1, last - first + 1) if mission.number in wanted]
+    return found
 
 
 def next_numbered(root: Any, after: int, count: int) -> list[UvmObject]:

@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 
 import structlog
 import zope.interface
+from ZODB.BaseStorage import copy
 from ZODB.blob import copyTransactionsFromTo
 from ZODB.FileStorage.format import CorruptedError
-from ZODB.interfaces import IMVCCStorage, IStorageWrapper
+from ZODB.interfaces import IBlobStorage, IMVCCStorage, IStorageWrapper
 from ZODB.POSException import POSError
 
 from batos.errors import ImageDamaged, ImageError
@@ -182,8 +183,11 @@ class CheckedStorage:
         return self.base.tpc_vote(transaction)
 
     def copyTransactionsFrom(self, other: Any) -> None:
-        """Copy all that another storage holds."""
-        copyTransactionsFromTo(other, self)
+        """Copy all that another storage holds, its blobs with it where this one takes them."""
+        if IBlobStorage.providedBy(self.base):
+            copyTransactionsFromTo(other, self)
+        else:
+            copy(other, self)
 
     def pack(self, pack_time: float, referencesf: Any, gc: bool | None = None) -> None:
         """Pack; damage in what is kept stops it, since references that cannot be trusted say nothing of what is garbage."""

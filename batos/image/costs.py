@@ -16,14 +16,15 @@ import structlog
 
 from batos.errors import ImageDamaged
 from batos.image import journal
-from batos.image.chain import next_numbered
+from batos.image.chain import next_numbered, of_numbers
 from batos.image.journal import Inference, Spent, merged, spent_by, spent_on
 from batos.image.ledger import FINAL, MILESTONE, Costs, ledger_of, numbered
 from batos.image.living import LivingImage
 
 log = structlog.get_logger("batos.image")
-APART = 64
-"""Missions that have not ended, and that the total is moved past: they may be paused, or wait for an answer, for ever."""
+APART = 1024
+"""Missions that have not ended, and that the total is moved past: they may be paused, or wait for an answer, for ever. Past
+more, nothing is folded either (`batos.image.folding`)."""
 
 
 class Counted(NamedTuple):
@@ -103,7 +104,7 @@ class Meter:
 def total(root: Any) -> list[Spent]:
     """What all missions cost so far, by model."""
     until, apart, rows = foldable(root)
-    rows = merged([*rows, *_spent_on(_missions(root, apart))])
+    rows = merged([*rows, *_spent_on(of_numbers(root, apart))])
     while missions := next_numbered(root, until, MILESTONE):
         rows = merged([*rows, *_spent_on(missions)])
         until = missions[-1].number
@@ -116,7 +117,7 @@ def foldable(root: Any) -> Counted:
     until, rows = costs.until, [Spent(*row) for row in costs.by_model]
     apart = tuple(costs.apart)
     while len(missions := numbered(root, until, MILESTONE)) == MILESTONE:
-        missions = [*_missions(root, apart), *missions]
+        missions = [*of_numbers(root, apart), *missions]
         waiting = tuple(mission.number for mission in missions if mission.state not in FINAL)
         if len(waiting) > APART:
             break
@@ -130,10 +131,6 @@ def fold(root: Any, counted: Counted) -> None:
     costs: Costs = ledger_of(root).costs
     if counted.until > costs.until:
         costs.until, costs.apart, costs.by_model = counted.until, counted.apart, tuple(tuple(row) for row in counted.rows)
-
-
-def _missions(root: Any, numbers: Iterable[int]) -> list[Any]:
-    return [mission for number in numbers for mission in numbered(root, number - 1, 1)]
 
 
 def _spent_on(missions: Iterable[Any]) -> list[Spent]:

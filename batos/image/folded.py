@@ -121,9 +121,11 @@ class Folded(Persistent):
     def newest_first(self, state: str | None = None) -> Iterator[Line]:
         """The lines, all or those of a final state, the last accepted first."""
         if state is not None:
-            return (unpacked(data, state) for _, data in descending(self._lines(state)))
-        both = (((number, state, data) for number, data in descending(self._lines(state))) for state in FINAL)
-        return (unpacked(data, state) for _, state, data in merged(*both))
+            return (line for _, line in self._descending(state))
+        return (line for _, line in merged(*map(self._descending, FINAL)))
+
+    def _descending(self, state: str) -> Iterator[tuple[int, Line]]:
+        return ((number, unpacked(data, state)) for number, data in descending(self._lines(state)))
 
     def __len__(self) -> int:
         return self.count  # the size of a tree takes a walk through it

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from typing import Any, NamedTuple
 
 from batos.errors import ImageDamaged
 from batos.image import journal, pictures
-from batos.image.chain import next_numbered
-from batos.image.ledger import FINAL, MILESTONE, ledger_of, numbered
+from batos.image.chain import next_numbered, of_numbers
+from batos.image.ledger import FINAL, MILESTONE, ledger_of
 from batos.image.living import LivingImage
 
 RUN_LIMIT = 20_000  # missions in one run
@@ -65,7 +64,7 @@ def due(root: Any, before: float, now: float, again: bool) -> Due:
     :param again: look once more at those that were passed over.
     """
     until, passed_over = _mark(root)
-    early = _of_numbers(root, passed_over) if again else []
+    early = of_numbers(root, passed_over) if again else []
     missions: list[tuple[int, str]] = []
     waiting = [] if again else list(passed_over)
     for mission in (*early, *next_numbered(root, until, MILESTONE)):
@@ -77,16 +76,6 @@ def due(root: Any, before: float, now: float, again: bool) -> Due:
             waiting.append(mission.number)
         until = max(until, mission.number)
     return Due(missions, (until, tuple(waiting)))
-
-
-def _of_numbers(root: Any, numbers: tuple[int, ...]) -> list[Any]:
-    """The missions of these numbers, which ascend. Those between two milestones are found in one walk: there may be thousands."""
-    found: list[Any] = []
-    for _, stretch in itertools.groupby(numbers, key=lambda number: -(-number // MILESTONE)):
-        wanted = set(stretch)
-        first, last = min(wanted), max(wanted)
-        found += [mission for mission in numbered(root, first - 1, last - first + 1) if mission.number in wanted]
-    return found
 
 
 def drop(root: Any, missions: list[tuple[int, str]]) -> int:

@@ -43,7 +43,7 @@ class Head(NamedTuple):
 def begin(storage: Any) -> None:
     """After a FileStorage's `tpc_begin`: make room."""
     user, description, extension = storage._ude
-    storage._ude = user, description, sums.with_seal(extension, 0)
+    storage._ude = _written(user), _written(description), sums.with_seal(extension, 0)
     storage._begin(storage._tid, *storage._ude)  # its length decides where the records will be
 
 
@@ -92,6 +92,11 @@ def renew(file: BinaryIO, position: int, length: int) -> None:
     file.seek(position + head.size - len(head.extension))
     file.write(sums.resealed(head.extension, crc))
     file.seek(position + length)
+
+
+def _written(text: bytes | str) -> bytes:
+    """A text of a header as it is written: ZODB's own metadata takes one that is set later as it is."""
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def weight(oids: Iterable[bytes]) -> int:

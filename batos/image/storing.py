@@ -48,8 +48,8 @@ class Storing:
         """As `FileStorage.store`, of data with its checksum behind it."""
         storage, data = self._storage, sums.summed(data)
         with storage._lock:
-            old = storage._index_get(oid, 0)
             fits = transaction is storage._transaction and oid <= storage._oid and storage._quota is None
+            old = storage._index_get(oid, 0) if fits else 0  # one of another transaction is not looked at
             if not fits or (old and self._tids.get(old) != serial):
                 return storage.store(oid, serial, data, version, transaction)
             start, file = storage._pos, storage._tfile
@@ -64,8 +64,8 @@ class Storing:
         """As `FileStorage.checkCurrentSerialInTransaction`: that nothing was committed to an object since it was read."""
         storage = self._storage
         with storage._lock:
-            place = storage._index_get(oid, 0)
-            if transaction is storage._transaction and place and self._tids.get(place) == serial:
+            place = storage._index_get(oid, 0) if transaction is storage._transaction else 0
+            if place and self._tids.get(place) == serial:
                 return
             storage.checkCurrentSerialInTransaction(oid, serial, transaction)
             self._tids[place] = serial  # else it had raised

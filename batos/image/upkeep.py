@@ -207,6 +207,7 @@ class Upkeep:
     async def _retain(self) -> dict[str, Any]:
         uploads = await retention.drop_uploads(self._image, self._upload_hours)
         found = {**await retention.retain(self._image, self._journal_days), **({"uploads": uploads} if uploads else {})}
+        await folding.complete_index(self._image)  # a full disk may have held it up at the start
         await self._meter.fold()  # what is not in the durable total of costs is not folded
         await self._image.committer.told()
         return {**found, "folded": await folding.fold(self._image, self._missions, self._free)}

@@ -65,7 +65,7 @@ def install(lobby: UvmObject) -> None:
 # --- what they answer
 
 
-@Primitive.register
+@Primitive.register("memory.neighbours_")
 def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
     """The chunks before and after this one in its section, in their order.
 
@@ -80,33 +80,33 @@ def neighbours_(chunk: UvmObject, each_side: int = 1) -> tuple[UvmObject, ...]:
     return tuple(library.chunks[n] for n in around if n != chunk.number)
 
 
-@Primitive.register
+@Primitive.register("memory.source_")
 def source_(chunk: UvmObject) -> UvmObject:
     """The document that a chunk is from."""
     return chunk.document  # type: ignore[no-any-return]
 
 
-@Primitive.register
+@Primitive.register("memory.mentions_")
 def mentions_(chunk: UvmObject) -> tuple[UvmObject, ...]:
     """The entities that a chunk speaks of."""
     entities = _library(chunk).entities
     return tuple(entities[key] for key in chunk.mentioned if key in entities)
 
 
-@Primitive.register
+@Primitive.register("memory.mentioned_by_")
 def mentioned_by_(entity: UvmObject) -> tuple[UvmObject, ...]:
     """The chunks that speak of an entity, in the order in which they came."""
     chunks = _library(entity).chunks
     return tuple(chunks[number] for number in entity.chunks if number in chunks)
 
 
-@Primitive.register
+@Primitive.register("memory.chunks_")
 def chunks_(document: UvmObject) -> tuple[UvmObject, ...]:
     """The chunks of a document, from its beginning to its end."""
     return tuple(_library(document).chunks_of(document))
 
 
-@Primitive.register
+@Primitive.register("memory.summarised_")
 def summarised_(summary: UvmObject) -> tuple[UvmObject, ...]:
     """What a summary is of."""
     return tuple(summary.of)

@@ -15,6 +15,7 @@ from batos.memory import readers
 from batos.memory.drafts import Draft
 
 log = structlog.get_logger("batos.memory")
+_TEXT = 4  # times the bytes of the largest file, in characters, that one may say: a table says its columns in each row
 _REMEDY = "split it, save it anew with another program, or leave it out"
 
 
@@ -22,7 +23,7 @@ class Reading:
     """Reads one file at a time. All methods are called on the loop's thread."""
 
     def __init__(self, settings: Settings) -> None:
-        self._seconds, self._memory = settings.read_s, settings.read_memory_bytes
+        self._seconds, self._memory, self._chars = settings.read_s, settings.read_memory_bytes, _TEXT * settings.ingest_file_bytes
         self._child = Child(readers.__name__, memory=settings.read_memory_bytes)
         limits = (settings.ingest_file_bytes, settings.read_s, settings.read_memory_bytes)
         there = [name for name in readers.PACKAGES if find_spec(name) is not None]
@@ -32,10 +33,10 @@ class Reading:
     async def read(self, path: str, data: bytes) -> Draft:
         """What a file says.
 
-        :raises Unreadable: for what no reader takes, and what takes too long, or too much memory.
+        :raises Unreadable: for what no reader takes, what says too much, and what takes too long, or too much memory.
         """
         try:
-            told = await self._child.ask(pathlib.PurePath(path).name, data, seconds=self._seconds)
+            told = await self._child.ask([pathlib.PurePath(path).name, self._chars], data, seconds=self._seconds)
         except Stopped as e:
             if e.reason == "fault":
                 log.error("ingest_failed", path=path, trace=e.trace)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -98,11 +98,9 @@ class Watcher:
         ready = [path for path in new if path not in queued]
         if ready:
             await self._ingest.ask(ready)
-        for path in known.keys() - now.keys() - before.keys() - queued:  # away for two looks: not the moment in which an editor replaces it
-            if await in_helper(_is_file, path):
-                continue  # a pattern leaves it out now; what was read of it stays
-            if not any(path == place or path.startswith(place + os.sep) for place in unread):
-                await self._ingest.vanished(path)
+        away = known.keys() - now.keys() - before.keys() - queued  # for two looks: not the moment in which an editor replaces it
+        for path in await in_helper(_vanished, away, unread):
+            await self._ingest.vanished(path)
 
 
 def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) -> set[str]:
@@ -114,8 +112,15 @@ def _worth_another(refused: Iterable[tuple[str, tuple[str, float]]], able: str) 
     return found
 
 
-def _is_file(path: str) -> bool:
-    return os.path.isfile(path) and not os.path.islink(path)
+def _vanished(away: Iterable[str], unread: Collection[str]) -> list[str]:
+    """Which of these files are no more. What is there is left out by a pattern now, and what was read of it stays; of what cannot be looked
+    at nobody knows."""
+    return [
+        path
+        for path in away
+        if not (os.path.isfile(path) and not os.path.islink(path))
+        and not any(path == place or path.startswith(place + os.sep) for place in unread)
+    ]
 
 
 def _opens(path: str) -> bool:

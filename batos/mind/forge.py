@@ -103,7 +103,7 @@ def _writer(lobby: UvmObject) -> UvmObject:
 # --- what the states do
 
 
-@Primitive.register
+@Primitive.register("forge.reify")
 async def reify(cycle: UvmObject) -> str:
     """IDLE: the message has become a cycle; find what it is for."""
     await in_helper(importlib.import_module, _SECOND_LOOK)
@@ -119,7 +119,7 @@ async def reify(cycle: UvmObject) -> str:
     return "DECOMPOSING"
 
 
-@Primitive.register
+@Primitive.register("forge.study")
 async def study(cycle: UvmObject) -> str:
     """DECOMPOSING: gather what a model must know. A facet needs none: it is its intent, as guidance for the persona's own model."""
     from batos.mind import second_look
@@ -148,7 +148,7 @@ async def study(cycle: UvmObject) -> str:
     return "DELEGATING"
 
 
-@Primitive.register
+@Primitive.register("forge.write")
 async def write(cycle: UvmObject) -> str:
     """DELEGATING: the model writes; what can be mended without it is."""
     from batos.mind import second_look
@@ -171,7 +171,7 @@ async def write(cycle: UvmObject) -> str:
     return "SYNTHESIZING"
 
 
-@Primitive.register
+@Primitive.register("forge.try_out")
 async def try_out(cycle: UvmObject) -> str:
     """SYNTHESIZING: the guardian, the sandbox's compiler and type check, and trials; what any of them refuses goes back, unless it is an
     expert's and an edit of it is right: an expert is asked the same again, and cannot be told what was wrong."""
@@ -207,7 +207,7 @@ async def try_out(cycle: UvmObject) -> str:
     return "DELEGATING"
 
 
-@Primitive.register(reaches="the methods of any object", grantable=False)
+@Primitive.register("forge.put_in_place", reaches="the methods of any object", grantable=False)
 async def put_in_place(cycle: UvmObject) -> None:
     """COMPLETE: install the method with its contract and provenance; it is kept when the mission commits."""
     attempt, source = current(), cycle._tmp_synthesis_

@@ -32,7 +32,7 @@ def install(lobby: UvmObject) -> None:
     add_missing(lobby.memory, gist_=Primitive.of(gist_))
 
 
-@Primitive.register
+@Primitive.register("memory.gist_")
 async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) -> str:
     """What some sections say, by the persona that the prototype of summaries names.
 

@@ -71,7 +71,7 @@ def _advice(lacking: Sequence[Invocation], grant: Sequence[str]) -> str:
     return advice
 
 
-@Primitive.register(reaches="what methods may send", grantable=False)
+@Primitive.register("method.grant_", reaches="what methods may send", grantable=False)
 async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = False) -> dict[str, Any]:
     """Let the method that answers a selector send what changes more than its receiver: this version of it, until that is revoked.
 

@@ -67,7 +67,7 @@ def learn(personas: Mapping[str, UvmObject], chosen: str, text: str, mission: st
     entries[key] = (text, mission, time.time())
 
 
-@Primitive.register(reaches="what the router has learned")
+@Primitive.register("persona.forget_exemplar_", reaches="what the router has learned")
 async def forget_exemplar_(persona: UvmObject, text: str) -> bool:
     """Take back what the router has learned of a brief; whether there was anything. A message to the persona."""
     return _learned(persona).pop(_key(text), None) is not None if isinstance(text, str) else False

@@ -35,7 +35,7 @@ def lived_through(root: Any) -> tuple[int, tuple[int, ...]]:
     return int(lived.until), tuple(lived.open)
 
 
-@Primitive.register
+@Primitive.register("memory.recall_")
 async def recall_(memory: UvmObject, question: str) -> tuple[UvmObject, ...]:
     """The chunks that speak to a question, the best first. They answer `neighbours_`, `source_` and `mentions_`.
 
@@ -47,7 +47,7 @@ async def recall_(memory: UvmObject, question: str) -> tuple[UvmObject, ...]:
     return tuple(chunks[one.number] for one in found if one.number in chunks)
 
 
-@Primitive.register
+@Primitive.register("memory.remember_")
 def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     """Keep a text as a document of its own; that document. A text that is kept already stays as it is.
 
@@ -77,7 +77,7 @@ def remember_(memory: UvmObject, text: str, title: str = "") -> UvmObject:
     return document
 
 
-@Primitive.register(reaches="documents of the memory")
+@Primitive.register("memory.forget_", reaches="documents of the memory")
 def forget_(memory: UvmObject, document: UvmObject) -> int:
     """Take a document out of the memory, with all that comes from it; how many chunks that were.
 

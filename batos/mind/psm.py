@@ -22,7 +22,7 @@ INITIAL, FAILED = "IDLE", "FAILED"
 _inside: contextvars.ContextVar[UvmObject | None] = contextvars.ContextVar("batos_cycle", default=None)
 
 
-@Primitive.register
+@Primitive.register("persona.synthesize_response_for_")
 async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
     """A persona's way of answering a brief when it is sent the message: a cycle inside the current transaction, and inside
     the cycle that sent it, if one did."""
@@ -37,7 +37,7 @@ async def synthesize_response_for_(persona: UvmObject, brief: str) -> str:
     return str(cycle._slots.pop("answer"))  # whoever asked has it: an outer cycle among its voices, a mission as its result
 
 
-@Primitive.register
+@Primitive.register("persona.ask_user_")
 async def ask_user_(persona: UvmObject, question: str) -> str:
     """A persona's way of asking the user of the current mission: answers what the user says, whenever that is."""
     if not isinstance(question, str):
@@ -45,7 +45,7 @@ async def ask_user_(persona: UvmObject, question: str) -> str:
     return current().ask(question)
 
 
-@Primitive.register
+@Primitive.register("persona.think_")
 async def think_(persona: UvmObject, guidance: str, question: str) -> str:
     """A persona's plain way of thinking: one inference on its own model, by a guidance; what a facet comes down to."""
     if not (isinstance(guidance, str) and isinstance(question, str)):

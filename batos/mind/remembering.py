@@ -18,7 +18,7 @@ import structlog
 
 from batos.errors import BatosError
 from batos.image import ledger
-from batos.image.chain import next_numbered
+from batos.image.chain import next_numbered, of_numbers
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory.drafts import Draft, DraftPart
@@ -118,8 +118,7 @@ class Remembering:
 def ended(root: Any) -> tuple[int, tuple[int, ...], list[Lived]]:
     """What is to be remembered next: the mark after that, the numbers before it of missions that go on, and the missions."""
     until, waiting = _mark(root)
-    missions = [one for number in waiting for one in ledger.numbered(root, number - 1, 1)]
-    missions += next_numbered(root, until, _STRETCH)
+    missions = [*of_numbers(root, sorted(waiting)), *next_numbered(root, until, _STRETCH)]
     found: list[Lived] = []
     gathered = 0
     still_open: list[int] = []
@@ -171,7 +170,7 @@ def _ratings_are_heard(root: Any) -> bool:
 def _rated_up(root: Any) -> list[str]:
     """The ids of the missions that are rated +1."""
     found, until = [], 0
-    while missions := ledger.numbered(root, until, _STRETCH):
+    while missions := next_numbered(root, until, _STRETCH):
         found += [mission.id for mission in missions if mission.rating and json.loads(mission.rating)["rating"] > 0]
         until = missions[-1].number
         root._p_jar.cacheGC()

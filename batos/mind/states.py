@@ -26,7 +26,7 @@ from batos.processor import carried
 COLD = 0.2  # temperature of what has to be of a form, and of an answer that is asked for once more
 
 
-@Primitive.register
+@Primitive.register("psm.idle")
 async def idle(cycle: UvmObject) -> str:
     """IDLE: a brief has come; find how it is to be thought about: at once, by the persona's facets, or by other personas, each about its
     part."""
@@ -56,7 +56,7 @@ def _facets(cycle: UvmObject) -> Iterator[tuple[str, str]]:
     return facets(shared if cycle.flavour == "off" and isinstance(shared, UvmObject) else cycle.persona)
 
 
-@Primitive.register
+@Primitive.register("psm.decompose")
 async def decompose(cycle: UvmObject) -> str:
     """DECOMPOSING: ask the model for a sub-query per facet, as JSON of a schema. A brief that is shared out, or answered at once, is its
     own plan."""
@@ -105,7 +105,7 @@ async def decompose(cycle: UvmObject) -> str:
     return "DELEGATING"
 
 
-@Primitive.register
+@Primitive.register("psm.delegate")
 async def delegate(cycle: UvmObject) -> str:
     """DELEGATING: facets, or other personas, think at once. As many as the state's `quorum` must have something to say. Where a method
     answers the brief, it is called in their place; one that fails leaves it to the model."""
@@ -165,7 +165,7 @@ async def _other(persona: UvmObject, part: str) -> str:
     return evidence.unmarked(answer) if await current().evidence.about(part, gated=current().gated) else answer
 
 
-@Primitive.register
+@Primitive.register("psm.synthesize")
 async def synthesize(cycle: UvmObject) -> str:
     """SYNTHESIZING: answer the brief, or weave what the facets said into one answer, and pass the quality gate, with one revision, which is
     plainer and colder. Where both are refused, the best of the answers at hand is kept, and is said to be unsure.
@@ -318,7 +318,7 @@ async def _objection(cycle: UvmObject, text: str) -> str | None:
     return None if fit else f"the critic says: {reason}"
 
 
-@Primitive.register
+@Primitive.register("psm.complete")
 async def complete(cycle: UvmObject) -> None:
     """COMPLETE: hand over the answer, and leave nothing of the working state behind."""
     cycle.answer = cycle._tmp_synthesis_
@@ -326,7 +326,7 @@ async def complete(cycle: UvmObject) -> None:
         cycle._slots.pop(name, None)
 
 
-@Primitive.register
+@Primitive.register("psm.failed")
 async def failed(cycle: UvmObject) -> None:
     """FAILED: nothing of this cycle is kept; its transaction is doomed by the one who runs it."""
 

@@ -30,7 +30,7 @@ def install(lobby: UvmObject) -> None:
     add_missing(lobby.traits.summary, prompt=PROMPT, speaker=SPEAKER)
 
 
-@Primitive.register
+@Primitive.register("memory.summarise_")
 async def summarise_(obj: UvmObject, sentences: int = 3) -> UvmObject:
     """A summary of a chunk or a document, by the persona that the prototype of summaries names.
 

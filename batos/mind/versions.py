@@ -70,7 +70,7 @@ def _as_taught(root: Any, selector: str, came: dict[str, Any]) -> bool:
     return bool(examples.digest(taught) == came["taught"])
 
 
-@Primitive.register(reaches="which version of a method answers")
+@Primitive.register("method.revert_", reaches="which version of a method answers")
 async def revert_(obj: UvmObject, selector: str, version: int | None = None) -> dict[str, Any]:
     """Bring an earlier version of a method back, as a new version; the one before the newest, if none is named. Version 0 is what
     was there before the first: its intent, or nothing.
@@ -112,7 +112,7 @@ def _no_method(obj: UvmObject, selector: str, value: object) -> str:
     return f"{told}; `batos methods {path}` lists what it has{undo}"
 
 
-@Primitive.register(reaches="methods, which it has written anew")
+@Primitive.register("method.learn_", reaches="methods, which it has written anew")
 async def learn_(obj: UvmObject, selector: str) -> dict[str, Any]:
     """Make sure that a method answers as its examples say: one that does is kept, else one is written.
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar
 
 from persistent import Persistent
 
+from batos.objects.primitive_names import FORMER
+
+_NAME = re.compile(r"[a-z_]+\.[a-z_]+")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -61,44 +65,53 @@ class Reach:
 
 
 class Primitive(_Named):
-    """A dotted name of trusted host code.
+    """A stable public name of trusted host code, such as `psm.idle`.
 
-    The slot holds the name and never the code. Names are resolved only in the table that host modules fill with
-    `Primitive.register`, so that an image cannot name its way to arbitrary functions.
+    The slot holds the name and never the code, nor where that stands. Names are resolved only in the table that host modules fill
+    with `Primitive.register`, so that an image cannot name its way to arbitrary functions. What an earlier version named by module
+    and function is read under its stable name: see `batos.objects.primitive_names`.
     """
 
     __slots__ = ()
     __module__ = "batos.objects"
 
     _table: ClassVar[dict[str, Callable[..., Any]]] = {}  # one for the process, filled at import
+    _names: ClassVar[dict[Callable[..., Any], str]] = {}
     _reaches: ClassVar[dict[str, Reach]] = {}
 
-    @overload
-    @classmethod
-    def register(cls, function: F) -> F: ...
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.__setstate__(text)
 
-    @overload
-    @classmethod
-    def register(cls, *, reaches: str, grantable: bool = True) -> Callable[[F], F]: ...
+    def __setstate__(self, state: str) -> None:
+        super().__setstate__(FORMER.get(state, state))
 
     @classmethod
-    def register(cls, function: F | None = None, *, reaches: str = "", grantable: bool = True) -> F | Callable[[F], F]:
-        """Decorator: make `function(receiver, …)` reachable as the primitive `<module>.<qualname>`.
+    def register(cls, name: str, *, reaches: str = "", grantable: bool = True) -> Callable[[F], F]:
+        """Decorate `function(receiver, …)` to make it reachable as a primitive.
 
+        :param name: its stable public name, of an area and a part: `psm.idle`. It is written into images, and so never changes.
         :param reaches: what it changes beyond its receiver, in words; a generated method that sends it needs a grant of its user.
         :param grantable: whether it can be granted to a method; what cannot be is sent by people alone.
+        :raises ValueError: for a name of another form, one that another function has, or one that grants could not tell from another's.
         """
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r}: a primitive's name has two parts of small letters and `_`, with a dot between, as `psm.idle` has")
 
         def registered(function: F) -> F:
-            primitive = cls(f"{function.__module__}.{function.__qualname__}")
-            cls._table[primitive.text] = function
+            held = cls._table.get(name)
+            if held is not None and (held.__module__, held.__qualname__) != (function.__module__, function.__qualname__):
+                raise ValueError(f"{name!r}: {held.__module__}.{held.__qualname__} has this name already; give this one another")
             if reaches:
-                if any(cls(text).name == primitive.name for text in cls._reaches if text != primitive.text):
-                    raise ValueError(f"{primitive.name!r}: grants name a primitive by this name, and another one has it already")
-                cls._reaches[primitive.text] = Reach(reaches, grantable)
+                last = cls(name).name
+                if any(cls(text).name == last for text in cls._reaches if text != name):
+                    raise ValueError(f"{last!r}: grants name a primitive by this name, and another one has it already")
+                cls._reaches[name] = Reach(reaches, grantable)
+            cls._table[name] = function
+            cls._names[function] = name
             return function
 
-        return registered if function is None else registered(function)
+        return registered
 
     @classmethod
     def reaching(cls) -> dict[str, Reach]:
@@ -117,10 +130,13 @@ class Primitive(_Named):
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Primitive:
-        """The Primitive that names a registered function."""
-        primitive = cls(f"{function.__module__}.{function.__qualname__}")
-        primitive.resolve()
-        return primitive
+        """Give the Primitive that names a registered function.
+
+        :raises LookupError: for a function that is not registered.
+        """
+        if function not in cls._names:
+            raise LookupError(f"{function!r} is no registered primitive: decorate it with `@Primitive.register`")
+        return cls(cls._names[function])
 
     def resolve(self) -> Callable[..., Any]:
         """The host code.

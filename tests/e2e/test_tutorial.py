@@ -28,4 +28,5 @@ def test_everything_that_the_tutorial_shows_appears(tmp_path: Path, ollama_host:
     environment["HOME"] = str(tmp_path)
     run = ".venv/bin/batos run"
     followed = follow((ROOT / "docs" / "tutorial.md").read_text("utf-8"), folder, environment, instead={"make run": run})
-    assert [trouble for _, block in followed for trouble in block.trouble()] == []
+    troubles = [trouble for _, block in followed for trouble in block.trouble()]
+    assert troubles == [], "\n".join(troubles)

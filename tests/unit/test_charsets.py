@@ -37,12 +37,45 @@ def test_what_declares_nothing_is_guessed_and_that_is_told(name: str, times: int
     assert "by guess" in found.told[0]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Die Wohnung hat 80 m² und kostet 900 €.", "Surface : 120 m², volume 360 m³, été comme hiver.", "E = mc²", "5 m³ of sand",
+        "Microsoft® Windows", "©Acme Corp 2020", "Café™ is a trademark", "as is said¹ elsewhere²", "10±2 µm", "1ª y 2º piso", "a×b = c",
+        "Façade de L’Haÿ-les-Roses", "Pokémon GO® et ©Niantic", "Nº 5, dirección: calle", "20°C à l’ombre",
+    ],
+)  # fmt: skip
+def test_signs_that_touch_words_as_they_do_in_texts_are_no_letters_of_another_encoding(text: str) -> None:
+    assert charset.decoded(text.encode("cp1252")).text == text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cp1250", "Są trzy książki, z którymi był w szkole."),
+        ("iso8859_2", "Są trzy książki, z którymi był w szkole."),
+        ("iso8859_2", "Šéf má rád ŽENU a Žofie, také děti."),
+        ("iso8859_2", "Ľudia žijú v meste, kde je veľa mačiek."),
+    ],
+)
+def test_letters_that_other_encodings_have_such_signs_for_stay_letters(name: str, text: str) -> None:
+    assert charset.decoded(text.encode(name)).text == text
+
+
 @pytest.mark.parametrize("name", ["utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize(
     "text", ["会议记录：预算。\n", "会議の議事録\n", "회의록 예산\n", "Протокол\n", "كتاب جديد\n", "हिन्दी पाठ\n", "Grüße\n"]
 )
 def test_two_bytes_a_character_need_no_mark(name: str, text: str) -> None:
     assert charset.decoded(text.encode(name)).text == text
+
+
+@pytest.mark.parametrize("control", ["\x00", "\x01", "\x08", "\x7f"])
+@pytest.mark.parametrize("text", ["apple\nriver\nstone\nbridge\nwinter\n" * 20, "abcdefghijklmnop" * 40, "apple\nGrüße\n" * 60])
+def test_one_control_character_makes_no_text_one_of_two_bytes_a_character(text: str, control: str) -> None:
+    whole = f"{text[:100]}{control}{text[100:]}"
+    whole += "x" * (len(whole.encode()) % 2)
+    assert charset.decoded(whole.encode()) == charset.Decoded(whole.replace("\x00", ""))
 
 
 @pytest.mark.parametrize("place", [0, 40, 200, 398])

@@ -210,7 +210,24 @@ def test_mail_in_mail_comes_to_an_end() -> None:
     inner = MAIL
     for _ in range(8):
         inner = f'Subject: outer\nContent-Type: multipart/mixed; boundary="z{len(inner)}"\n\n--z{len(inner)}\nContent-Type: application/octet-stream\nContent-Disposition: attachment; filename="m.eml"\n\n{inner}\n--z{len(inner)}--\n'
-    assert readers.read("a.eml", inner.encode()).told
+    found = readers.read("a.eml", inner.encode())
+    assert len(found.parts) == 4
+    assert found.told[0].endswith("m.eml, which is attached, was not read: it is in 3 other files")
+
+
+def test_no_title_is_long() -> None:
+    subject = "very long " * 5000
+    mail = readers.read("m.eml", f"From: a@b\nSubject: {subject}\n\nThe text.\n".encode())
+    page = readers.read("p.html", f"<html><title>{subject}</title><h1>{subject}</h1><p>The text.</p></html>".encode())
+    package = f"<package><title>{subject}</title></package>"
+    container = '<c><rootfile full-path="c.opf"/></c>'
+    members = {"META-INF/container.xml": container, "c.opf": package, "p.xhtml": "<p>The text.</p>"}
+    book = readers.read("b.epub", packed(mimetype="application/epub+zip", **members))
+    for draft in (mail, page, book):
+        assert "The text." in "".join(part.text for part in draft.parts)
+        assert all(len(title) <= 300 for title in (draft.title, *(part.title for part in draft.parts)))
+    assert mail.title.startswith("very long very long")
+    assert subject.strip() in mail.parts[0].text
 
 
 def test_notebooks_boards_and_outlines() -> None:

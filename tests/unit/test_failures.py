@@ -81,7 +81,7 @@ async def test_a_failed_message_is_recorded_with_target_and_selector(tmp_path: P
         assert (row["context"]["target"], row["context"]["class"]) == ("robin", "MessageNotUnderstood")
 
 
-@Primitive.register
+@Primitive.register("test.refused_")
 async def refused_(receiver: UvmObject) -> None:
     """What method synthesis comes to when every draft is refused."""
     reasons = ["line 2: the slot 'total' is written and the change is not told", "line 3: an import of os"]

@@ -89,6 +89,7 @@ async def test_of_old_missions_a_line_stays_and_the_rest_leaves_with_the_pack(im
     listed = looks(image).missions(None, 1000)["missions"]
     assert [one["id"] for one in listed] == [f"m{n}" for n in range(2 * STRETCH, 0, -1)]
     assert [one.get("folded", False) for one in listed] == [False] * 10 + [True] * (2 * STRETCH - 10)
+    assert [one["state"] for one in listed] == ["COMPLETE" if n % 10 else "FAILED" for n in range(2 * STRETCH, 0, -1)]
     failed = looks(image).missions("FAILED", 1000)["missions"]
     assert [one["id"] for one in failed] == [f"m{n}" for n in range(2 * STRETCH // 10 * 10, 0, -10)]
     assert len(looks(image).missions("COMPLETE", 7)["missions"]) == 7
@@ -202,6 +203,31 @@ async def test_an_image_of_an_earlier_version_gets_the_index_in_pieces(tmp_path:
     assert [one["id"] for one in looks(image).missions("FAILED", 99, at.hex())["missions"]] == failed, "as it was then"
     indexed = image.read(lambda root: len(ledger.ledger_of(root).ended.complete) + len(ledger.ledger_of(root).ended.failed))
     assert indexed == STRETCH + 53
+    await image.close()
+
+
+async def test_missions_that_wait_for_ever_hold_up_no_others(image: LivingImage) -> None:
+    def wait(root: Any) -> None:
+        for n in range(200):
+            ledger.accept(root, f"asks{n}", "which one?", {}, True)
+
+    await image.system(wait)
+    await ended(image, 201, 2 * STRETCH - 199)
+    assert await fold(image) == 2 * STRETCH - 200
+    assert whole(image) == [2 * STRETCH + 1, *range(200, 0, -1)]
+
+
+async def test_an_index_that_was_held_up_at_the_start_is_completed_before_missions_are_folded(tmp_path: Path) -> None:
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    await ended(image, 1, STRETCH + 50)
+
+    def strip(root: Any) -> None:
+        del root["ledger"].ended, root["ledger"].folded
+
+    await image.system(strip)
+    await image.close()
+    image = await LivingImage.open(f"file://{tmp_path / 'i.fs'}")
+    assert (await keeper(image, tmp_path).retain())["folded"] == STRETCH
     await image.close()
 
 

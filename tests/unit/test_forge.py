@@ -448,7 +448,7 @@ async def test_an_object_may_answer_for_itself(tmp_path: Path) -> None:
     def shrug(obj: UvmObject, selector: str, *args: Any) -> str:
         return f"{selector} of {len(args)}? I would not know."
 
-    Primitive.register(shrug)
+    Primitive.register("test.shrug")(shrug)
     async with mind(tmp_path, inference) as kernel:
         await give(kernel, _doesNotUnderstand_=Primitive.of(shrug))
         assert (await sent(kernel, "m1", "thing", "add_", 1, 2))["result"]["value"] == "add_ of 2? I would not know."

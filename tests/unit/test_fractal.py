@@ -148,7 +148,7 @@ async def test_a_message_that_sends_itself_comes_to_an_end(tmp_path: Path) -> No
         await send(cycle.persona, "synthesize_response_for_", cycle.brief)
         return "DECOMPOSING"
 
-    Primitive.register(again)
+    Primitive.register("test.again")(again)
     assert states.STATES["IDLE"]["behaviour"] is states.idle
     async with mind(tmp_path, FakeInference(), cycle_depth=3) as kernel:
         await kernel.image.system(lambda root: setattr(root["lobby"].psm.IDLE, "behaviour", Primitive.of(again)))

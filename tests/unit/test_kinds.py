@@ -11,7 +11,7 @@ import pytest
 from batos.objects import Intent, Method, Primitive
 
 
-@Primitive.register
+@Primitive.register("test._double")
 def _double(receiver: int) -> int:
     return 2 * receiver
 
@@ -23,6 +23,21 @@ def test_a_primitive_runs_registered_host_code_only() -> None:
             Primitive(name)("x")
     with pytest.raises(LookupError):
         Primitive.of(len)
+
+
+def test_a_primitive_is_written_under_its_stable_name() -> None:
+    assert Primitive.of(_double).text == "test._double"
+    with pytest.raises(ValueError, match="has this name already"):
+        Primitive.register("test._double")(lambda receiver: receiver)
+    for name in ("double", "Test.double", "a.b.c", "test.", ""):
+        with pytest.raises(ValueError, match="two parts"):
+            Primitive.register(name)
+
+
+def test_what_an_earlier_version_called_a_primitive_is_read_under_its_stable_name() -> None:
+    old = pickle.dumps(Primitive("x.y"), 3).replace(b"\x03\x00\x00\x00x.y", b"\x16\x00\x00\x00batos.mind.states.idle")
+    assert pickle.loads(old) == Primitive("batos.mind.states.idle") == Primitive("psm.idle")
+    assert pickle.dumps(pickle.loads(old), 3) == pickle.dumps(Primitive("psm.idle"), 3)
 
 
 @pytest.mark.parametrize("kind", [Intent, Primitive])

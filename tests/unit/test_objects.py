@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-@Primitive.register
+@Primitive.register("test._answer_selector")
 def _answer_selector(receiver: UvmObject, selector: str) -> str:
     return f"{receiver.name} heard {selector}"
 

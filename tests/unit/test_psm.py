@@ -114,7 +114,7 @@ async def test_a_meta_prompt_changed_in_the_image_is_what_is_asked(tmp_path: Pat
         assert len(inference.asked_about("Sing of I feel stuck: sage: ")) == 1
 
 
-@Primitive.register
+@Primitive.register("test.skip_planning")
 async def skip_planning(cycle: UvmObject) -> str:
     """IDLE for tests: one facet, no plan."""
     cycle.plan, cycle.plan_source, cycle.facets = (("plain_facet_", cycle.brief),), "none", (("plain_facet_", "Answer."),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import types
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,33 @@ async def test_the_end_of_the_daemon_waits_for_no_reader(tmp_path: Path) -> None
         child = held.recollection.ingest._reading._child
         await held.until(lambda: child._process is not None)
     assert child._process is None
+
+
+async def test_a_small_archive_that_says_very_much_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    page = "<p>the quick brown fox jumps over the lazy dog</p>" * 4000
+    with zipfile.ZipFile(tmp_path / "notes" / "book.epub", "w", zipfile.ZIP_DEFLATED) as book:
+        book.writestr("mimetype", "application/epub+zip")
+        book.writestr("page.xhtml", f"<html><body>{page}</body></html>")
+    async with memory(tmp_path, ingest_file_bytes=16 << 10) as held:
+        refused = (await held.read(tmp_path / "notes"))["refused"]
+        assert "characters of text; at most 65536 are read (setting ingest_file_bytes)" in refused[0]["message"]
+        assert held.look(lambda library: library.counts.chunks) == 0
+
+
+async def test_of_many_doubts_of_a_file_some_are_told(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    head = "From x@y Mon Jan  1 00:00:00 2024\nFrom: a@b\nSubject: s\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=X\n\n"
+    text = "--X\nContent-Type: text/plain\n\nCaf\xe9 cr\xe8me\n"
+    attached = "--X\nContent-Type: application/zip; name={0}.zip\nContent-Disposition: attachment; filename={0}.zip\n\nPK\3\4\n"
+    mails = (f"{head}{text}{attached.format(number)}--X--\n\n" for number in range(200))
+    (tmp_path / "notes" / "all.mbox").write_bytes("".join(mails).encode("latin-1"))
+    async with memory(tmp_path) as held:
+        told = (await held.read(tmp_path / "notes"))["events"][-1]["doubts"]
+        assert len(told) == 21
+        assert "(200 times)" in told[0]
+        assert told[-1] == "and 181 more doubts"
+        assert held.look(lambda library: library.documents[library.documents.minKey()].doubts) == tuple(told)
 
 
 def test_a_draft_comes_through_whole() -> None:

@@ -58,20 +58,20 @@ def refused(request: ChatRequest) -> InferenceFailed:
     return InferenceFailed("no", cause="refused")
 
 
-@Primitive.register
+@Primitive.register("test.count_and_decompose")
 async def count_and_decompose(cycle: UvmObject) -> str:
     """DECOMPOSING, for tests: a thought that writes the persona, as every other one does."""
     cycle.persona.thoughts = cycle.persona._slots.get("thoughts", 0) + 1
     return str(await states.decompose(cycle))
 
 
-@Primitive.register
+@Primitive.register("test.break_down")
 async def break_down(cycle: UvmObject) -> str:
     """A behaviour with a fault in it, for tests."""
     raise ZeroDivisionError("a fault in a behaviour")
 
 
-@Primitive.register
+@Primitive.register("test.jump_ahead")
 async def jump_ahead(cycle: UvmObject) -> str:
     """A behaviour that answers a state which is no successor, for tests."""
     return "COMPLETE"
@@ -86,7 +86,7 @@ async def behave(kernel: Kernel, state: str, behaviour: Callable[..., Any]) -> N
     await kernel.image.system(change)
 
 
-@Primitive.register
+@Primitive.register("test.time_out")
 async def time_out(cycle: UvmObject) -> str:
     """A behaviour that waits in vain for something of its own, for tests."""
     raise TimeoutError("no answer from the oracle")

@@ -271,7 +271,7 @@ async def test_a_message_asks_twice_with_the_same_words(tmp_path: Path) -> None:
 
         return [await ask_user_(persona, "Well?"), await ask_user_(persona, "Well?")]
 
-    Primitive.register(quiz)
+    Primitive.register("test.quiz")(quiz)
     async with mind(tmp_path, FakeInference()) as kernel:
         await kernel.image.system(lambda root: setattr(root["lobby"].robin, "quiz", Primitive.of(quiz)))
         message = json.dumps({"target": "robin", "selector": "quiz", "args": [], "kwargs": {}})

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from batos.errors import Busy, ImageError
-from batos.image import LivingImage, backup, costs, journal, ledger, packing, retention, storage, upkeep
+from batos.image import LivingImage, backup, chain, costs, journal, ledger, packing, retention, storage, upkeep
 from batos.image.costs import Meter
 from batos.image.journal import Inference
 from batos.image.upkeep import Upkeep
@@ -622,13 +622,13 @@ async def test_retention_looks_once_at_those_it_has_passed_over(image: LivingIma
     await image.system(put)
     assert (await retention.retain(image, 0))["missions"] == 0
     await many_missions(image, 600)
-    walks, numbered = list[int](), retention.numbered
+    walks, numbered = list[int](), chain.numbered
 
     def counted(root: Any, after: int, count: int) -> Any:
         walks.append(count)
         return numbered(root, after, count)
 
-    monkeypatch.setattr(retention, "numbered", counted)
+    monkeypatch.setattr(chain, "numbered", counted)
     await image.system(ledger.fail, "w300", {"code": "failed", "message": ""}, {}, True)
     assert await retention.retain(image, 0) == {"missions": 601, "dropped": 600}
     assert image.read(lambda root: root["ledger"].costs.passed_over) == tuple(n for n in range(1, 601) if n != 301)

@@ -6,10 +6,12 @@ what to do, whatever the bytes are.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from batos.errors import BatosError, Unreadable
@@ -49,20 +51,37 @@ _HEAD = 1024
 _PIECE_CHARS = 1 << 17  # of text that `serve` yields at once
 _PIECE_TURNS = 2000
 _PIECE_BYTES = 100  # about, of a piece beside its text
+_TITLE_CHARS = 300  # of a document, and of a part, which may be called by the file that it is in, too
+_DOUBTS, _DOUBT_CHARS = 20, 300  # of one file, each once: a mailbox may have as many as messages
 
 
-def read(name: str, data: bytes) -> Draft:
+def read(name: str, data: bytes, deep: int = 0) -> Draft:
     """What a file says.
 
     :param name: its path, or any name: only the last part and its suffix matter.
+    :param deep: in how many files it is, as what is attached to a mail is in one.
     :raises Unreadable: for what is no text, broken, or encrypted.
     """
     path = pathlib.PurePath(name)
     kind = kind_of(path.suffix.lower(), data)
-    draft = _drafted(kind, path, data)
+    draft = _drafted(kind, path, data, deep)
     for part in draft.parts:
         charset.check_words(part.text)
-    return draft
+    parts = [part._replace(title=_cut(part.title)) for part in draft.parts]
+    return draft._replace(title=_cut(draft.title), parts=parts, told=_in_short(draft.told))
+
+
+def _cut(title: str) -> str:
+    """A title as it is kept: each section has it, and so has the index of titles."""
+    return title if len(title) <= _TITLE_CHARS else f"{title[: _TITLE_CHARS - 1]}…"
+
+
+def _in_short(told: Sequence[str]) -> tuple[str, ...]:
+    """What is told of a file: each doubt once, and of many the first."""
+    found = [(one[:_DOUBT_CHARS], count) for one, count in Counter(told).items()]
+    more = len(found) - _DOUBTS
+    said = [one if count == 1 else f"{one} ({count} times)" for one, count in found[:_DOUBTS]]
+    return (*said, *([f"and {more} more doubts"] if more > 0 else []))
 
 
 def kind_of(suffix: str, data: bytes) -> str:
@@ -91,10 +110,18 @@ def kind_of(suffix: str, data: bytes) -> str:
 
 
 def serve(request: Any, data: bytes) -> Iterator[Any]:
-    """Answer a child's request, a name, with what `drafted` takes: lists of pieces, each list of a bounded size."""
+    """Answer a child's request, a name and how many characters a file may say, with what `drafted` takes: lists of pieces, each list of a
+    bounded size.
+
+    :raises Unreadable: as `read`; and for what says more: a small archive may unpack to very much.
+    """
+    name, most = request
+    draft = read(name, data)
+    if (chars := sum(len(part.text) for part in draft.parts)) > most:
+        raise Unreadable(f"it holds {chars} characters of text; at most {most} are read (setting ingest_file_bytes): split it")
     held: list[Any] = []
     size = 0
-    for piece in _pieces(read(request, data)):
+    for piece in _pieces(draft):
         held.append(piece)
         size += _PIECE_BYTES + (len(piece[1]) if piece[0] == "text" else 0)
         if size >= _PIECE_CHARS:
@@ -134,13 +161,13 @@ def drafted(lists: list[Any]) -> Draft:
     return Draft(kind, title, parts, day, tuple(tags), tuple(told))
 
 
-def _drafted(kind: str, path: pathlib.PurePath, data: bytes) -> Draft:
+def _drafted(kind: str, path: pathlib.PurePath, data: bytes, deep: int) -> Draft:
     if kind in ("pdf", "packed"):
         return _read_by(kind, "read", path, data)
     if kind == "sheets":
         return _read_by("tables", "read_sheets", path, data)
     if kind == "mail":
-        return _read_by(kind, "read", path, data, read)
+        return _read_by(kind, "read", path, data, functools.partial(read, deep=deep + 1), deep)
     found = charset.decoded(data)
     draft = None
     if kind == "structured" and found.text.startswith("{\\rtf"):

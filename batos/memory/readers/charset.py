@@ -45,7 +45,7 @@ _OLD = ("cp850", "mac_roman")
 _CYRILLIC = ("cp1251", "koi8_r")
 _IN_USE = [*_LATIN, *_CYRILLIC, *_CJK, "cp1253", "cp1255", "cp1256", "cp874"]
 _LETTERS = {
-    "cp1252": ("äöüß", "àâæçéèêëîïôœùû", "áéíñóúü¿¡", "ãáàâçéêíóõôú", "åäöæøé", "áðéíóúýþæö", "àèéìíîòóù", "éëïóöü"),
+    "cp1252": ("äöüß", "àâæçéèêëîïôœùûüÿ", "áéíñóúü¿¡", "ãáàâçéêíóõôú", "åäöæøé", "áðéíóúýþæö", "àèéìíîòóù", "éëïóöü"),
     "cp1250": ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţ", "čćđšž", "äöüß"),
     "iso8859_2": ("ąćęłńóśźż", "áčďéěíňóřšťúůýž", "áäčďéíĺľňóôŕšťúýž", "áéíóöőúüű", "ăâîşţ", "čćđšž"),
     "cp1254": ("âçğıiöşûüî",),
@@ -62,6 +62,7 @@ _POINTS = re.compile("[\u05b0-\u05c7]")
 _TURNED = re.compile("[а-яё][А-ЯЁ]")  # a capital behind a small letter: what the other Cyrillic encoding makes of a text
 _HIGH, _ALONE = re.compile(rb"[\x80-\xff]"), re.compile(rb"(?<![\x80-\xff])[\x80-\xff]{1,2}(?![\x80-\xff])")
 _SIGNS = ("Sc", "So", "Sm", "No", "Cc")
+_BEHIND_WORDS, _BEHIND_NUMBERS, _BETWEEN = "®™©¹²³", "ªº", "×÷°"  # signs, and what they touch where they are meant: m², Acme®, 1º, a×b
 _LATIN_SHARE = 0.8  # of bytes beyond ASCII that stand among ASCII letters, two at most: elsewhere they come in runs
 
 
@@ -109,7 +110,7 @@ def _decoded(data: bytes, declared: str) -> Decoded:
     if (wide := _two_bytes(data)) is not None:
         return wide
     middle = len(data) // 2
-    if any(len(_CONTROL.findall(part)) > len(part) * _JUNK_SHARE for part in (head, data[middle : middle + _HEAD], data[-_HEAD:])):
+    if any(map(_is_junk, (head, data[middle : middle + _HEAD], data[-_HEAD:]))):
         raise Unreadable("it is no text but binary data; only text, documents, pages and code are read")
     declared = declared or _declared(data[:_DECLARED_HEAD])
     if declared.startswith(("iso2022", "hz", "utf-7")) and (found := _strictly(data, declared)) is not None:
@@ -119,6 +120,11 @@ def _decoded(data: bytes, declared: str) -> Decoded:
     except UnicodeDecodeError as e:
         return _not_utf8(data, declared, cut_off=e.end == len(data) and "unexpected end" in e.reason)
     return Decoded(_strictly(data, "iso2022_jp_2") or text) if b"\x1b$" in head else Decoded(text)
+
+
+def _is_junk(part: bytes) -> bool:
+    """Whether there are more control characters in it than in a text."""
+    return len(_CONTROL.findall(part)) > len(part) * _JUNK_SHARE
 
 
 def _not_utf8(data: bytes, declared: str, *, cut_off: bool) -> Decoded:
@@ -178,13 +184,22 @@ def _two_bytes(data: bytes) -> Decoded | None:
     even, odd = head[0::2].count(0), head[1::2].count(0)
     if max(even, odd) > len(head) // 5 and min(even, odd) <= len(head) // 100:  # Latin letters
         return _by(data, "utf-16-be" if even > odd else "utf-16-le")
-    if len(data) % 2:
-        return None
+    if len(data) % 2 or (not _is_junk(head) and _begins_as_utf8(head)):
+        return None  # letters and line feeds, two by two, are ideographs, too
     shares = {name: _plausible(head[: len(head) & ~1], name) for name in ("utf-16-le", "utf-16-be")}
     name = max(shares, key=lambda one: shares[one])
     if shares[name] < 0.95 or (text := _strictly(data, name)) is None:
         return None
     return Decoded(text, (f"it says nowhere how it is encoded: read as {name}, by guess",))
+
+
+def _begins_as_utf8(head: bytes) -> bool:
+    """Whether it is well-formed, but for a last character that is cut off."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _plausible(head: bytes, name: str) -> float:
@@ -249,15 +264,27 @@ def _cyrillic(part: bytes) -> str:
 
 def _share_of_letters(part: bytes, name: str) -> float:
     """The share of the letters beyond ASCII that are those of one language which is written in an encoding. What stands between two
-    letters is to be one, and no sign touches any."""
-    text = f" {part.decode(name, 'replace').lower()} "
+    letters is to be one, and no sign touches any, but where signs are written so."""
+    text = f" {part.decode(name, 'replace')} "
     letters = []
     for at, char in enumerate(text):
-        if char > "\x7f":
+        if char > "\x7f" and not _is_usual_sign(text, at):
             near = text[at - 1].isalpha() + text[at + 1].isalpha()
-            within, sign = near == 2 and char not in "’·", char != "°" and unicodedata.category(char) in _SIGNS
+            within, sign = near == 2 and char not in "’·", unicodedata.category(char) in _SIGNS
             if char.isalpha() or char == "\ufffd" or within or (near and sign):
-                letters.append(char)
+                letters.append(char.lower())
     if not letters:
         return 1.0
     return max(sum(char in alphabet for char in letters) for alphabet in _LETTERS[name]) / len(letters)
+
+
+def _is_usual_sign(text: str, at: int) -> bool:
+    """Whether a sign touches letters or numbers as it does in texts; in other encodings it may be a letter."""
+    before, char, after = text[at - 1], text[at], text[at + 1]
+    if char in _BEHIND_WORDS and before.isalpha() and after.isascii() and not after.isalpha():
+        return char != "³" or before == "m" or not text[at - 2 : at - 1].isalpha()
+    if char in _BEHIND_NUMBERS and not after.isalpha():
+        return before.isdecimal() or before in "Nn"
+    if char in "µ©":  # µm, ©Acme
+        return not before.isalpha() and (after.isupper() if char == "©" else after.isalpha())
+    return char in _BETWEEN

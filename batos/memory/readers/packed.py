@@ -36,7 +36,7 @@ class Archive:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except zipfile.BadZipFile as e:
             raise Unreadable(f"it is a broken archive ({e}): open it in its program and save it anew") from None
-        self.names = self._zip.namelist()
+        self.names = dict.fromkeys(self._zip.namelist())  # in order, and quickly asked: there may be very many
         self._left = _LARGEST
         if any(info.flag_bits & 1 for info in self._zip.infolist()):
             raise Unreadable("it is encrypted with a password; save it without one")
