@@ -96,8 +96,9 @@ class Providing:
             if not may_do_without:
                 raise
             log.info("model_declined", mission=attempt.id, needs=needs.words(), why=e.message)
-            kept = before if before.get("state") == READY else {"state": DECLINED, "needs": needs.words(), "why": e.message}
-            record = {**kept, "declined": needs.words()}
+            declined = (needs | Needs.parse(before.get("declined", ()))).words()
+            kept = before if before.get("state") == READY else {"state": DECLINED, "needs": declined, "why": e.message}
+            record = {**kept, "declined": declined, "why_not": e.message}
             await self._image.system(journal.set_provided, attempt.id, record, mission=attempt.id)
             return Provision.of(record)
 
@@ -116,7 +117,8 @@ class Providing:
             except _Unfit as e:
                 log.warning("model_unfit", mission=id, model=held["model"], why=str(e))
                 left_out.add(held["model"])
-                await self._image.system(journal.set_provided, id, {"needs": needs.words(), "left_out": sorted(left_out)}, mission=id)
+                record = {**_declined(held), "needs": needs.words(), "left_out": sorted(left_out)}
+                await self._image.system(journal.set_provided, id, record, mission=id)
         raise ModelNeeded(
             f"mission {id!r} needs a model that {needs.told()}; {TRIES} were tried, and none can: {', '.join(sorted(left_out))}. "
             "Name one that can: `batos models use NAME`",
@@ -141,7 +143,8 @@ class Providing:
         choice = choice or selection.here(found, needs, room, left_out)
         if choice is None:
             choice = await self._had(id, needs, left_out, 0 if present is None else present.can.parameters or 0)
-        record = {**choice._asdict(), "needs": needs.words(), "state": CHOSEN, "left_out": sorted(left_out)}
+        kept = _declined(self._image.read(journal.provided_of, id))
+        record = {**kept, **choice._asdict(), "needs": needs.words(), "state": CHOSEN, "left_out": sorted(left_out)}
         await self._image.system(journal.set_provided, id, record, mission=id)
         log.info("model_chosen", mission=id, needs=needs.words(), model=choice.model or substrate.profile.base, why=choice.why)
         return record
@@ -427,6 +430,11 @@ class Providing:
         await self._image.system(changes.note, number, {"cleared": True})
         log.info("model_cleared", change=number, models=gone)
         return gone
+
+
+def _declined(held: Mapping[str, Any]) -> Record:
+    """What a record says of what its mission does without: that stays, whatever else it is provided with."""
+    return {name: held[name] for name in ("declined", "why_not") if name in held}
 
 
 def _taken_back(id: str, needs: Needs, held: Mapping[str, Any], number: int) -> ModelNeeded:

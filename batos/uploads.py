@@ -19,6 +19,8 @@ from batos.wire import schemas
 
 Reply = dict[str, Any]
 _BESIDE_DATA = 512  # bytes of a message beside its data, of which base64 makes four bytes of three
+AT_ONCE = 256
+"""Images that come in at a time: one of few bytes takes memory for its record, too."""
 _IDLE_S = 60.0  # after which an upload that goes on no more makes room for others
 
 
@@ -51,6 +53,9 @@ class Uploads:
             return known
         self._check_size(request.bytes)
         part = self._parts.get(request.digest)
+        if part is not None and part.size != request.bytes and part.keeping is None and time.monotonic() - part.at > _IDLE_S:
+            del self._parts[request.digest]  # who said so went away
+            part = None
         if part is not None and part.size != request.bytes:
             raise InvalidInput(f"upload: this image was said to be of {part.size} bytes before, and now of {request.bytes}")
         if request.data:
@@ -107,12 +112,15 @@ class Uploads:
         room, now = self._settings.uploads_bytes, time.monotonic()
         taken = sum(part.size for part in self._parts.values())
         for digest, part in sorted(self._parts.items(), key=lambda one: one[1].at):
-            if taken + size > room and part.keeping is None and now - part.at > _IDLE_S:
+            full = taken + size > room or len(self._parts) >= AT_ONCE
+            if full and part.keeping is None and now - part.at > _IDLE_S:
                 taken -= self._parts.pop(digest).size
         if taken + size > room:
             if not self._parts:
                 raise MessageTooLarge(f"an image of {size} bytes; {room} are there for all that come in (setting uploads_bytes)")
             raise Busy(f"other images come in, of {taken} bytes; {room} are there for all (setting uploads_bytes); try again later")
+        if len(self._parts) >= AT_ONCE:
+            raise Busy(f"{len(self._parts)} images come in, and no more do at a time; try again later")
         return _Part(size)
 
     async def _keep(self, digest: str, part: _Part) -> None:

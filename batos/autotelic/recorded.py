@@ -39,8 +39,10 @@ def chosen(root: Any, proposal: Proposal, key: str, count: int) -> list[str]:
 
 
 def _can_be_tried(mission: UvmObject) -> bool:
-    """A user's mission that has ended, of which the journal still has the texts."""
+    """A user's mission that was thought through and has ended, of which the journal still has the texts."""
     if mission.origin == "system" or mission.state not in ledger.FINAL or mission.undone is not None or journal.of(mission).spent:
+        return False
+    if mission.thought is None and mission.state == ledger.COMPLETE and not mission.message:  # an errand: nothing was thought
         return False
     if mission.message and str(json.loads(mission.message)["target"]).split(".")[0] == "autotelic":  # what is said to the loop itself
         return False

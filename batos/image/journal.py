@@ -151,6 +151,8 @@ class Journal(Persistent):
     """What the mission was, or is being, provided with where it needs what no model here can do, as JSON (`batos.mind.provided`)."""
     room: int | None = None
     """How many characters it may tell its models, where all were too many for the context; None: all."""
+    nearness: tuple[tuple[bytes, float], ...] = ()
+    """By the mark of an answer and of what it answers to: how alike they are by their embeddings, as a cosine."""
     spent: tuple[tuple[Any, ...], ...] = ()
     """In place of the entries, once retention has dropped their texts: the fields of one Spent a model."""
 
@@ -308,8 +310,8 @@ def provided_of(root: Any, mission: str) -> dict[str, Any]:
     return {} if held is None else json.loads(held)
 
 
-def set_room(root: Any, mission: str, chars: int) -> None:
-    """System transaction: record how many characters a mission may tell its models."""
+def set_room(root: Any, mission: str, chars: int | None) -> None:
+    """System transaction: record how many characters a mission may tell its models; None: all that there is."""
     _writable(root, mission).room = chars
 
 
@@ -317,6 +319,19 @@ def room_of(root: Any, mission: str) -> int | None:
     """How many characters a mission may tell its models; None: all that there is."""
     found = root["ledger"].missions.get(mission)
     return None if found is None else of(found).room
+
+
+def add_nearness(root: Any, mission: str, mark: bytes, cosine: float) -> None:
+    """System transaction: record how alike an answer is to what it answers to; the first time stays."""
+    journal = _writable(root, mission)
+    if mark not in dict(journal.nearness):
+        journal.nearness += ((mark, cosine),)
+
+
+def nearness_of(root: Any, mission: str) -> dict[bytes, float]:
+    """By the marks of answers: how alike they are to what they answer to."""
+    found = root["ledger"].missions.get(mission)
+    return {} if found is None else dict(of(found).nearness)
 
 
 def load(root: Any, mission: str) -> list[Inference]:

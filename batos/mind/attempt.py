@@ -121,18 +121,24 @@ class Attempts:
         :param see: is shown the result and the cycle while they are there.
         :raises BatosError: as the cycle failed.
         """
+        try:
+            while True:
+                try:
+                    return await self._rehearsed(attempt, see)
+                except PromptTooLong as found:
+                    attempt.narrow(found)
+                    attempt.restart(gated=False)
+        finally:
+            attempt.making.release()
+
+    async def _rehearsed(self, attempt: Thinking, see: Callable[[dict[str, Any], UvmObject | None], None] | None) -> dict[str, Any]:
         async with self._image.unit() as unit:
             unit.doom()
-            try:
-                with thinking(attempt):
-                    result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
-                if see is not None:
-                    see(result, cycle)
-                return result
-            except PromptTooLong as found:
-                raise found.cause from None
-            finally:
-                attempt.making.release()
+            with thinking(attempt):
+                result, cycle = await self._think(unit, ledger.mission_of(unit.root, attempt.id), attempt)
+            if see is not None:
+                see(result, cycle)
+            return result
 
     async def _think(self, unit: Unit, mission: UvmObject, attempt: Thinking) -> tuple[dict[str, Any], UvmObject | None]:
         if mission.message:

@@ -62,8 +62,9 @@ async def read(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
     try:
         return value, (await child.ask([value, schema], seconds=CHECK_S))[0]
     except Stopped as e:
-        limit = {"time": f"{CHECK_S:g} s", "memory": f"{CHECK_BYTES >> 20} MiB"}.get(e.reason, e.detail)
-        return value, f"it could not be held against the schema ({limit}): a pattern or reference in it takes too long for this answer"
+        limit = {"time": f"{CHECK_S:g} s", "memory": f"{CHECK_BYTES >> 20} MiB"}.get(e.reason)
+        why = f" ({e.detail or e.reason})" if limit is None else f" ({limit}): a pattern or reference in it takes too long for this answer"
+        return value, f"it could not be held against the schema{why}"
     finally:
         await child.close()
 

@@ -22,6 +22,8 @@ def problem_of(value: Any, schema: dict[str, Any]) -> str | None:
         problem = next(iter(sorted(validator.iter_errors(value), key=lambda e: list(map(str, e.path)))), None)
     except RecursionError:
         return "its references lead into one another without end"
+    except OverflowError:  # of whole numbers of hundreds of digits, which JSON has
+        return "a number in it is too large to be held against the schema"
     return None if problem is None else f"at {path_of(problem)}: {problem.message[:200]}"
 
 

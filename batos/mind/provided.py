@@ -50,7 +50,7 @@ class Provision:
     :ivar voices: by persona's role, the model that is its own on `model`.
     :ivar options: of every inference; `direct` of one that is the whole thought.
     :ivar change: the number of the change that brought it about.
-    :ivar declined: what the mission does without, since none may be had.
+    :ivar declined: what the mission does without, since none may be had; `why_not` says of the last of it why.
     """
 
     needs: Needs = _NONE
@@ -61,15 +61,17 @@ class Provision:
     why: str = ""
     change: int | None = None
     declined: Needs = _NONE
+    why_not: str = ""
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Provision:
         """What a record in the journal says; nothing where it is not ready."""
         declined = Needs.parse(record.get("declined", ()))
+        without: dict[str, Any] = {"declined": declined, "why_not": str(record.get("why_not", record.get("why", ""))) if declined else ""}
         if record.get("state") != READY:
-            return cls(declined=declined, why=str(record.get("why", "")) if declined else "")
+            return cls(**without)
         plain = {name: record[name] for name in ("model", "voices", "options", "direct", "why", "change") if name in record}
-        return cls(needs=Needs.parse(record["needs"]), declined=declined, **plain)
+        return cls(needs=Needs.parse(record["needs"]), **without, **plain)
 
     def __bool__(self) -> bool:
         return bool(self.needs)

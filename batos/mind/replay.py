@@ -38,11 +38,11 @@ class Replaying(Thinking):
         super().recall()
         self.unused = dict(self._recorded)
 
-    def known(self, place: Place) -> journal.Inference | None:
-        found = super().known(place)
+    def known(self, place: Place, label: str) -> journal.Inference | None:
+        found = super().known(place, label)
         if found is None and getattr(self._inference, "failed", False):  # it is not known which model this is now: taken for the same
-            fitting = (e for e in self.unused.values() if e.parts and not set(journal.changed_parts(e.parts, place.parts)) - {"digest"})
-            found = next(fitting, None)
+            fitting = [e for e in self.unused.values() if e.parts and not set(journal.changed_parts(e.parts, place.parts)) - {"digest"}]
+            found = next((e for e in fitting if e.label == label), next(iter(fitting), None))
         if found is not None:
             self.unused.pop((found.key, found.occurrence), None)
         return found

@@ -18,7 +18,7 @@ from ZODB.POSException import POSKeyError
 
 from batos.bridge.turns import session
 from batos.config import Settings
-from batos.errors import AttemptsExhausted, BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
+from batos.errors import BatosError, BatosSignal, Busy, DeadlineExceeded, ImageDamaged, InvalidInput, MissionCancelled
 from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
@@ -242,8 +242,12 @@ class Scheduler:
 
     async def _try(self, entry: Entry, attempt: Thinking, counted: bool) -> None:
         record, id, settings, pause = entry.record, entry.record["id"], self.settings, 0.0
+        need: NeedModel | None = None
         while True:
             try:
+                if need is not None:
+                    wanted, need = need, None
+                    await self._provide(record, attempt, wanted)
                 if pause:
                     async with in_time(record, attempt, self.settings.mission_deadline_s):
                         await self._resting.rest(id, pause)
@@ -255,11 +259,9 @@ class Scheduler:
                         result = await self._attempts.run(attempt)
             except BatosError as e:
                 error = e
-            except NeedModel as need:
-                if (refused := await self._provide(record, attempt, need)) is None:
-                    pause = 0.0
-                    continue
-                error = refused
+            except NeedModel as e:
+                need, pause = e, 0.0
+                continue
             except BatosSignal:
                 raise
             except POSKeyError as e:
@@ -278,11 +280,9 @@ class Scheduler:
             attempt.restart(gated=False)  # first: nobody may read FAILED from a mission that is tried again
             pause = settings.retry_backoff_s * 2 ** (record["attempts"] - 1)
 
-    async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> BatosError | None:
-        """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count.
-
-        :returns: why it was not; None where it was.
-        """
+    async def _provide(self, record: Record, attempt: Thinking, need: NeedModel) -> None:
+        """Have a mission provided with a model, for as long as that takes: it holds no place meanwhile, and the attempt does not count,
+        unless it fails here."""
         id = record["id"]
         await self._endings.recorded(id, ledger.uncount_attempt, id, record["ended"])
         attempt.restart(gated=False)
@@ -290,16 +290,12 @@ class Scheduler:
         try:
             async with in_time(record, attempt, math.inf):
                 await self._resting.during(id, attempt.provide(need))
-        except BatosError as e:
-            try:
-                record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
-            except AttemptsExhausted as exhausted:
-                return exhausted
-            return e
+        except Exception:
+            record["attempts"] = await self._endings.recorded(id, ledger.begin_attempt, id, self.settings.mission_attempts)
+            raise
         finally:
             self._provided.discard(id)
         attempt.restart(gated=False)
-        return None
 
     # --- being asked about, and going away
 

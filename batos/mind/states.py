@@ -14,7 +14,7 @@ from typing import Any
 from batos.bridge.needs import Needs
 from batos.bridge.types import ChatReply
 from batos.errors import BatosError, GrantNeeded, InferenceFailed, QualityRefused
-from batos.mind import calling, evidence, forms, gate, language, prompts, relevance, weaving, window
+from batos.mind import calling, evidence, gate, language, prompts, relevance, weaving, window
 from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
@@ -249,7 +249,7 @@ def _quoted(cycle: UvmObject, voices: Any, told: window.Told) -> str:
     quotes = quoting.quotes(str(cycle.brief), told.passages)
     if told.left_out:
         cycle.left_out = told.left_out
-    cycle.quoted, cycle.voices, cycle._tmp_synthesis_ = True, voices, quoting.told(quotes)
+    cycle.quoted, cycle.cut, cycle.voices, cycle._tmp_synthesis_ = True, False, voices, quoting.told(quotes)
     cycle.cited = tuple(tuple(one) for one in evidence.citations(quotes, told.passages))
     cycle.woven = ()
     return "COMPLETE"
@@ -279,7 +279,7 @@ def _woven(cycle: UvmObject, text: str, voices: Any, told: window.Told, *, whole
 async def _fault_of(cycle: UvmObject, text: str, schema: dict[str, Any] | None) -> str | None:
     """Why an answer does not pass the gate; None if it does."""
     if schema:
-        cycle.value, problem = await forms.read(text, schema)
+        cycle.value, problem = await current().read(text, schema)
         if problem:
             return f"it does not keep the schema: {problem}"
         return None

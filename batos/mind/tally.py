@@ -18,6 +18,8 @@ class Tally:
     def __init__(self) -> None:
         self.asked: Counter[bytes] = Counter()
         """How often each content was asked."""
+        self.taken: set[tuple[bytes, int]] = set()
+        """Of these which one it was, each time: the content, and its occurrence in the journal."""
         self.cycles: Counter[str] = Counter()
         self.questions: Counter[str] = Counter()
         self.agreed: dict[str, bool] = {}
@@ -31,7 +33,7 @@ class Tally:
         """One that goes on from here, and leaves this one as it is."""
         new = Tally()
         new.asked, new.cycles, new.questions = Counter(self.asked), Counter(self.cycles), Counter(self.questions)
-        new.agreed = dict(self.agreed)
+        new.taken, new.agreed = set(self.taken), dict(self.agreed)
         new.used, new.replayed, new.forged = list(self.used), self.replayed, list(self.forged)
         return new
 

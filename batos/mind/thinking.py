@@ -29,7 +29,7 @@ from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput
 from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
-from batos.mind import window
+from batos.mind import forms, window
 from batos.mind.begun import Begun
 from batos.mind.codex import BASE_MODEL
 from batos.mind.depth import AUTO, DEPTHS, FLAVOURS, Approach, Asked, Facts, decide
@@ -38,6 +38,7 @@ from batos.mind.events import Events, TextBatch
 from batos.mind.evidence import Evidence, Memory
 from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
+from batos.mind.paid import Paid, is_full, spent
 from batos.mind.proposing import Propose, Ruled, nothing_proposed, nothing_ruled
 from batos.mind.provided import STATE as PROVISIONING
 from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
@@ -174,14 +175,15 @@ class Thinking:
         self.sight, self._lent = sight or Sight(), lent(mission["questions"])
         self.follows_deep = False  # whether what it follows was thought about in several ways
         self._nearness: Nearness = nearness if self.compare else not_told
-        self._near: dict[tuple[str, ...], float | None] = {}
+        self._near: dict[bytes, float | None] = {}
+        self._read: dict[str, tuple[Any, str | None]] = {}
         self._inference, self._image, self._events = inference, image, events
         self._on_paid, self.outage, self.propose, self._ruled = on_paid, outage, propose, ruled
         self._options = {**options, "seed": int.from_bytes(hashlib.sha256(self.id.encode()).digest()[:4], "big") >> 1}
         if "thinking" in (mission.get("needs") or ()):
             self._options["think"] = True
         self._provider, self.provision = provider, Provision()
-        self._recorded: dict[tuple[bytes, int], journal.Inference] = {}
+        self._recorded = Paid()
         self._failed: dict[tuple[bytes, int], InferenceFailed] = {}
         self._voices: dict[str, str] = {}
         self._begun = Begun(self.id, image, every_s=settings.partial_s, every_tokens=settings.partial_tokens)
@@ -201,11 +203,12 @@ class Thinking:
         self.evidence.load()
         self._shared = self._image.read(journal.shared_of, self.id)
         self.room = self._image.read(journal.room_of, self.id)
+        self._near = dict(self._image.read(journal.nearness_of, self.id))
         recorded = self._image.read(journal.approaches_of, self.id)
         self._approaches = {mark: Approach(*fields) for mark, fields in recorded.items()}
         record = self._image.read(journal.route_of, self.id)
         self.routed = self.routed if record is None else Route.from_record(record)
-        self._recorded = {(e.key, e.occurrence): e for e in self._image.read(journal.load, self.id)}
+        self._recorded = Paid(self._image.read(journal.load, self.id))
         self.earlier = bool(self._recorded) and not self._approaches
         self._think_with(Provision.of(self._image.read(journal.provided_of, self.id)))
 
@@ -244,7 +247,11 @@ class Thinking:
         assert self._provider is not None
         self.state = self.reached = PROVISIONING
         self.publish("state", needs=need.needs.words())
+        before = self.provision
         self._think_with(await self._provider.provide(self, need.needs, may_do_without=need.may_do_without))
+        if self.room is not None and self.provision.options != before.options:  # another context: what did not fit before may
+            self.room = None
+            self._keep(journal.set_room, None)
 
     def _think_with(self, provision: Provision) -> None:
         self.provision = provision
@@ -299,7 +306,7 @@ class Thinking:
             seeing = Needs(vision=True)  # no model here sees: another one may be had
             if not self.provision.declined.covers(seeing):
                 await self.require(seeing, may_do_without=True)
-            raise ModelBlind(f"{e.message}. {self.provision.why}", **e.context) from None
+            raise ModelBlind(f"{e.message}. {self.provision.why_not}", **e.context) from None
 
     def sees(self, persona: str) -> bool:
         """Whether a persona may be asked about the brief: it has no pictures of its own, or the persona's model sees as far as is known."""
@@ -365,12 +372,22 @@ class Thinking:
     async def nearness(self, text: str, others: Sequence[str]) -> float | None:
         """How alike a text is to the one of others that is most so, as a cosine; None where that cannot be told.
 
-        Under the gate nothing waits for a model: there it is what was found before.
+        Found once, and recorded, as `decide` is: an answer that was refused for it is refused again by whoever takes the mission up. Under
+        the gate nothing waits for a model: there it is what was found before.
         """
-        asked = (text, *others)
-        if asked not in self._near and not self.gated:
-            self._near[asked] = await self._nearness(text, others)
-        return self._near.get(asked)
+        mark = journal.mark_of("\0".join((text, *others)))
+        if mark not in self._near and not self.gated:
+            self._near[mark] = found = await self._nearness(text, others)
+            if found is not None:
+                self._keep(journal.add_nearness, mark, found)
+        return self._near.get(mark)
+
+    async def read(self, text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
+        """The value in an answer of the mission's schema, as `forms.read` tells it. Told once: it may take a child process seconds, for
+        which a replay would hold the gate, and where it was too long once it may not be the next time."""
+        if text not in self._read:
+            self._read[text] = await forms.read(text, schema)
+        return self._read[text]
 
     def narrow(self, found: PromptTooLong) -> None:
         """Tell less from now on; whoever takes the mission up again does, too.
@@ -520,25 +537,27 @@ class Thinking:
         request = ChatRequest(model, system, user, schema, tuple(sorted(chosen.items())), digest=digest, turns=turns, shown=shown)
         content = journal.content_of(digest, system, user, schema, chosen, turns, shown)
         key = journal.key_of(content)
-        place = Place(key, self.tally.asked[key], journal.parts_of(content))
+        label = by.label(part)
+        place = Place(key, self._recorded.occurrence(key, label, self.tally), journal.parts_of(content))
         self.tally.asked[key] += 1
+        self.tally.taken.add(place[:2])
         told = len(system) + len(user) + sum(len(said) + len(answered) for said, answered in turns)
         try:
-            known = await self._inferred(request, place, by.label(part), None if silent else self._batch(part, by, request.model))
+            known = await self._inferred(request, place, label, None if silent else self._batch(part, by, request.model))
         except InferenceFailed as e:
             if narrows and e.cause == "too_long":
                 raise PromptTooLong(told, e) from None
             raise
         self.tally.used.append(known)
-        if narrows and _is_full(known, chosen) and window.narrower(told, self.room) is not None:
+        if narrows and is_full(known, chosen) and window.narrower(told, self.room) is not None:
             why = f"{model} had no room for its answer: {known.prompt_tokens} of {chosen['num_ctx']} tokens were read"
             raise PromptTooLong(told, InferenceFailed(why, cause="too_long", model=model))
-        if schema is None and (why := _spent(known)):
+        if schema is None and (why := spent(known)):
             raise QualityRefused(why)
         return ChatReply(*_REPLY_OF(known))
 
     async def _inferred(self, request: ChatRequest, place: Place, label: str, heard: TextBatch | None) -> journal.Inference:
-        known = self.known(place)
+        known = self.known(place, label)
         if known is not None:
             self.tally.replayed += 1
             return known
@@ -584,8 +603,11 @@ class Thinking:
         found = {digest: await asyncio.to_thread(read, digest) for digest in every}
         return dataclasses.replace(request, images=tuple(tuple(found[digest] for digest in turn) for turn in request.shown))
 
-    def known(self, place: Place) -> journal.Inference | None:
-        """The inference that was paid for already, if it was."""
+    def known(self, place: Place, label: str) -> journal.Inference | None:
+        """The inference that was paid for already, if it was.
+
+        :param label: who asks (`By.label`).
+        """
         return self._recorded.get(place[:2])
 
     def _batch(self, part: str | None, by: By, model: str) -> TextBatch:
@@ -622,7 +644,7 @@ class Thinking:
             round(reply.prompt_eval_ms, 1), round(reply.eval_ms, 1), dict(request.options).get("seed"),
             reply.thinking[: self.settings.thinking_chars],
         )  # fmt: skip
-        self._recorded[place[:2]] = paid
+        self._recorded.add(paid)
         self._on_paid(paid)
         await self._image.system(journal.add, self.id, paid, mission=self.id)
         self.paid += 1
@@ -678,29 +700,10 @@ class Thinking:
         }
 
 
-def _is_full(reply: journal.Inference, options: Mapping[str, Any]) -> bool:
-    """Whether an answer ended because the context was full, before it came to its own longest."""
-    context, longest = options.get("num_ctx") or 0, options.get("num_predict") or 0
-    full = bool(context) and reply.prompt_tokens + reply.answer_tokens >= context
-    return reply.done_reason == "length" and full and reply.answer_tokens < longest
-
-
 def _said(persona: UvmObject, name: str, otherwise: str) -> Any:
     """What a persona's slot says, own or inherited; a message that is not understood costs far more."""
     held = find(persona, name)
     return otherwise if held is None else held[1]
-
-
-def _spent(paid: journal.Inference) -> str:
-    """Why there is no answer, where a model spent all of it on its thought: neither another persona nor another try mends that."""
-    if paid.text.strip() or not (paid.done_reason == "length" or (paid.done_reason == "cut" and paid.thinking.strip())):
-        return ""
-    went = f"all {paid.answer_tokens} tokens that it may write went into its thought"
-    how = went if paid.done_reason == "length" else "its thought went in circles, and was ended"
-    return (
-        f"{paid.model} came to no answer: {how}. Let it answer at once (setting think, off), let it write more (setting num_predict), or "
-        "take another model (`batos models use NAME`)"
-    )
 
 
 _current: contextvars.ContextVar[Thinking] = contextvars.ContextVar("batos_thinking")

@@ -133,6 +133,7 @@ async def test_when_in_doubt_it_does_not_call(kernel: Kernel, brief: str) -> Non
         ({"persona": "robin"}, False),
         ({"schema": {"type": "number"}}, False),
         ({"context": "m0"}, False),
+        ({"images": [{"digest": "0" * 64, "name": "thermometer.png"}]}, False),
         ({"origin": "system"}, False),
     ],
 )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from batos.autotelic import recorded
+from batos.autotelic.proposals import Proposal
 from batos.image import ledger
 from batos.memory.library import Passage, Section, Shelf, library_of
 from batos.mind.errands import KNOWN, LONGEST, Errand, _tables, errand_of, said_of
@@ -129,3 +131,32 @@ async def test_a_file_that_memory_has_read_is_asked_of_it(tmp_path: Path) -> Non
 def test_the_language_of_the_request_is_that_of_the_answer() -> None:
     assert errand_of("¿Qué hora es?") == Errand("time", "es")
     assert errand_of("Please, what time is it now?") == Errand("time", "en")
+
+
+async def test_no_change_is_tried_on_an_errand(tmp_path: Path) -> None:
+    async with mind(tmp_path, FakeInference()) as kernel:
+        for id, brief in (("errand", "What time is it?"), ("thought", "I feel stuck")):
+            await (await submit(kernel, id, brief)).end()
+        proposal = Proposal("prompt", "psm.SYNTHESIZING", "$brief", "why")
+        assert kernel.image.read(recorded.chosen, proposal, "", 9) == ["thought"]
+
+
+@pytest.mark.parametrize(
+    ("brief", "language"),
+    [
+        ("Send it to Bob by mail", "en"),
+        ("Send this report to my boss by e-mail.", "en"),
+        ("Send Bob eine Mail", "de"),
+        ("Send das bitte per Mail an Bob", "de"),
+        ("Manda una mail a Bob", "it"),
+        ("Manda un mail a Bob", "es"),
+        ("Manda uma mensagem à Maria", "pt"),
+    ],
+)
+def test_an_errand_is_answered_in_its_own_language(brief: str, language: str) -> None:
+    assert errand_of(brief) == Errand("notify", language)
+
+
+@pytest.mark.parametrize("brief", ["Send all of them a mail merge", "Send the reader to the end of the story in a message board"])
+def test_english_that_a_german_rule_would_take_is_no_german_errand(brief: str) -> None:
+    assert errand_of(brief) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import json
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from batos.bridge.types import ChatRequest
+from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import history, journal, ledger
 from batos.kernel import Kernel
@@ -306,3 +307,15 @@ async def test_a_memory_that_cannot_be_asked_does_not_fail_the_mission(tmp_path:
         result = await think(kernel, "m1", "Look up the mill")
         assert "citations" not in result
         assert json.loads(json.dumps(result))["text"]
+
+
+async def test_a_quotation_is_not_cut_where_the_answer_was_that_it_stands_for(tmp_path: Path) -> None:
+    class Cut(FakeInference):
+        async def chat(self, request: ChatRequest, **more: Any) -> ChatReply:
+            reply = await super().chat(request, **more)
+            return reply if request.schema is not None else dataclasses.replace(reply, done_reason="length")
+
+    async with mind(tmp_path, Cut()) as kernel:
+        await kernel_with(kernel, Recalls([1, 2]))
+        result = await think(kernel, "m1", "Look up who kept a diary of the tide")
+    assert (result["quoted"], result.get("cut")) == (True, None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from batos.confined import Child, Stopped
 from batos.errors import InvalidInput, MessageTooLarge
 from batos.mind import forms
 
@@ -111,3 +112,17 @@ async def test_what_is_not_plain_is_checked_elsewhere_and_alike(schema: Any, val
     assert found == value
     assert (why or "").startswith(problem or "")
     assert bool(why) == bool(problem)
+
+
+@pytest.mark.parametrize("schema", [{"type": "number", "multipleOf": 0.5}, {"anyOf": [{"multipleOf": 0.5}]}], ids=["here", "in a child"])
+async def test_a_number_may_be_too_large_for_a_schema(schema: Any) -> None:
+    forms.check_schema(schema)
+    assert await forms.read("1" + "0" * 400, schema) == (10**400, "a number in it is too large to be held against the schema")
+
+
+async def test_what_a_child_died_of_is_told_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def died(*_: Any, **__: Any) -> Any:
+        raise Stopped("died", "by SIGKILL")
+
+    monkeypatch.setattr(Child, "ask", died)
+    assert await forms.read("1", {"anyOf": [{}]}) == (1, "it could not be held against the schema (by SIGKILL)")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from batos import uploads
 from batos.config import Settings, load
 from batos.errors import Busy, InvalidInput, MessageTooLarge, MissionFailed, MissionIdTaken, UnknownPicture, Unreadable
 from batos.image import blobs, folding, journal, ledger, pictures, retention
@@ -267,6 +268,30 @@ async def test_uploads_that_are_not_finished_take_so_much_memory_and_no_more(sta
         with pytest.raises(Busy, match="uploads_bytes"):
             await client._ask("upload", digest="2" * 64, bytes=6000, data="aGk=")
         await client._ask("upload", digest="3" * 64, bytes=3000, data="aGk=")
+
+
+async def test_images_of_a_few_bytes_that_are_not_finished_are_bounded_too(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "AT_ONCE", 3)
+    kernel = await start()
+    async with client_of(kernel) as client:
+        for n in range(3):
+            await client._ask("upload", digest=f"{n:064x}", bytes=2, data="aA==")
+        with pytest.raises(Busy, match="3 images come in"):
+            await client._ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
+        monkeypatch.setattr(uploads, "_IDLE_S", 0.0)
+        await client._ask("upload", digest=f"{3:064x}", bytes=2, data="aA==")
+
+
+async def test_who_announces_another_size_and_goes_keeps_nobody_from_an_image(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = png()
+    digest = hashlib.sha256(data).hexdigest()
+    kernel = await start()
+    async with client_of(kernel) as client:
+        await client._ask("upload", digest=digest, bytes=len(data) + 1, data="aA==")
+        with pytest.raises(InvalidInput, match="was said to be"):
+            await client.upload(data)
+        monkeypatch.setattr(uploads, "_IDLE_S", 0.0)
+        assert (await client.upload(data))["digest"] == digest
 
 
 async def test_a_model_that_does_not_see_is_not_asked_and_what_follows_is_said(start: Start, server: ScriptedOllama) -> None:

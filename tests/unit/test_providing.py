@@ -13,9 +13,12 @@ import pytest
 
 from batos import unfit
 from batos.autotelic import changes, provided
-from batos.errors import InvalidInput, MissionFailed
-from batos.image import journal
+from batos.bridge.needs import Needs
+from batos.errors import InferenceFailed, InvalidInput, MissionFailed
+from batos.image import journal, ledger
 from batos.kernel import Kernel
+from batos.mind.provided import NeedModel, Provision
+from batos.mind.thinking import PromptTooLong
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.daemon import provisioned
@@ -504,3 +507,76 @@ async def test_images_where_no_model_here_sees_are_a_need_too(start: Start, serv
         error = await failed(kernel, "m2")
     assert error["code"] == "model_blind"
     assert f"`batos models --ensure {SEER}` gets it" in error["message"]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_an_image_and_a_brief_that_does_not_fit_are_each_done_without(start: Start, server: ScriptedOllama, allowed: bool) -> None:
+    for name in ("smollm2:embedded", "robin:embedded"):
+        server.models[name] = replace(server.models[name], info=(("llama.context_length", 2048),))
+    kernel = await start()
+    brief = "Sum it up: " + "a word " * 2000
+    async with Client(kernel.endpoints[0]) as client:
+        await client.submit(brief, id="m1", persona="robin", images=[png()], may_ask=allowed)
+        if allowed:
+            assert "5,120 tokens" in await question(kernel, "m1")
+            await client.answer("m1", "no")
+            assert "sees images" in await question_about(kernel, "m1", "sees images")
+            assert (await answered(kernel, "m1"))["provided"]["needs"] == ["vision"]
+            assert len((await client.status("m1"))["questions"]) == 2, "what it was declined is not asked for again"
+            assert kernel.image.read(journal.provided_of, "m1")["declined"] == ["context:5120"]
+            return
+        error = await failed(kernel, "m1")
+        told = (await client.status("m1"))["provided"]
+    assert error["code"] == "model_blind"
+    assert f"needs a model that sees images, and none here does; it may not ask for (`--may-ask`) {SEER}" in error["message"]
+    assert (told["state"], told["needs"]) == ("declined", ["vision", "context:5120"])
+
+
+async def test_the_error_of_blindness_tells_why_none_that_sees_may_be_had(start: Start, server: ScriptedOllama) -> None:
+    kernel = await start()
+    async with Client(kernel.endpoints[0]) as client:
+        await client.submit("Sum it up: " + "a word " * 2000, id="m1", persona="robin", images=[png()])
+        error = await failed(kernel, "m1")
+        assert (await client.status("m1"))["provided"]["needs"] == ["context:5120"], "that it was provided with"
+    assert f"`batos models --ensure {SEER}` gets it" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"), [(OSError(28, "No space left on device"), "image"), (ValueError("a fault of ours"), "internal")]
+)
+async def test_whatever_is_raised_while_a_model_is_brought_about_fails_the_attempt(
+    start: Start, server: ScriptedOllama, raised: Exception, code: str
+) -> None:
+    kernel = await start()
+
+    async def had(*_: Any) -> None:
+        raise raised
+
+    assert kernel.providing is not None
+    kernel.providing._had = had  # type: ignore[method-assign]
+    await submit(kernel, "m1", "vision")
+    error = await failed(kernel, "m1")
+    assert error["code"] == code
+    async with Client(kernel.endpoints[0]) as client:
+        told = await client.status("m1")
+    assert told["attempts"] >= 1
+
+
+@pytest.mark.parametrize("wider", [True, False], ids=["with another context", "without"])
+async def test_what_did_not_fit_is_told_to_a_model_that_the_mission_is_provided_with_afterwards(start: Start, wider: bool) -> None:
+    kernel = await start()
+    await submit(kernel, "m1", may_ask=False)
+    await answered(kernel, "m1", None)
+    attempt = kernel.scheduler._thinking(kernel.image.read(lambda root: ledger.record_of(root, "m1")))
+    attempt.narrow(PromptTooLong(1000, InferenceFailed("too long", cause="too_long", model="robin")))
+    assert attempt.room == 700
+
+    class Provides:
+        async def provide(self, *_: Any, **__: Any) -> Provision:
+            return Provision(Needs(tools=True), options={"num_ctx": 32_768}) if wider else Provision(declined=Needs(tools=True))
+
+    attempt._provider = Provides()  # type: ignore[assignment]
+    await attempt.provide(NeedModel(Needs(tools=True)))
+    await kernel.image.system(lambda root: None)
+    room = None if wider else 700
+    assert (attempt.room, kernel.image.read(journal.room_of, "m1")) == (room, room)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ from batos.errors import InferenceFailed, InvalidInput, UnknownMission
 from batos.image import journal, ledger
 from batos.image.journal import changed_parts, content_of, parts_of
 from batos.kernel import Kernel
-from batos.mind.replay import Replays
+from batos.mind.attempt import Attempts
+from batos.mind.events import Events
+from batos.mind.replay import Replaying, Replays
+from batos.mind.thinking import Place
 from tests.unit import mind_support
-from tests.unit.mind_support import FakeInference, submit
+from tests.unit.mind_support import FakeInference, submit, written
 
 mind = functools.partial(mind_support.mind, remember="off")  # what goes on in the image beside a replay must not be taken for its doing
 ROBIN = "I feel stuck"
@@ -252,3 +256,62 @@ async def test_costs_are_in_info_and_survive(tmp_path: Path) -> None:
     async with mind(tmp_path, inference) as kernel:
         await kernel.costs.ready()
         assert kernel.info()["costs"] == known
+
+
+class Short(Replaying):
+    """A replay that has nothing in its journal, by a model that reads so many characters at a time."""
+
+    reads = 1500
+
+    def known(self, place: Place, label: str) -> None:
+        return None
+
+    async def pay(self, request: ChatRequest, place: Place, label: str, heard: Any = None) -> journal.Inference:
+        if len(request.user) > self.reads:
+            raise InferenceFailed("too long", cause="too_long", model=request.model)
+        text = mind_support.answer(request)
+        return journal.Inference(
+            place.key, place.occurrence, text, request.model, "", 7, 7, 0.0, 0.0, "stop", journal.now(), b"", label, 0.0, 0.0
+        )
+
+
+async def test_a_rehearsal_tells_less_too_where_all_does_not_fit(tmp_path: Path) -> None:
+    inference = FakeInference()
+    async with mind(tmp_path, inference) as kernel:
+        await think(kernel, brief=f"I feel stuck. {'The day was long. ' * 200}")
+        record = kernel.image.read(lambda root: ledger.describe(ledger.mission_of(root, "m1")))
+        attempt = Short(record, inference=inference, events=Events(), **kernel._host(kernel.image, kernel.methods, kernel.router))
+        attempt.recall()
+        await written(kernel)
+        tid = kernel.image.db.lastTransaction()
+        result = await Attempts(kernel.image, conflict_retries=1).rehearse(attempt)
+        await written(kernel)
+        assert kernel.image.db.lastTransaction() == tid
+    assert result["left_out"]["request"] > 1000
+
+
+async def test_those_who_ask_the_same_at_once_get_what_they_had_whoever_asks_first(tmp_path: Path) -> None:
+    inference, count = FakeInference(), itertools.count(1)
+
+    def say(request: ChatRequest) -> str:
+        return "Rest when you can." if "Notes to use" in request.user else f"{'Take a step. ' * next(count)}Look where it led."
+
+    inference.say = say
+    async with mind(tmp_path, inference) as kernel:
+        end = await think(kernel, brief="What is the capital of France?", depth="council", flavour="off")
+        parts = [request.user for request in inference.asked if "Notes to use" not in request.user]
+        assert (len(parts), len(set(parts))) == (3, 1), end
+        waiting: list[asyncio.Event] = []
+
+        async def digest(model: str) -> str:
+            waiting.append(turn := asyncio.Event())
+            if len(waiting) == 3:
+                waiting[-1].set()
+            await turn.wait()
+            if (place := waiting.index(turn)) > 0:
+                waiting[place - 1].set()
+            return mind_support.DIGEST
+
+        inference.digest = digest  # type: ignore[method-assign]
+        found = await replayed(kernel, inference)
+    assert (found["outcome"], found["unused"]) == ("same", 0), found

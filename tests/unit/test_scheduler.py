@@ -18,9 +18,10 @@ from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import Busy, ImageDamaged, ImageError, ImageFailed, InferenceFailed, MissionIdTaken
 from batos.image import journal, ledger
 from batos.kernel import Kernel
-from batos.mind import holding, states
+from batos.mind import forms, holding, states
+from batos.mind.thinking import current
 from batos.objects import Primitive, UvmObject
-from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
+from tests.unit.mind_support import WAIT_S, FakeInference, Listened, answer, mind, submit
 
 STATES = ["IDLE", "DECOMPOSING", "DELEGATING", "SYNTHESIZING", "COMPLETE"]
 A_CYCLE = 5  # inferences of ROBIN's: plan, three facets, answer
@@ -759,6 +760,31 @@ async def test_fifty_thoughts_about_one_object_all_count(tmp_path: Path) -> None
     asked = Counter((request.user, request.options) for request in inference.asked)
     assert max(asked.values()) == 1, "no inference was paid for twice"
     assert len(inference.asked) == 50 * A_CYCLE
+
+
+async def test_an_answer_is_held_against_its_schema_once_and_not_again_under_the_gate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inference, gated = FakeInference(), list[bool]()
+    inference.say = lambda request: '{"a": ["step"]}' if "JSON schema" in request.user else answer(request)
+    read = forms.read
+
+    async def noted(text: str, schema: dict[str, Any]) -> tuple[Any, str | None]:
+        gated.append(current().gated)
+        return await read(text, schema)
+
+    monkeypatch.setattr(forms, "read", noted)
+    async with mind(tmp_path, inference, depth="direct", flavour="full") as kernel:
+        await behave(kernel, "DECOMPOSING", count_and_decompose)
+        inference.hold()
+        schema = json.dumps({"type": "object", "properties": {"a": {"items": {"pattern": "^[a-z]+$"}}}})
+        heard = [await submit(kernel, id, ROBIN, schema=schema) for id in ("m1", "m2")]
+        await inference.came(2)
+        inference.release()
+        ends = [await one.end() for one in heard]
+        thoughts = kernel.image.read(lambda root: root["lobby"].robin.thoughts)
+    assert ([end["result"]["value"] for end in ends], thoughts) == ([{"a": ["step"]}] * 2, 2)
+    assert gated == [False, False]
 
 
 async def test_conflicts_without_end_fail_the_mission(tmp_path: Path) -> None:

@@ -151,3 +151,34 @@ def test_the_leash_counts_what_is_not_sure_as_it_counts_failures() -> None:
     good, unsure = effect.Sample("client brief", False, 1.0, 0.5), effect.Sample("client brief", True, 1.0, 0.5)
     found = effect.compared([good] * 20, [unsure] * 4, limits)
     assert found.worse == ("client brief: 4 of 4 FAILED or unsure; before, 0 of 20",)
+
+
+async def test_what_was_found_foreign_is_so_in_a_replay_and_after_a_restart_too(tmp_path: Path) -> None:
+    inference = saying(FOREIGN, ON_IT)
+    async with mind(tmp_path, inference, depth="direct") as kernel:
+        heard = await submit(kernel, "m1", BRIEF)
+        assert (await heard.end())["result"]["text"] == ON_IT
+        inference.embedder = None
+        replayed = await kernel._replays(inference).replay("m1")
+    assert (replayed["outcome"], replayed["unused"]) == ("same", 0)
+
+
+async def test_an_answer_that_was_refused_stays_so_where_the_embedder_is_away_after_the_attempt_died(tmp_path: Path) -> None:
+    inference = saying(FOREIGN)
+    first = inference.say
+
+    def say(request: ChatRequest) -> str:
+        inference.hold()  # from the next one on
+        return first(request)
+
+    inference.say = say
+    async with mind(tmp_path, inference, depth="direct") as kernel:
+        await submit(kernel, "m1", BRIEF)
+        await inference.came(2)
+        kernel.scheduler.hurry()
+    again = saying(ON_IT)
+    again.embedder = None
+    async with mind(tmp_path, again, depth="direct") as kernel:
+        await kernel.scheduler.quiet()
+    (request,) = again.asked
+    assert "refused because" in request.user
