@@ -15,7 +15,7 @@ from batos.errors import BatosSignal, InferenceFailed
 from batos.image import journal
 from batos.image.journal import JournalEntry
 from batos.image.living import LivingImage
-from batos.mind.thinking import Place
+from batos.mind.signals import Place
 
 AFTER_USERS = (True, 0)
 """The rank of a rehearsal's inferences: that of the system's own missions."""

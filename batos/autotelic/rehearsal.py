@@ -38,7 +38,8 @@ from batos.mind.events import TextBatch
 from batos.mind.handbook import handbook
 from batos.mind.methods import Methods
 from batos.mind.replay import Replaying
-from batos.mind.thinking import Place, thinking
+from batos.mind.signals import Place
+from batos.mind.thinking import thinking
 from batos.mind.trial import same
 from batos.objects import Method, UvmObject
 

@@ -1,7 +1,7 @@
 """One attempt at a mission: a unit of work, replayed from the journal when its commit meets a conflict.
 
 The first try is free. After a conflict the cycle is replayed under a gate that only one replay holds at a time, so that
-it makes progress; under the gate it never waits for a model (see `thinking.NeedInference`).
+it makes progress; under the gate it never waits for a model (see `signals.NeedInference`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from batos.mind.evidence import Citation, NeedEvidence
 from batos.mind.learning import learn
 from batos.mind.messages import send
 from batos.mind.psm import new_cycle, run_cycle
-from batos.mind.thinking import NeedInference, PromptTooLong, Thinking, thinking
+from batos.mind.signals import NeedInference, PromptTooLong
+from batos.mind.thinking import Thinking, thinking
 from batos.objects import UvmObject, find
 
 log = structlog.get_logger("batos.mind")

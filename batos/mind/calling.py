@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from batos.errors import MethodError
 from batos.image import examples, history
 from batos.image.examples import Example
-from batos.memory.words import words
 from batos.mind import gate
 from batos.mind.depth import AUTO
 from batos.mind.messages import send
@@ -186,6 +185,8 @@ def _term(word: str) -> str | None:
     """What a word has in common with its other forms; None for one that says nothing of a purpose."""
     if word == _HERE or word in _BARE or word in _KIND_WORDS:
         return None
+    from batos.memory.words import words  # late: it brings the index
+
     return next(iter(words(word)), None)
 
 

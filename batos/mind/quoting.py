@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from batos.memory.sentences import ITEM, sentences
 from batos.memory.subject import Subject, contents_of, subject_of
-from batos.memory.words import words
 from batos.mind.depth import kind_of
 from batos.mind.evidence import Passage, invented
 
@@ -132,8 +131,8 @@ def _share(subject: Subject, passage: Passage) -> float:
     asked = [*subject.words, *subject.figured]
     if not asked:
         return 0.0
-    said = set(words(passage.text))
-    held = _held(asked, said | set(words(f"{passage.title} {passage.about}")))
+    said = set(_words(passage.text))
+    held = _held(asked, said | set(_words(f"{passage.title} {passage.about}")))
     if subject.words and not _held(subject.words, said) and not held.issuperset(subject.words):
         return 0.0
     if _FIGURE.search(passage.text):
@@ -148,7 +147,7 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Pass
     parts = list(_parts(passage.text))
     if len(parts) > 1 and parts[-1].endswith("…"):
         parts.pop()  # it was cut there, to fit a prompt
-    left = set(subject.words) - _held(subject.words, set(words(f"{passage.title} {passage.about}")))
+    left = set(subject.words) - _held(subject.words, set(_words(f"{passage.title} {passage.about}")))
     held = _handed_on(parts, set(subject.words))
     if not any(held):  # its title alone says what it is about
         return passage.text if len(passage.text) <= _WHOLE else "\n".join(_as_far(parts))
@@ -177,7 +176,7 @@ def _answering(subject: Subject, wants: Sequence[re.Pattern[str]], passage: Pass
 
 def _handed_on(parts: Sequence[str], left: set[str]) -> list[set[str]]:
     """What each part holds of these words; what a question holds, the part after it holds in its place."""
-    held = [set() if _HEADING.match(part) else _held(left, set(words(part))) for part in parts]
+    held = [set() if _HEADING.match(part) else _held(left, set(_words(part))) for part in parts]
     for at, part in enumerate(parts[:-1]):
         if _HEARSAY.search(part):
             held[at + 1] |= held[at]
@@ -287,9 +286,15 @@ def _names(brief: str, subject: Subject) -> bool:
     """Whether the one word that a question is about is a name: with a capital, not at the beginning, and without an article."""
     for match in re.finditer(r"(?<=\w )(\w+)", brief):
         before = brief[: match.start()].split()[-1].casefold()
-        if match[1][0].isupper() and set(words(match[1])) & set(subject.words) and not _ARTICLES.fullmatch(before):
+        if match[1][0].isupper() and set(_words(match[1])) & set(subject.words) and not _ARTICLES.fullmatch(before):
             return True
     return False
 
 
 _ARTICLES = re.compile("an?|the|eine?|eine[nmr]|der|die|das|den|dem|une?|les?|la|el|l[oa]s|uno|il|gli|os?|as|uma?|de|het|een")
+
+
+def _words(text: str) -> list[str]:
+    from batos.memory.words import words  # late: it brings the index
+
+    return words(text)

@@ -18,7 +18,8 @@ from batos.image import journal, ledger
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
-from batos.mind.thinking import NeedAnswer, Place, Thinking
+from batos.mind.signals import NeedAnswer, Place
+from batos.mind.thinking import Thinking
 from batos.objects import UvmObject
 
 PROMPTS_BYTES = 2 * 1024 * 1024

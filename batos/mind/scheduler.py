@@ -29,7 +29,8 @@ from batos.mind.holding import Held, held_state
 from batos.mind.provided import NeedModel
 from batos.mind.queue import Entry, Grouping, MissionQueue
 from batos.mind.resting import Resting
-from batos.mind.thinking import NeedAnswer, Thinking
+from batos.mind.signals import NeedAnswer
+from batos.mind.thinking import Thinking
 
 log = structlog.get_logger("batos.mind")
 Record = dict[str, Any]

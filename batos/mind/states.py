@@ -19,7 +19,8 @@ from batos.mind.depth import Flavour
 from batos.mind.incarnation import facets, system_message
 from batos.mind.messages import send
 from batos.mind.provided import names_more
-from batos.mind.thinking import By, current
+from batos.mind.signals import By
+from batos.mind.thinking import current
 from batos.objects import Method, Primitive, UvmObject, find
 from batos.processor import carried
 

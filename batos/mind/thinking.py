@@ -17,7 +17,7 @@ import math
 import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import structlog
 
@@ -25,7 +25,7 @@ from batos.bridge.needs import Needs
 from batos.bridge.structured import Form, Structured, structured
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.config import Settings
-from batos.errors import BatosSignal, BudgetSpent, InferenceFailed, InvalidInput, ModelBlind, QualityRefused
+from batos.errors import BudgetSpent, InferenceFailed, InvalidInput, ModelBlind, QualityRefused
 from batos.image import experts, journal, pictures
 from batos.image.living import LivingImage
 from batos.image.questions import answer_to
@@ -45,6 +45,7 @@ from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
 from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
 from batos.mind.sight import Shown, Sight, lent, together
+from batos.mind.signals import By, NeedAnswer, NeedInference, Place, PromptTooLong
 from batos.mind.tally import Tally, apart, counting
 from batos.objects import UvmObject, find
 
@@ -54,56 +55,6 @@ _REPLY_OF = operator.attrgetter(*(field.name for field in dataclasses.fields(Cha
 
 YES = ("yes", "y")
 """What lets something be done that the user was asked about."""
-
-
-class Place(NamedTuple):
-    """Where in the journal an inference belongs: its content key, the how-manieth of that content, checksums of its parts."""
-
-    key: bytes
-    occurrence: int
-    parts: bytes
-
-
-class By(NamedTuple):
-    """Who asks: the number of the cycle (`1`, `1.2` for the second one inside it), its state and persona."""
-
-    cycle: str = ""
-    state: str = ""
-    persona: str = ""
-
-    def label(self, part: str | None) -> str:
-        """The four words that the journal keeps of it."""
-        return " ".join((self.cycle or "-", self.state or "-", self.persona or "-", part or "-"))
-
-
-class NeedInference(BatosSignal):
-    """A cycle under the gate needs an inference that the journal does not have."""
-
-    def __init__(self, request: ChatRequest, place: Place, label: str) -> None:
-        super().__init__(request.model)
-        self.request, self.place, self.label = request, place, label
-
-
-class PromptTooLong(BatosSignal):
-    """A prompt, or it and its answer, does not fit the model's context: less is to be told."""
-
-    def __init__(self, told: int, cause: InferenceFailed) -> None:
-        """
-        :param told: characters of the prompt.
-        """
-        super().__init__(cause.message)
-        self.told, self.cause = told, cause
-
-
-class NeedAnswer(BatosSignal):
-    """A mission has a question for its user, and goes on when it is answered."""
-
-    def __init__(self, question: str, occurrence: int, grant: bool = False) -> None:
-        """
-        :param grant: whether a yes lets a method do what changes more than its receiver: only an operator may say it.
-        """
-        super().__init__(question)
-        self.question, self.occurrence, self.grant = question, occurrence, grant
 
 
 class Thinking:

@@ -18,7 +18,7 @@ from batos.config import Settings
 from batos.image import journal, ledger
 from batos.mind import conversation, evidence, gate, prompts, weaving
 from batos.mind.incarnation import facets, system_message
-from batos.mind.thinking import By
+from batos.mind.signals import By
 from batos.objects import UvmObject
 
 _USER = journal.PARTS.index("user")

@@ -18,7 +18,7 @@ from batos.errors import InferenceFailed, InvalidInput, MissionFailed
 from batos.image import journal, ledger
 from batos.kernel import Kernel
 from batos.mind.provided import NeedModel, Provision
-from batos.mind.thinking import PromptTooLong
+from batos.mind.signals import PromptTooLong
 from batos.testing import ScriptedOllama
 from batos.wire.client import Client
 from tests.daemon import provisioned

@@ -19,7 +19,7 @@ from batos.kernel import Kernel
 from batos.mind.attempt import Attempts
 from batos.mind.events import Events
 from batos.mind.replay import Replaying, Replays
-from batos.mind.thinking import Place
+from batos.mind.signals import Place
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference, submit, written
 

@@ -13,7 +13,8 @@ from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import BudgetSpent, InferenceFailed
 from batos.image import journal, ledger
 from batos.kernel import Kernel
-from batos.mind.thinking import By, NeedInference, Thinking, current, thinking
+from batos.mind.signals import By, NeedInference
+from batos.mind.thinking import Thinking, current, thinking
 from tests.unit.mind_support import DIGEST, FakeInference, Listened, mind, submit
 
 
