@@ -141,7 +141,6 @@ class Connection(httpcore.AsyncNetworkStream, asyncio.Protocol):
     async def aclose(self) -> None:
         """Close at once: that is what stops a model."""
         self._transport.abort()
-        await asyncio.sleep(0)  # the socket is closed in the loop's next turn, and the loop may be about to end
 
     def get_extra_info(self, info: str) -> Any:
         """See `httpcore.AsyncNetworkStream`."""
