@@ -101,12 +101,7 @@ def transport(address: Address, socket_options: list[tuple[int, int, int]]) -> h
     certificates = _certificates(address)
     named = None if address.here else _proxy(address)
     if named is None:
-        made = httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, socket_options=socket_options)
-        if address.scheme == "http":  # its connections have no encryption
-            from batos.bridge.connection import Backend
-
-            made._pool._network_backend = Backend()  # httpx has no parameter for it
-        return made
+        return httpx.AsyncHTTPTransport(verify=certificates, trust_env=False, socket_options=socket_options)
     variable, url = named
     scheme = url.partition("://")[0].lower()
     try:

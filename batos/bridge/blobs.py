@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +26,7 @@ async def upload(client: AsyncClient, path: Path, *, digest: str | None = None, 
     known = await asyncio.to_thread(digest_of, path) if digest is None else digest
     if not await has(client, known):
         # As AsyncClient.create_blob, which would read the file a second time for its digest and says nothing of progress.
-        async with contextlib.aclosing(_chunks(path, on_bytes)) as chunks:  # also where the server reads no more of it
-            await client._request_raw("POST", f"/api/blobs/{known}", content=chunks)  # type: ignore[no-untyped-call]
+        await client._request_raw("POST", f"/api/blobs/{known}", content=_chunks(path, on_bytes))  # type: ignore[no-untyped-call]
     return known
 
 
@@ -44,7 +42,7 @@ def digest_of(path: Path) -> str:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
-async def _chunks(path: Path, on_bytes: Callable[[int], None] | None) -> AsyncGenerator[bytes, None]:
+async def _chunks(path: Path, on_bytes: Callable[[int], None] | None) -> AsyncIterator[bytes]:
     sent = 0
     with await asyncio.to_thread(path.open, "rb") as file:
         while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):

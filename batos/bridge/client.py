@@ -1,4 +1,4 @@
-"""Inferences on an Ollama server, through `ollama.AsyncClient` and its connections.
+"""Inferences on an Ollama server, through `ollama.AsyncClient` and nothing else.
 
 Every chat streams, has `num_ctx`, `num_predict` and a deadline, and is cut when it runs away. Whatever goes wrong becomes one
 `InferenceFailed` with its cause. Cancelling the caller closes the stream, and Ollama stops generating.
@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from batos.bridge import addresses, grammars
 from batos.bridge.breaker import Breaker, Policy
@@ -21,7 +21,6 @@ from batos.bridge.control_marks import apart
 from batos.bridge.failures import failures
 from batos.bridge.hearing import Hearing
 from batos.bridge.names import tagged
-from batos.bridge.streams import Part, parts
 from batos.bridge.text import leaves_open, strip_fences
 from batos.bridge.types import ChatReply, ChatRequest
 from batos.bridge.whole import embed_whole
@@ -41,7 +40,6 @@ QUESTION_TEXTS = 2  # texts that a question asks for at most; such requests go b
 EMBED_BATCH = 32  # texts in one request: a cancelled or failed batch loses little
 DIGEST_TTL_S = 1.0  # how long a digest is believed without asking again
 DEFAULT_OPTIONS: Mapping[str, Any] = {"num_ctx": 2048, "num_predict": 160}
-WHOLE: Mapping[str, Any] = {"truncate": False, "shift": False}  # of a chat: refused rather than cut
 DRAIN_S = 0.5  # time for a stream to end after its last part
 DEAD = ("unreachable", "timeout", "truncated")  # causes that speak of the host; any other is an answer of a living one
 AT_ONCE = ("unreachable", "server_error")  # causes after which the same request may succeed a moment later
@@ -82,7 +80,7 @@ def _whole_chats() -> type[AsyncClient]:
     class WholeChats(AsyncClient):
         async def _request(self, cls: Any, *args: Any, **more: Any) -> Any:
             if args[1:2] == ("/api/chat",):
-                more["json"] = {**more["json"], **WHOLE}
+                more["json"] = {**more["json"], "truncate": False, "shift": False}
             return await super()._request(cls, *args, **more)
 
     return WholeChats
@@ -171,11 +169,11 @@ class OllamaInference:
         # aclosing: leaving the block for any reason closes the connection, which is what stops the generation.
         async with contextlib.aclosing(self._parts(request, heard)) as stream:
             async for part in stream:
-                well = heard.hear(part.text, part.thought)
-                if part.done is not None:
+                well = heard.hear(part.message.content or "", part.message.thinking or "")
+                if part.done:
                     heard.end()
                     await _drain(stream)
-                    return part.done
+                    return part
                 if not well:
                     return None
         raise InferenceFailed(
@@ -184,11 +182,10 @@ class OllamaInference:
             model=request.model,
         )
 
-    async def _parts(self, request: ChatRequest, heard: Hearing) -> AsyncGenerator[Part, None]:
+    async def _parts(self, request: ChatRequest, heard: Hearing) -> AsyncGenerator[ChatResponse, None]:
         with failures(self.host, request.model, lambda: heard.parts > 0):
-            # Of AsyncClient's `chat` each token becomes an object with all that a whole reply has, which costs more than the rest.
-            asked = {name: value for name, value in self._arguments(request).items() if value is not None}
-            async with contextlib.aclosing(parts(self._client._client, {**asked, **WHOLE})) as stream:
+            stream = cast("AsyncGenerator[ChatResponse, None]", await self._client.chat(**self._arguments(request)))
+            async with contextlib.aclosing(stream):
                 async for part in stream:
                     yield part
 
@@ -338,7 +335,7 @@ class OllamaInference:
             self.breaker.answered()
 
 
-async def _drain(stream: AsyncGenerator[Part, None]) -> None:
+async def _drain(stream: AsyncGenerator[ChatResponse, None]) -> None:
     """Read a stream to its very end: only then its connection serves again, and the next chat need not open one, which takes 1 ms."""
     with contextlib.suppress(TimeoutError, InferenceFailed):  # the answer is whole: what goes wrong now costs a connection
         async with asyncio.timeout(DRAIN_S):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["AsyncClient", "ChatResponse", "ProgressResponse", "ResponseError"]
+__all__ = ["AsyncClient", "ProgressResponse", "ResponseError"]
 
 _READ_BY_IT = ("OLLAMA_HOST", "OLLAMA_API_KEY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 _aside = {name: os.environ.pop(name) for name in list(os.environ) if name in _READ_BY_IT or name.lower().endswith("_proxy")}
 try:
-    from ollama import AsyncClient, ChatResponse, ProgressResponse, ResponseError
+    from ollama import AsyncClient, ProgressResponse, ResponseError
 finally:
     os.environ.update(_aside)

@@ -25,7 +25,6 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 COMES_WITH = {
     "referencing": "jsonschema",
     "httpx": "ollama",
-    "httpcore": "ollama",
     "compression": "backports.zstd",  # before Python 3.14 has it itself
     "zc": "ZODB",
     "zope": "ZODB",
