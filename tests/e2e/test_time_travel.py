@@ -26,7 +26,7 @@ def batos(running: Daemon, *words: str) -> tuple[int, dict[str, Any]]:
 
 
 def sent(peer: Peer, id: str, target: str, selector: str, *args: Any) -> dict[str, Any]:
-    assert peer.ask("send", id=id, target=target, selector=selector, args=list(args))["type"] == "accepted"
+    assert peer.ask("send", id=id, target=target, selector=selector, args=list(args), write=True)["type"] == "accepted"
     result = peer.result(id)
     assert result["state"] == "COMPLETE", result
     return result
