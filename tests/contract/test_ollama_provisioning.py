@@ -84,7 +84,7 @@ async def test_made_present_deleted_changed(client: AsyncClient, profile: Profil
 
 
 async def test_one_model_in_all_its_spellings(client: AsyncClient, tmp_path: Path, ollama_host: str) -> None:
-    """Ollama lists a model as it was named, finds it however it is spelled, and nothing is pulled for another spelling."""
+    """Ollama finds a model however it is spelled, and nothing is pulled for another spelling."""
     mark = uuid.uuid4().hex[:8]
     name = f"Mixed-{mark}:Test"
     spellings = [
@@ -95,7 +95,8 @@ async def test_one_model_in_all_its_spellings(client: AsyncClient, tmp_path: Pat
     inference = OllamaInference(ollama_host)
     (tmp_path / "own").mkdir()
     try:
-        assert name in {m.model for m in (await client.list()).models}, "it keeps the letters that it was given"
+        listed = {m.model for m in (await client.list()).models if m.model}
+        assert name.lower() in {one.lower() for one in listed}, "in what letters depends on what else is there"
         assert len({await inference.digest(spelled) for spelled in spellings}) == 1
         assert (await inference.chat(ChatRequest(spellings[-1], "", "Hello", options=(("num_predict", 4),)), deadline_s=60)).text
         for number, spelled in enumerate(spellings):
