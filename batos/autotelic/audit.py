@@ -187,7 +187,7 @@ class Audits:
 
 
 def _measured(causes: Sequence[Cause]) -> str:
-    """What stands, in words."""
+    """Say in words what stands."""
     return f"What stands: {' '.join(cause.words for cause in causes)}" if causes else "No trigger stands: nothing calls for a change."
 
 

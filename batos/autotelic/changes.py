@@ -275,7 +275,7 @@ def lesson(root: Any, proposal: Proposed) -> dict[str, Any] | None:
 
 
 def promoted_since(root: Any, at: float, until: float = math.inf) -> int:
-    """How many changes were made since a time, in seconds since the epoch, and not after another; those that a user let be do not count."""
+    """Count the changes made since a time, in seconds since the epoch, and not after another; those that a user let be do not count."""
     made = (one for one in newest_first(root) if one.state not in (PROPOSED, REFUSED) and at < one.decided <= until)
     return sum(one.source != MISSION or json.loads(one.comparison).get(PREPARED, {}).get("by") == ITSELF for one in made)
 

@@ -1,4 +1,4 @@
-"""What has happened since the last audit: without news, none is due. Reads of the image; nobody is asked."""
+"""Tell what has happened since the last audit: without news, none is due. Reads the image; asks nobody."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOOKED_AT = 256  # missions
 
 
 class Seen(NamedTuple):
-    """What an audit has seen. Stored as a plain tuple."""
+    """Hold what an audit has seen. Stored as a plain tuple."""
 
     number: int
     """Of the newest mission."""
@@ -25,14 +25,14 @@ class Seen(NamedTuple):
 
 
 def seen(root: Any, damaged: int) -> Seen:
-    """How things stand now."""
+    """Read how things stand now."""
     newest = ledger.ledger_of(root).newest.mission
     decided = max((float(one.decided or 0) for one in changes.newest_first(root)), default=0.0)
     return Seen(0 if newest is None else int(newest.number), int(home.part(root, "triggers").ever), decided, damaged)
 
 
 def since(root: Any, last: Seen | None, damaged: int) -> str:
-    """What is new since the last audit, in words; empty where nothing is.
+    """Tell what is new since the last audit, in words; empty where nothing is.
 
     :param last: what that one saw; None: there was none.
     :param damaged: records found damaged since the start of the daemon.

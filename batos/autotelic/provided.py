@@ -81,7 +81,7 @@ def make(root: Any, number: int) -> None:
 
 
 def state_of(root: Any, number: int) -> str:
-    """What became of a change; as if it was refused, where its record is not kept any more."""
+    """Tell what became of a change; as if it was refused, where its record is not kept any more."""
     try:
         return str(changes.record_of(root, number).state)
     except UnknownChange:

@@ -1,4 +1,4 @@
-"""What a mission has paid for: its inferences, by content and occurrence, and what became of one."""
+"""Find what a mission has paid for: its inferences, by content and occurrence, and what became of one."""
 
 from __future__ import annotations
 

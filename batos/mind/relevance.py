@@ -1,4 +1,4 @@
-"""Whether an answer has to do with what was asked: by words that both have, and where they have too few, by their embeddings.
+"""Tell whether an answer has to do with what was asked: by words that both have, and where they have too few, by their embeddings.
 
 The bounds were fitted on the open half of `bench/answers.jsonl` and `bench/open_briefs.jsonl`, with what the embedded model says to them
 (148 answers in question): one in four has too few words of its brief, one in twenty is found to be foreign, and each of these

@@ -1,4 +1,4 @@
-"""What ends an attempt early, so that it is begun anew with what it lacks; and how an inference is named: where it belongs, who asks."""
+"""Define what ends an attempt early, so that it begins anew with what it lacks, and how an inference is named: its place, and who asks."""
 
 from __future__ import annotations
 

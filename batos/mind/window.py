@@ -1,4 +1,4 @@
-"""What a mission tells a model, made to fit the model's context.
+"""Fit what a mission tells a model to the model's context.
 
 Only the model knows how many tokens a text is, and Ollama does not tell before it is asked: it refuses a prompt that is too long
 (`truncate: false`), which costs nothing. So a mission begins with all that the settings let it tell; each refusal takes three tenths away,
