@@ -46,14 +46,20 @@ def main(parent: int, name: str, memory: int, idle_s: float, paths: list[str]) -
     os.dup2(2, 1)  # what a library prints is no answer
     serve = importlib.import_module(name).serve
     _lock_up(paths, memory)
+    inherited = _peak()  # Linux counts the peak of the parent, from before this program took its place
     while _asked(idle_s):
         head = json.loads(_taken(struct.unpack(">I", _taken(4))[0]))
         data = _taken(head["bytes"])
         _limit(head["seconds"])
         _answer(out, serve, head["request"], data)
         data = b""
-        if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > SPENT_BYTES:
+        if _peak() > max(inherited, SPENT_BYTES):
             return
+
+
+def _peak() -> int:
+    """The most bytes of memory that this process has had at a time."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _lock_up(paths: list[str], memory: int) -> None:

@@ -54,6 +54,10 @@ class Browser:
         """The first element; waited for."""
         return self.until(lambda: next(iter(self.driver.find_elements(By.CSS_SELECTOR, css)), None), f"there is {css}")
 
+    def click(self, css: str) -> None:
+        """Click the first element, of a page that may replace it meanwhile."""
+        self.until(lambda: (self.find(css).click(),), f"{css} can be clicked")
+
     def all(self, css: str) -> list[WebElement]:
         """Those that are there now."""
         return self.driver.find_elements(By.CSS_SELECTOR, css)

@@ -32,7 +32,7 @@ _ENDS = ("<|end_response|>", "<|return|>", "<|end|>")
 _OPENINGS = tuple(opening for opening, _ in THOUGHTS)
 _LONGEST = max(map(len, _OPENINGS))
 _SHORT = 120  # characters of an opening such as "Sure."
-_ENDED = re.compile(r"[.!?…。！？][\"'”’»)\]*_]*\s*\n\s*\Z")
+_SENTENCE_ENDS, _CLOSERS = ".!?…。！？", "\"'”’»)]*_"  # of a sentence, and what may follow that
 _FOLDED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _CLOSE = "|".join(re.escape(close) for _, close in THOUGHTS)
 _ORPHAN = re.compile(
@@ -143,7 +143,7 @@ class ThoughtSplitter:
     def _may_open(self, before: str, opening: str) -> bool:
         if _in_code(before):
             return False
-        return opening == self._before or (not self._before and len(before) <= _SHORT and _ENDED.search(before) is not None)
+        return opening == self._before or (not self._before and len(before) <= _SHORT and _line_ended(before))
 
     def end(self) -> tuple[str, str]:
         """Nothing more comes: what was held back, as `feed` answers it."""
@@ -174,6 +174,12 @@ def without_thought(text: str) -> tuple[str, str]:
         if not _in_code(before) and not any(opening in small[: orphan.start()] for opening in _OPENINGS):
             return answer[orphan.end() :].lstrip(), before.strip()
     return answer, thought
+
+
+def _line_ended(text: str) -> bool:
+    """Return True where a text ends with a sentence and then a line break."""
+    said = text.rstrip()
+    return "\n" in text[len(said) :] and said.rstrip(_CLOSERS)[-1:] in tuple(_SENTENCE_ENDS)
 
 
 def _in_code(before: str) -> bool:

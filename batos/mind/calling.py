@@ -44,7 +44,7 @@ _WAYS = {"to": _TO, "into": _TO, "in": _TO, "as": _TO, "from": _FROM}
 _ARTICLES = ("a", "an", "the", "degrees", "degree")
 _KIND_NAMES = "number numbers text texts string strings list lists items item value values argument given"
 _KIND_WORDS = frozenset(_KIND_NAMES.split())
-_JOINED = re.compile(r"\s*(,|;|,?\s*\band\b|&)?\s*", re.IGNORECASE)
+_JOINED = re.compile(r"(?:,|;|(?:,\s*)?and|&)?", re.IGNORECASE)  # what stands between values
 
 
 class Call(NamedTuple):
@@ -123,7 +123,7 @@ def _readings(brief: str) -> Iterator[_Reading]:
         end = match.end()
     said += brief[end:]
     if values and not re.search(r"\d", said):  # what looks like a number and was not read as one is a date, a unit, a sum
-        yield _Reading(_told(said), tuple(values), all(_JOINED.fullmatch(gap) for gap in gaps))
+        yield _Reading(_told(said), tuple(values), all(_JOINED.fullmatch(gap.strip()) for gap in gaps))
     head, colon, rest = brief.partition(":")
     if colon and rest[:1].isspace() and rest.strip() and not _VALUE.search(brief) and not re.search(r"\d", head):
         yield _Reading(_told(head), (rest.strip(),), True)

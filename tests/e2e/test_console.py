@@ -79,7 +79,7 @@ def test_a_mission_is_given_and_its_states_move(house: House, window: Browser) -
     window.open("/")
     house.server.hold()
     window.find("#brief").send_keys(PARTY)
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.until_text("The mission is accepted, and on disk.")
     window.until_text("decomposing", ".psm [aria-current]")
     mission = window.driver.current_url
@@ -101,7 +101,7 @@ def test_a_missions_page_becomes_its_answer_by_itself(house: House, window: Brow
     window.open("/")
     house.server.hold()
     window.find("#brief").send_keys("What does the sea say?")
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.until_text("decomposing", ".psm [aria-current]")
     window.does("document.body.dataset.mark = 'the same page'")
     house.server.release()
@@ -114,15 +114,15 @@ def test_a_mission_is_cancelled_and_another_rated(house: House, window: Browser)
     house.server.hold()
     window.open("/")
     window.find("#brief").send_keys("Never mind")
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.until_text("decomposing", ".psm [aria-current]")
-    window.find("form[action='/cancel'] button").click()
+    window.click("form[action='/cancel'] button")
     window.until_text("The mission was cancelled.")
     house.server.release()
     window.until_text("failed", ".state")
     window.open("/mission?id=mood-1")
     window.find("#why").send_keys("just so")
-    window.find("button[value=up]").click()
+    window.click("button[value=up]")
     window.until_text("your rating is kept")
     assert window.find("button[value=up]").get_attribute("aria-pressed") == "true"
 
@@ -130,11 +130,11 @@ def test_a_mission_is_cancelled_and_another_rated(house: House, window: Browser)
 def test_a_waiting_mission_is_answered(house: House, window: Browser) -> None:
     window.open("/")
     window.find("#brief").send_keys("Find a restaurant for Friday")
-    window.find("input[name=may_ask]").click()
-    window.find("form.brief button.main").click()
+    window.click("input[name=may_ask]")
+    window.click("form.brief button.main")
     window.find(".asks textarea").send_keys("At eight, by the window")
     window.picture("mission-asks")
-    window.find(".asks button").click()
+    window.click(".asks button")
     window.until_text("The mission has your answer")
     window.find(".answer .prose")
     assert "At eight, by the window" in window.text()
@@ -143,13 +143,13 @@ def test_a_waiting_mission_is_answered(house: House, window: Browser) -> None:
 def test_a_conversation_is_a_page(house: House, window: Browser) -> None:
     window.open("/")
     window.find("#brief").send_keys("What does the wind say?")
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.find(".answer .prose")
     next(one for one in window.all("main a") if one.text == "Follow up").click()
     window.until(lambda: window.focused().get_attribute("id") == "brief" or None, "the box has the focus")
     house.server.hold()
     window.press("And the rain?")
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.until_text("decomposing", "#live-turn .state")
     window.does("document.body.dataset.mark = 'the same page'")
     window.picture("conversation-thinking")
@@ -165,7 +165,7 @@ def test_a_conversation_is_a_page(house: House, window: Browser) -> None:
     window.picture("phone-conversation")
     window.resize(*DESK)
     window.open("/")
-    window.find("#rows li:first-child .facts a").click()
+    window.click("#rows li:first-child .facts a")
     window.until_text("And the rain?", "#live-turn")
 
 
@@ -174,11 +174,11 @@ def test_an_answer_is_streamed_into_its_conversation_and_stopped_there(house: Ho
     window.open("/conversation?id=mood-1")
     house.server.hold()  # a page hears what is said from when it listens
     window.find("#brief").send_keys("Talk without end")
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.find("#link[data-on]")
     house.server.release()
     window.until(lambda: (window.all("#stream [data-who] p") and window.text("#stream [data-who]:last-child p")) or None, "it is said")
-    window.find("form[action='/cancel'] button").click()
+    window.click("form[action='/cancel'] button")
     window.until_text("The mission was cancelled.")
     window.until_text("failed", "#live-turn .state")
     assert not window.all("#stream")
@@ -187,7 +187,7 @@ def test_an_answer_is_streamed_into_its_conversation_and_stopped_there(house: Ho
 
 def test_an_object_is_browsed_and_its_history_slid_through(house: House, window: Browser) -> None:
     window.open("/")
-    window.find("nav a[data-key='2']").click()
+    window.click("nav a[data-key='2']")
     next(one for one in window.all("#object dt a") if one.text == "robin").click()
     window.until_text("ROBIN", "h1")
     assert "stormy" in window.text("#object")
@@ -204,7 +204,7 @@ def test_an_object_is_browsed_and_its_history_slid_through(house: House, window:
     slider.send_keys(Keys.HOME)
     window.until_text(f"revision 1 of {last + 1}", "#object")
     assert "stormy" not in window.text("#object")
-    window.find("#object .facts a[href*='target=']").click()
+    window.click("#object .facts a[href*='target=']")
     window.until_text("stormy", "#object")
 
 
@@ -240,7 +240,7 @@ def test_memory_is_searched(window: Browser) -> None:
     window.press("/")
     window.find("#q").send_keys("Where is the spare key?", Keys.ENTER)
     window.until_text(NOTE)
-    window.find(".hits summary").click()
+    window.click(".hits summary")
     window.find(".signals progress")
     assert "words" in window.text(".signals")
     window.picture("memory")
@@ -248,13 +248,13 @@ def test_memory_is_searched(window: Browser) -> None:
 
 def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Browser) -> None:
     window.open("/changes")
-    window.find("[data-id='mood-1'] a.button").click()
+    window.click("[data-id='mood-1'] a.button")
     window.until_text("What stands in its way")
     window.picture("undo-conflict")
-    window.find("a.button.main").click()
+    window.click("a.button.main")
     window.until_text("3 missions")
     window.picture("undo-cascade")
-    window.find("button.danger").click()
+    window.click("button.danger")
     window.until_text("What the mission did is taken back.")
     window.open("/object?target=robin")
     assert "stormy" in window.text(".changes del")
@@ -262,7 +262,7 @@ def test_an_undo_is_looked_at_and_done_and_done_again(house: House, window: Brow
     assert house.peer.ask("status", id="mood-3")["undone"]["with"] == "mood-1"
     for id in ("mood-1", "mood-2", "mood-3"):
         window.open(f"/undo?id={id}&redo=1")
-        window.find("form[action='/undo'] button.main").click()
+        window.click("form[action='/undo'] button.main")
         window.until_text("done again")
     assert house.peer.ask("show", target="robin")["slots"]["mood"] == "stormy"
 
@@ -398,7 +398,7 @@ def test_a_brief_that_is_html_is_a_text(house: House, window: Browser) -> None:
     house.server.hold()
     window.open("/")
     window.find("#brief").send_keys(f"Say {hostile}")
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.until_text("decomposing", ".psm [aria-current]")
     house.server.release()
     window.find(".answer .prose")
@@ -415,13 +415,13 @@ def test_it_works_without_scripts(house: House, window: Browser) -> None:
     try:
         window.open("/")
         window.find("#brief").send_keys("Plain and simple")
-        window.find("form.brief button.main").click()
+        window.click("form.brief button.main")
         window.until_text("The mission is accepted")
         id = parse_qs(urlsplit(window.driver.current_url).query)["id"][0]
         house.peer.result(id)
         window.open(f"/conversation?id={id}")
         window.find("#brief").send_keys("And simpler still")
-        window.find("form.brief button.main").click()
+        window.click("form.brief button.main")
         window.until_text("The mission is accepted")
         assert [one.text for one in window.all("h2.ask")] == ["Plain and simple", "And simpler still"]
         window.open("/object?target=robin")
@@ -489,7 +489,7 @@ def test_older_missions_are_paged_to_and_looked_for(house: House, window: Browse
         sent(house.peer, f"older-{number:02}", "memory", "remember_", f"note {number}", f"Entry {number}")
     window.open("/")
     first = window.does(IDS)
-    window.find("a[rel=next]").click()
+    window.click("a[rel=next]")
     window.until(lambda: "before=" in window.driver.current_url or None, "the next page")
     second = window.does(IDS)
     assert second
@@ -506,7 +506,7 @@ def test_older_missions_are_paged_to_and_looked_for(house: House, window: Browse
 def test_what_was_done_is_said_once_and_whence_a_mission_came_is_told(house: House, window: Browser) -> None:
     window.open("/")
     window.find("#brief").send_keys("Who gave this?")
-    window.find("form.brief button.main").click()
+    window.click("form.brief button.main")
     window.until_text("The mission is accepted")
     window.until_text("given here")
     assert "said=" not in window.driver.current_url

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import batos
-from batos.bridge.text import strip_fences, without_thought
+from batos.bridge.text import strip_fences
+from batos.bridge.thoughts import without_thought
 from batos.errors import Unreadable
 from batos.memory import readers
 from batos.memory.chunking import Limits, pieces

@@ -90,16 +90,17 @@ def links(library: Any) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for segment in library.text.segments() for a, b in segment.links]
 
 
-async def test_what_is_named_before_it_is_there_is_pointed_at_with_the_vectors(tmp_path: Path) -> None:
+async def test_what_is_named_before_it_is_there_is_pointed_at_without_an_embedder_and_with_one(tmp_path: Path) -> None:
     async with memory(tmp_path) as held:
         held.embedder.away = True
         (tmp_path / "a.md").write_text("# A\n\nSee the Garden Book.\n")
         (tmp_path / "b.md").write_text("# Garden Book\n\nTomatoes.\n")
         await held.read(tmp_path / "a.md", tmp_path / "b.md")
-        assert held.look(links) == []
+        pointed = [(held.numbers(tmp_path / "a.md")[0], number_of(held, tmp_path / "b.md"))]
+        await held.until(lambda: held.look(links) == pointed)
         held.embedder.away = False
         await held.embedded()
-        assert held.look(links) == [(held.numbers(tmp_path / "a.md")[0], number_of(held, tmp_path / "b.md"))]
+        assert held.look(links) == pointed
         await held.whole()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from batos.bridge.experts import read_about
 from batos.bridge.profiles import load_profile
+from batos.bridge.types import ChatRequest
 from batos.cli import main
 from batos.errors import ConfigError, ExpertRefused, InvalidInput, UnknownPersona
 from batos.image import ledger
@@ -169,12 +171,17 @@ async def liked_by_a_user(folder: Path, count: int) -> str:
     """URI of an image in which robin answered so many briefs well."""
     inference = FakeInference()
     inference.say = lambda request: (
-        answer(request) if request.schema is not None else f"One step more: {request.user[40:60]} {request.user[-90:-60]}"
+        answer(request) if request.schema is not None else f"One step more: {_matter(request)} {request.user[-90:-60]}"
     )
     async with mind(folder, inference) as kernel:
         for number in range(count):
             await asked(kernel, f"m{number}", f"How do I feel better in the matter number {number}?")
         return f"file://{folder}/live_image.fs"
+
+
+def _matter(request: ChatRequest) -> str:
+    """The end of the brief, which comes after what earlier missions left in the memory."""
+    return re.findall(r"matter number \d+", request.user)[-1]
 
 
 PLAN = Plan(1, rank=2, rate=1e-2, first_layer=1, threads=1, batch=4, passes=3)
