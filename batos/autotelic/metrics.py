@@ -13,11 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from batos.autotelic.durations import Durations
 from batos.autotelic.exporter import Exporter
 from batos.bridge.types import ChatReply, ChatRequest, Inference
 from batos.errors import InferenceFailed
-from batos.mind.events import Event, Events
+from batos.mind.events import Durations, Event, Events
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram

@@ -16,14 +16,13 @@ from typing import Any, NamedTuple
 import structlog
 
 from batos.autotelic import ring
-from batos.autotelic.durations import Durations
 from batos.autotelic.ring import Bucket
 from batos.autotelic.tallies import Tallies, Tally
 from batos.errors import BatosError
 from batos.image import journal, ledger
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
-from batos.mind.events import Events
+from batos.mind.events import Durations, Events
 
 log = structlog.get_logger("batos.autotelic")
 

@@ -12,7 +12,7 @@ import contextvars
 import inspect
 import operator
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transaction.interfaces import TransientError
 from ZODB.POSException import POSError
@@ -23,13 +23,11 @@ from batos.objects.containers import PLAIN
 from batos.sandbox import clocks
 from batos.sandbox.activity import Activity
 from batos.sandbox.drive import Answer, Drive
+from batos.sandbox.limits import Limits
 from batos.sandbox.membrane import CONTAINER, Handle, Handles, Membrane, TooLarge, client, is_number_in_slot, unchanged
 from batos.sandbox.programs import Loaded, host_error
-from batos.sandbox.workers import Session
+from batos.sandbox.workers import Session, Workers
 from batos.sandbox.writing import Journal, check_name
-
-if TYPE_CHECKING:
-    from batos.sandbox import Sandbox
 
 BUILT_IN = ("_clone_persistent_", "clone", "derive")
 """Messages that every object understands, without a slot."""
@@ -66,7 +64,8 @@ class Invocation:
 
     def __init__(
         self,
-        sandbox: Sandbox,
+        workers: Workers,
+        limits: Limits,
         loaded: Loaded,
         obj: UvmObject,
         method: Method,
@@ -74,16 +73,16 @@ class Invocation:
         activity: Activity,
         outer: Invocation | None,
     ) -> None:
-        self.sandbox, self.loaded, self.obj, self.method, self._holder = sandbox, loaded, obj, method, holder
+        self._workers, self.loaded, self.obj, self.method, self._holder = workers, loaded, obj, method, holder
         self.activity, self.outer, self.sender = activity, outer, current.get()
         self.depth: int = 1 if outer is None else outer.depth + 1
         self.started: dict[str, int] = {}
         counts = activity.started if outer is None else outer.started
         count = counts[method.selector] = counts.get(method.selector, 0) + 1
         self.path: str = f"{'' if outer is None else outer.path}/{method.selector}:{count}"
-        self.journal, self.limits = Journal(), sandbox.limits
+        self.journal, self.limits = Journal(), limits
         self.handles = Handles(activity.name)
-        self.membrane = Membrane(self.handles, nodes=sandbox.limits.nodes, text=sandbox.limits.text_bytes)
+        self.membrane = Membrane(self.handles, nodes=limits.nodes, text=limits.text_bytes)
         self._given: dict[tuple[int, str], tuple[UvmObject, str, Any, int]] = {}
         self._weight = self._calls = 0
         self._errors: dict[tuple[str, str], BatosError] = {}
@@ -98,7 +97,7 @@ class Invocation:
         try:
             given = self._inputs(args, kwargs)
             code = f"_b_run({self.loaded.program.function}, {', '.join(given)})"
-            drive = Drive(self.sandbox.workers, session, self.loaded, self.activity)
+            drive = Drive(self._workers, session, self.loaded, self.activity)
             try:
                 snapshot = await drive.begin(lambda held: held.monty.feed_start(code, inputs=given, print_callback=held.output))
                 if self.activity.computed > self.limits.total_s:

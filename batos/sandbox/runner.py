@@ -116,7 +116,7 @@ class Sandbox:
         try:
             lost = False
             for _ in range(_RERUNS):
-                invocation = Invocation(self, loaded, obj, method, holder, activity, None if apart else outer)
+                invocation = Invocation(self.workers, self.limits, loaded, obj, method, holder, activity, None if apart else outer)
                 if outer is not None:
                     invocation.depth = outer.depth + 1
                 session = self.workers.ready(loaded.key) or await self.workers.take(loaded.key, loaded.image)

@@ -11,7 +11,7 @@ from batos.guardian.effects.base import TooManySteps
 from batos.guardian.effects.frames import Activation, Catcher, Finally, Loop, all_parameters
 from batos.guardian.effects.heap import SELF
 from batos.guardian.effects.state import DIRTY, LATE, State, joined
-from batos.guardian.rules import covenant, covenant_order, loops, size
+from batos.guardian.rules import covenant, loops, size
 from batos.guardian.subject import Subject, is_covenant
 
 _FLAG = "self._p_changed = True"
@@ -162,9 +162,7 @@ class Statements(Assignments):
             self.subject.unflagged.append((node, state.written))
         else:
             reason = f"line {getattr(state.late, 'lineno', 0)} does something after {_FLAG}"
-            self.subject.refuse(
-                covenant_order.RULE.id, state.late, reason, f"Move {_FLAG} behind it: the flag comes last, before the return."
-            )
+            self.subject.refuse(covenant.ORDER.id, state.late, reason, f"Move {_FLAG} behind it: the flag comes last, before the return.")
             self.subject.late.append((node, state.late))
 
     # --- branches

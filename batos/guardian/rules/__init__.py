@@ -8,16 +8,14 @@ from batos.guardian.rules import (
     annotation,
     attribute,
     builtins,
+    capability,
     covenant,
-    covenant_order,
     dynamic,
     exceptions,
-    files,
     formatting,
     imports,
     loops,
     names,
-    network,
     parse,
     pattern,
     receiver,
@@ -32,13 +30,32 @@ from batos.guardian.rules import (
 )
 from batos.guardian.rules.base import NodeCheck, Rule
 
-RULES: tuple[Rule, ...] = tuple(
-    module.RULE
-    for module in (
-        text, size, names, parse, shape, signature, annotation, syntax, dynamic, receiver, store, builtins, attribute, formatting,
-        imports, files, network, waiting, pattern, exceptions, values, loops, covenant, covenant_order,
-    )
-)  # fmt: skip
+RULES: tuple[Rule, ...] = (
+    text.RULE,
+    size.RULE,
+    names.RULE,
+    parse.RULE,
+    shape.RULE,
+    signature.RULE,
+    annotation.RULE,
+    syntax.RULE,
+    dynamic.RULE,
+    receiver.RULE,
+    store.RULE,
+    builtins.RULE,
+    attribute.RULE,
+    formatting.RULE,
+    imports.RULE,
+    capability.FILES,
+    capability.NETWORK,
+    waiting.RULE,
+    pattern.RULE,
+    exceptions.RULE,
+    values.RULE,
+    loops.RULE,
+    covenant.RULE,
+    covenant.ORDER,
+)
 """in the order in which a node is shown to them"""
 
 

@@ -1,4 +1,7 @@
-"""covenant: whoever writes sets `self._p_changed = True` after the last write, on every way out."""
+"""covenant: whoever writes sets `self._p_changed = True` after the last write, on every way out.
+
+covenant-order: that is the last thing that a method does.
+"""
 
 from __future__ import annotations
 
@@ -17,4 +20,13 @@ RULE = Rule(
     refused="def add(self, item):\n    items = self.items\n    items.append(item)\n    if len(items) > 9:\n        return False\n"
     "    self._p_changed = True\n"
     "    return True",
+)
+
+ORDER = Rule(
+    "covenant-order",
+    asks="After `self._p_changed = True` no statement is executed for its effect; a `return` with a value, and what leads to it, may "
+    "follow.",
+    why="The Covenant says that a method that writes *ends* by setting the flag.",
+    accepted="def visit(self):\n    self.count += 1\n    self.note('visited')\n    self._p_changed = True\n    return self.count",
+    refused="def visit(self):\n    self.count += 1\n    self._p_changed = True\n    self.note('visited')\n    return self.count",
 )
