@@ -20,7 +20,7 @@ from transaction.interfaces import TransientError
 from batos.autotelic import changes, provided
 from batos.bridge import selection
 from batos.bridge.catalogue import offers
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.bridge.needs import Needs
 from batos.bridge.registries import listed
 from batos.bridge.wants import ModelStatus

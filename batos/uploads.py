@@ -10,7 +10,7 @@ import json
 import time
 from typing import Any
 
-from batos.bridge import pictures as pictures_of_ollama
+from batos.bridge.pictures import look as look_at_picture
 from batos.config import MIB, Settings
 from batos.errors import Busy, InvalidInput, MessageTooLarge
 from batos.image import pictures
@@ -128,7 +128,7 @@ class Uploads:
         try:
             if (found := await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())) != digest:
                 raise InvalidInput(f"upload: what came is {found[:16]}…, and {digest[:16]}… was announced; begin it again")
-            look = pictures_of_ollama.look(data)
+            look = look_at_picture(data)
             if look.width * look.height > (limit := self._settings.brief_image_pixels):
                 raise MessageTooLarge(
                     f"an image of {look.width} × {look.height} pixels; at most {limit} in all are taken (setting brief_image_pixels): "

@@ -16,9 +16,10 @@ import structlog
 from batos import private_files
 from batos.bridge import blobs, modelfile
 from batos.bridge.built import Built
+from batos.bridge.candidates import as_listed
 from batos.bridge.client import CONNECT_S
 from batos.bridge.modelfile import Modelfile
-from batos.bridge.names import as_listed, tagged
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.pulling import Step, follow
 from batos.bridge.recipes import Recipe

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from batos.bridge.capabilities import Capabilities, figure
-from batos.bridge.experts import MARK
 from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
-from batos.bridge.persona_models import is_ours
+from batos.bridge.persona_models import MARK, is_ours
 from batos.bridge.wants import AGAIN, ServerErrors
 from batos.config import MIB
 
@@ -129,6 +128,15 @@ async def there(client: AsyncClient, hear: Callable[[str, Mapping[str, Any]], ob
 
             found = await asyncio.gather(*(look(m.model, m.digest or "", int(m.size or 0)) for m in listed if m.model))
     return sorted((one for one in found if one is not None), key=lambda one: one.name)
+
+
+async def as_listed(client: AsyncClient, name: str) -> str:
+    """A model's name as its Ollama lists it: FROM is the one place where another spelling is not found. As it is, where it is not there.
+
+    :raises ollama.ResponseError, ConnectionError, httpx.HTTPError: where the Ollama does not say.
+    """
+    wanted = tagged(name)
+    return next((m.model for m in (await asked(client.list)).models if m.model and tagged(m.model) == wanted), name)
 
 
 async def show(client: AsyncClient, name: str) -> dict[str, Any] | None:

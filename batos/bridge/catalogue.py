@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from batos.bridge.candidates import UNKNOWN_CACHE, Candidate
 from batos.bridge.capabilities import Capabilities
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.errors import ConfigError
 
 CATALOGUE = "catalogue.toml"

@@ -18,11 +18,14 @@ from batos import private_files
 from batos.bridge import adapters, fuse
 from batos.bridge.adapters import Base, Unfit
 from batos.bridge.blobs import upload
-from batos.bridge.experts import MARK, Staged, digest_of, names_a_repository, same_base
+from batos.bridge.candidates import as_listed
+from batos.bridge.experts import Staged, digest_of, names_a_repository, same_base
 from batos.bridge.modelfile import Modelfile, parse
-from batos.bridge.names import as_listed, tagged
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
+from batos.bridge.persona_models import MARK
 from batos.bridge.profiles import Profile
+from batos.bridge.requantize import Stopped
 from batos.errors import BatosError, ModelfileError
 
 if TYPE_CHECKING:
@@ -273,7 +276,7 @@ class failing:
         if error is None or isinstance(error, (Unfit, NotNow, self._but)):
             return
         # ValueError: an answer that is no JSON, or a file that changed under our hands.
-        if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError | KeyError | fuse.Stopped):
+        if isinstance(error, ResponseError | ConnectionError | httpx.HTTPError | OSError | ValueError | KeyError | Stopped):
             raise NotNow(f"{self._what}: {str(error) or repr(error)}") from error
 
 

@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+import batos
 from batos import private_files
 from batos.bridge import adapters
 from batos.bridge.adapters import Adapter, Unfit
@@ -29,8 +30,6 @@ ABOUT = "expert.toml"
 _ABOUT_BYTES = 256 * 1024
 _TAG = 80  # characters of a tag, in Ollama (types/model/name.go)
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
-"""What an expert's model says of itself in its license: its name, and what it was made of."""
 
 Signature = tuple[tuple[Any, ...], ...]
 Figure = Annotated[float, Field(allow_inf_nan=False)] | int
@@ -182,7 +181,7 @@ def staging_folder(override: str, data: Path) -> Path:
     """The folder of experts: the one named in the settings, else that of the checkout BAT OS runs from, else one in the data folder."""
     if override:
         return Path(override)
-    checkout = Path(__file__).parents[2]
+    checkout = Path(batos.__file__).parents[1]
     if (checkout / "lora_staging").is_dir() and (checkout / "pyproject.toml").is_file():
         return checkout / "lora_staging"
     folder = data / "lora_staging"

@@ -13,12 +13,9 @@ from typing import Any
 from batos import private_files
 from batos.bridge import gguf
 from batos.bridge.adapters import Adapter, Base, Unfit, matrices
+from batos.bridge.requantize import Stopped
 
 _MOSTLY_F16 = 1  # of llama.cpp's file types
-
-
-class Stopped(Exception):
-    """The daemon stops; what was written is of no use."""
 
 
 def fuse(source: Path, adapter: Adapter, base: Base, out: Path, stop: Event) -> None:

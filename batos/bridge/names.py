@@ -7,12 +7,6 @@ the same, its own registry and library need not be said, and `latest` is the tag
 from __future__ import annotations
 
 import string
-from typing import TYPE_CHECKING
-
-from batos.bridge.overtaken import asked
-
-if TYPE_CHECKING:
-    from ollama import AsyncClient
 
 _SMALL = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _SCHEMES = ("https://", "http://")
@@ -29,12 +23,3 @@ def tagged(name: str) -> str:
         bare = bare.removeprefix(_LIBRARY)
     last = bare.rpartition("/")[2]
     return bare + ("" if ":" in last else f":{_TAG}") + (_TAG if last.endswith(":") else "")
-
-
-async def as_listed(client: AsyncClient, name: str) -> str:
-    """A model's name as its Ollama lists it: FROM is the one place where another spelling is not found. As it is, where it is not there.
-
-    :raises ollama.ResponseError, ConnectionError, httpx.HTTPError: where the Ollama does not say.
-    """
-    wanted = tagged(name)
-    return next((m.model for m in (await asked(client.list)).models if m.model and tagged(m.model) == wanted), name)

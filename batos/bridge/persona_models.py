@@ -15,6 +15,8 @@ from batos.bridge.names import tagged
 from batos.bridge.profiles import Profile, shipped_names
 
 PREFIX = "batos/"
+MARK = re.compile(r"BAT OS expert (\S+), content ([0-9a-f]{64}), recipe ([0-9a-f]{64})")
+"""What an expert's model says of itself in its license: its name, and what it was made of."""
 TAG_CHARS = 80  # Ollama takes no longer tag than this
 
 

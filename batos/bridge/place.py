@@ -12,8 +12,9 @@ from typing import Any
 from batos.bridge import probes
 from batos.bridge.breaker import Breaker
 from batos.bridge.capabilities import Capabilities, Known
-from batos.bridge.client import OllamaInference, tagged
+from batos.bridge.client import OllamaInference
 from batos.bridge.fitting import fitted
+from batos.bridge.names import tagged
 from batos.bridge.provision import Provisioner
 from batos.bridge.residency import Residency, ResidentInference
 from batos.bridge.types import ChatReply, ChatRequest

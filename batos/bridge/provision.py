@@ -20,8 +20,9 @@ import structlog
 from batos.bridge import modelfile
 from batos.bridge.building import Builder
 from batos.bridge.built import Built
-from batos.bridge.client import tagged, version_of
+from batos.bridge.client import version_of
 from batos.bridge.modelfile import Modelfile
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.profiles import BaseModelSource, Profile
 from batos.bridge.pulling import NOTE_S, cleared, pull

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batos.bridge.built import Built, built_of
 from batos.bridge.candidates import show
-from batos.bridge.client import connect, tagged
+from batos.bridge.client import connect
 from batos.bridge.expert_model import delete, digests, failing
-from batos.bridge.experts import MARK
-from batos.bridge.persona_models import PREFIX
+from batos.bridge.names import tagged
+from batos.bridge.persona_models import MARK, PREFIX
 from batos.bridge.service import DEFAULT_HOST, version_at
 from batos.config import Settings
 from batos.errors import OllamaUnavailable

@@ -17,8 +17,9 @@ import structlog
 
 from batos.bridge import modelfile
 from batos.bridge.candidates import show
-from batos.bridge.client import CONNECT_S, tagged
+from batos.bridge.client import CONNECT_S
 from batos.bridge.loads import Load
+from batos.bridge.names import tagged
 from batos.bridge.overtaken import asked
 from batos.bridge.turns import Fairness, Gate
 from batos.bridge.types import ChatReply, ChatRequest, Inference

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.config import nearest
 from batos.errors import ModelBlind
 

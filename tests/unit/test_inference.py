@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from batos.bridge.breaker import Policy
-from batos.bridge.client import DEFAULT_OPTIONS, OllamaInference, connect, tagged
+from batos.bridge.client import DEFAULT_OPTIONS, OllamaInference, connect
+from batos.bridge.names import tagged
 from batos.bridge.types import ChatRequest
 from batos.errors import ConfigError, InferenceFailed
 from batos.testing import ScriptedOllama

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from batos.bridge.candidates import Candidate
 from batos.bridge.capabilities import Capabilities
 from batos.bridge.catalogue import Offer, offers
-from batos.bridge.client import tagged
+from batos.bridge.names import tagged
 from batos.bridge.needs import ABILITIES, Needs
 from batos.bridge.pulling import clear, cleared
 from batos.bridge.room import Room

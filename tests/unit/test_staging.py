@@ -241,6 +241,6 @@ def test_which_folder_it_is(tmp_path: Path) -> None:
 
 
 def test_an_installed_daemon_has_it_in_its_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("batos.bridge.experts.__file__", str(tmp_path / "site-packages" / "batos" / "bridge" / "experts.py"))
+    monkeypatch.setattr("batos.__file__", str(tmp_path / "site-packages" / "batos" / "__init__.py"))
     assert staging_folder("", tmp_path / "data") == tmp_path / "data" / "lora_staging"
     assert (tmp_path / "data" / "lora_staging").is_dir()
