@@ -27,7 +27,7 @@ from batos.image.integrity import Walk
 from batos.image.living import LivingImage
 from batos.image.turns import in_helper
 from batos.memory import origins
-from batos.memory.normal import normalised
+from batos.memory.embedders import normalised
 from batos.mind import tentative
 from batos.mind.events import Events
 from batos.mind.scheduler import Scheduler

@@ -12,7 +12,7 @@ from typing import Any
 _HOME = {
     "Block": "vectorlog",
     "Catalogue": "catalogue",
-    "Change": "changing",
+    "Change": "sections",
     "Counts": "counts",
     "Epoch": "numbers",
     "GrowingTree": "growing",
@@ -22,7 +22,7 @@ _HOME = {
     "StoredSegment": "segments",
     "Tail": "tail",
     "VectorLog": "vectorlog",
-    "Words": "words",
+    "Words": "textindex",
 }
 """Persistent class -> the module in which it lives."""
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batos.errors import ImageDamaged
-from batos.memory.library import Section
+from batos.memory.sections import Section
 from batos.memory.segments import Array, Segment, StoredSegment, merge
 
 if sys.version_info >= (3, 14):

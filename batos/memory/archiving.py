@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from ZODB.POSException import POSKeyError
 
-from batos.errors import ImageDamaged, InvalidInput, UnknownSource
+from batos.errors import ImageDamaged, UnknownSource
 from batos.image import blobs
 from batos.memory import mentions, remembering
 from batos.memory.archives import Chunk, Held, Material, packed, unpacked
-from batos.memory.library import Library, library_of
+from batos.memory.library import Library, fill_archive, library_of
 from batos.memory.segments import Array, Segment
 from batos.memory.standing import pinned
 from batos.objects import UvmObject
@@ -91,7 +91,7 @@ def archive(root: Any, material: Material, data: bytes, made: Made) -> Change | 
     node = UvmObject(**{"parent*": root["lobby"].traits.archive, "number": made.number, "level": made.level, "made": made.at})
     library.archives[made.number] = node
     root._p_jar.add(node)
-    _fill(node, root, material, data)
+    fill_archive(node, root, material, data)
     keys = {key for one in material.held for chunk in one.chunks for key in chunk.mentioned}
     named = {key: library.entities[key] for key in sorted(keys) if key in library.entities}
     gone = {one.section.number for one in material.held}
@@ -126,13 +126,6 @@ def order(document: UvmObject, sections: Iterable[int]) -> tuple[int, ...]:
     return tuple(number for number in document.whole or sorted(there) if number in there)
 
 
-def _fill(node: UvmObject, root: Any, material: Material, data: bytes) -> None:
-    node.blob, node.bytes = blobs.write(root._p_jar, data), len(data)
-    node.chunks = len(material.ids)
-    documents = dict.fromkeys(one.section.document for one in material.held)
-    node.of = tuple(library_of(root).documents[number] for number in documents)
-
-
 def merge(root: Any, numbers: Sequence[int], were: Sequence[bytes], material: Material, data: bytes, made: Made) -> Change | None:
     """Put archives together, with one summary in the place of theirs. None, and nothing was changed, if one of them is not what it was.
 
@@ -145,7 +138,7 @@ def merge(root: Any, numbers: Sequence[int], were: Sequence[bytes], material: Ma
     new = UvmObject(**{"parent*": root["lobby"].traits.archive, "number": made.number, "level": made.level, "made": made.at})
     library.archives[made.number] = new
     root._p_jar.add(new)
-    _fill(new, root, material, data)
+    fill_archive(new, root, material, data)
     named: dict[str, UvmObject] = {}
     for key, entity in sorted((pair for node in nodes for pair in node.entities), key=lambda pair: pair[1]._p_oid):
         named.setdefault(key, entity)
@@ -222,7 +215,7 @@ def _close(root: Any, node: UvmObject) -> list[int]:
 def _leave(root: Any, node: UvmObject, rest: Material, gone: Collection[str]) -> list[int]:
     """Leave an archive with less. Its summary goes, and another is made: it may tell of what can be forgotten without it from now on."""
     library, summary = library_of(root), node.summary
-    _fill(node, root, rest, packed(rest))
+    fill_archive(node, root, rest, packed(rest))
     node.entities = tuple((key, entity) for key, entity in node.entities if key not in gone)
     node.summary = None
     library.unsummarised.add(node.number)
@@ -290,47 +283,6 @@ def _rejoin(library: Library, document: UvmObject, node: UvmObject, sections: It
         for name in ("archives", "whole"):
             document._slots.pop(name, None)
     library.catalogued(document)
-
-
-# --- forgetting
-
-
-def forget(root: Any, document: UvmObject) -> list[int]:
-    """Take what is of a document out of all archives for good; the numbers of the chunks that went: of summaries that told of it.
-
-    The archives are packed anew without it, and wait for another summary. The old blobs leave the disk with the pack that drops this
-    history.
-    """
-    library, dropped = library_of(root), []
-    for node in document.archives:
-        if node.summary is not None:
-            summary, node.summary = node.summary, None
-            dropped += library.take_out(summary)
-        rest = unpacked(blobs.read(node.blob)).without([document.number])
-        if rest.held:
-            _fill(node, root, rest, packed(rest))
-            named = {key for one in rest.held for chunk in one.chunks for key in chunk.mentioned}
-            node.entities = tuple((key, entity) for key, entity in node.entities if key in named)
-            library.unsummarised.add(node.number)
-        else:
-            library.unsummarised.discard(node.number)
-            del library.archives[node.number]
-    for name in ("archives", "whole"):
-        document._slots.pop(name, None)
-    return dropped
-
-
-def refuse_summary(document: UvmObject) -> None:
-    """A summary that stands for what is archived is not forgotten alone: nothing would lead to that any more.
-
-    :raises InvalidInput: for one.
-    """
-    node = document.archive
-    if node is not None:
-        raise InvalidInput(
-            f"{document.source!r} stands for {node.chunks} archived chunks: `batos memory restore {node.number}` brings them back, "
-            "or forget the documents that they are of"
-        )
 
 
 def archived(document: UvmObject) -> list[Held]:

@@ -11,7 +11,7 @@ from batos.errors import Unreadable
 from batos.image.turns import Turns
 from batos.memory.drafts import Draft, bounded
 from batos.memory.files import File
-from batos.memory.library import Section
+from batos.memory.sections import Section
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelved, Shelver, digest_of
 

@@ -12,29 +12,13 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any, NamedTuple
 
-from BTrees.LLBTree import LLTreeSet
-from persistent import Persistent
 from ZODB.POSException import POSKeyError
 
 from batos.errors import ImageDamaged
 from batos.memory.library import Library, library_of
 from batos.memory.meaning import Work, work_of
+from batos.memory.sections import Change
 from batos.memory.vectorlog import VectorLog
-
-
-class Change(Persistent):
-    """The embedder that comes, while its vectors are being made."""
-
-    __module__ = "batos.memory"
-
-    def __init__(self, identity: str, sections: Iterable[int], since: int) -> None:
-        """
-        :param sections: that lack its vectors: all there are.
-        :param since: the number of the newest of them.
-        """
-        self.identity, self.since = identity, since
-        self.waiting = LLTreeSet([0])  # see `Library.complete`
-        self.waiting.update(sections)
 
 
 class Adopted(Enum):

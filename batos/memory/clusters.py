@@ -19,7 +19,8 @@ from batos.image import ledger
 from batos.image.turns import Turns
 from batos.memory import standing
 from batos.memory.kinds import DIGEST, FAILURE, MISSION
-from batos.memory.library import Library, Section, library_of
+from batos.memory.library import Library, library_of
+from batos.memory.sections import Section
 from batos.memory.segments import Array
 
 if TYPE_CHECKING:

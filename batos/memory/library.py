@@ -10,7 +10,7 @@ for what it remembers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from BTrees.LLBTree import LLBTree, LLTreeSet
 from BTrees.LOBTree import LOBTree
@@ -18,57 +18,20 @@ from BTrees.OOBTree import OOBTree, OOTreeSet
 from persistent import Persistent
 
 from batos.errors import ImageDamaged, InvalidInput, UnknownSource
+from batos.image import blobs
 from batos.memory import mentions, titles
 from batos.memory.catalogue import Catalogue
 from batos.memory.counts import Counts
 from batos.memory.growing import GrowingTree
 from batos.memory.numbers import EPOCH, Epoch
+from batos.memory.sections import Change, Section, Shelf
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:
-    from batos.memory.changing import Change
+    from batos.memory.archives import Material
 
 CATALOGUED = ("kind", "mission", "day", "tags", "speakers", "days")
 """Slots of a document by which the catalogue finds it."""
-
-
-class Section(NamedTuple):
-    """A part of a document: a heading's text, a conversation's session, some pages. Stored as a plain tuple under `number`."""
-
-    number: int
-    """Its own; it stays when its chunks are cut anew."""
-    document: int
-    first: int
-    """Number of its first chunk."""
-    size: int
-    """How many chunks it has."""
-    room: int
-    """How many it can have without other numbers."""
-    digest: bytes
-    title: str
-    day: int
-    cut: bool
-    """Whether its chunks were cut where its meaning parts; before, by structure and size alone."""
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of its chunks."""
-        return range(self.first, self.first + self.size)
-
-
-class Passage(NamedTuple):
-    """A chunk to be: its text, who says it (empty: nobody), keys of the entities it mentions."""
-
-    text: str
-    speaker: str = ""
-    mentioned: tuple[str, ...] = ()
-
-
-class Shelf(NamedTuple):
-    """A section to be stored, with its chunks."""
-
-    section: Section
-    passages: tuple[Passage, ...]
 
 
 def summary_source(number: int) -> str:
@@ -249,9 +212,7 @@ class Library(Persistent):
 
         :raises InvalidInput: for the summary of an archive, which stands for what it is of.
         """
-        from batos.memory.archiving import refuse_summary  # late: it needs this module
-
-        refuse_summary(document)
+        _refuse_summary(document)
         return self.take_out(document)
 
     def take_out(self, document: UvmObject) -> list[int]:
@@ -278,11 +239,7 @@ class Library(Persistent):
 
     def _forget_archived(self, document: UvmObject) -> list[int]:
         """Forget what is archived of a document; the numbers of the chunks of summaries that told of it."""
-        if not document.archives:
-            return []
-        from batos.memory.archiving import forget  # late: it needs this module
-
-        return forget(self._p_jar.root(), document)
+        return _forget_archived(self._p_jar.root(), document) if document.archives else []
 
     def bring_back(self, root: Any, document: UvmObject, shelves: Iterable[tuple[Section, list[UvmObject]]], segment: Any) -> None:
         """Take a document that was forgotten into the memory again, the same objects under the same numbers. Its vectors are made anew.
@@ -398,6 +355,58 @@ class Library(Persistent):
 def library_of(root: Any) -> Library:
     """The library of an image."""
     return root["lobby"].memory.library  # type: ignore[no-any-return]
+
+
+def fill_archive(node: UvmObject, root: Any, material: Material, data: bytes) -> None:
+    """Let an archive hold this material.
+
+    :param data: `batos.memory.archives.packed` of it.
+    """
+    node.blob, node.bytes = blobs.write(root._p_jar, data), len(data)
+    node.chunks = len(material.ids)
+    documents = dict.fromkeys(one.section.document for one in material.held)
+    node.of = tuple(library_of(root).documents[number] for number in documents)
+
+
+def _forget_archived(root: Any, document: UvmObject) -> list[int]:
+    """Take what is of a document out of all archives for good; the numbers of the chunks that went: of summaries that told of it.
+
+    The archives are packed anew without it, and wait for another summary. The old blobs leave the disk with the pack that drops this
+    history.
+    """
+    from batos.memory.archives import packed, unpacked  # late: it needs numpy
+
+    library = library_of(root)
+    dropped: list[int] = []
+    for node in document.archives:
+        if node.summary is not None:
+            summary, node.summary = node.summary, None
+            dropped += library.take_out(summary)
+        rest = unpacked(blobs.read(node.blob)).without([document.number])
+        if rest.held:
+            fill_archive(node, root, rest, packed(rest))
+            named = {key for one in rest.held for chunk in one.chunks for key in chunk.mentioned}
+            node.entities = tuple((key, entity) for key, entity in node.entities if key in named)
+            library.unsummarised.add(node.number)
+        else:
+            library.unsummarised.discard(node.number)
+            del library.archives[node.number]
+    for name in ("archives", "whole"):
+        document._slots.pop(name, None)
+    return dropped
+
+
+def _refuse_summary(document: UvmObject) -> None:
+    """A summary that stands for what is archived is not forgotten alone: nothing would lead to that any more.
+
+    :raises InvalidInput: for one.
+    """
+    node = document.archive
+    if node is not None:
+        raise InvalidInput(
+            f"{document.source!r} stands for {node.chunks} archived chunks: `batos memory restore {node.number}` brings them back, "
+            "or forget the documents that they are of"
+        )
 
 
 def _apart(known: str, wanted: str) -> tuple[bool, int, str]:

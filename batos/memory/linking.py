@@ -18,8 +18,8 @@ from ZODB.POSException import POSKeyError
 from batos.errors import ImageDamaged
 from batos.memory import meaning, mentions
 from batos.memory.library import Library, library_of
-from batos.memory.links import Gazetteer, targets
-from batos.memory.naming import Name
+from batos.memory.links import targets
+from batos.memory.naming import Gazetteer, Name
 from batos.memory.segments import Segment, build
 from batos.memory.shelving import Shelved, Shelver
 from batos.memory.words import words

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batos.memory.chunking import Limits, by_meaning
-from batos.memory.library import Library, Section, library_of
+from batos.memory.library import Library, library_of
+from batos.memory.sections import Section
 from batos.memory.segments import Array, Segment, build
 from batos.memory.sentences import Span, sentences
 from batos.memory.shelving import Shelved, Shelver, about_of, parted

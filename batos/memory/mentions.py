@@ -15,7 +15,8 @@ from batos.errors import ImageDamaged
 from batos.objects import UvmObject
 
 if TYPE_CHECKING:
-    from batos.memory.library import Library, Shelf
+    from batos.memory.library import Library
+    from batos.memory.sections import Shelf
 
 
 def add(library: Library, root: Any, chunk: UvmObject) -> None:

@@ -7,6 +7,7 @@ which is a step that a search may go. A title that comes after the texts that na
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -15,7 +16,12 @@ from ZODB.POSException import POSKeyError
 
 from batos.errors import ImageDamaged
 from batos.memory.library import library_of
-from batos.memory.links import Gazetteer
+from batos.memory.words import content_words
+
+_WORD = re.compile(r"[^\W_]+")
+_ASIDE = re.compile(r"(?<!\s)\s*\([^()]*+\)\s*+$")
+_LONGEST = 12
+"""Words of a name; what is longer is a sentence, and no text names it."""
 
 
 class Named(NamedTuple):
@@ -30,6 +36,52 @@ class Name(NamedTuple):
 
     text: str
     document: int = 0
+
+
+class Gazetteer:
+    """Names that are looked for in texts, each with what it stands for. Built once, asked by any thread; names can be added.
+
+    A name is found as whole words, whatever its case, the longest first; one of a single word only where it is written with a
+    capital, so that a note called "ideas" is not pointed at by every text that has one.
+    """
+
+    def __init__(self, names: Iterable[tuple[str, int]] = ()) -> None:
+        """:param names: names and what they stand for; one name may stand for several."""
+        self._known: dict[str, dict[tuple[str, ...], list[int]]] = {}
+        for name, target in names:
+            self.add(name, target)
+
+    def add(self, name: str, target: int) -> None:
+        """One name more. What is in brackets at its end tells namesakes apart and is not looked for."""
+        parts = tuple(_words(_ASIDE.sub("", name) or name))
+        if 0 < len(parts) <= _LONGEST and content_words(name):
+            targets = self._known.setdefault(parts[0], {}).setdefault(parts, [])
+            if target not in targets:
+                targets.append(target)
+
+    def find(self, text: str) -> list[int]:
+        """What the names in a text stand for, in the order in which they come, each once."""
+        matches = list(_WORD.finditer(text))
+        said = [match.group().casefold() for match in matches]
+        found: dict[int, None] = {}
+        at = 0
+        while at < len(said):
+            names = self._known.get(said[at])
+            if names is None:  # no name begins so, as with most words
+                at += 1
+                continue
+            fits = [parts for parts in names if tuple(said[at : at + len(parts)]) == parts]
+            parts = max(fits, key=len, default=())
+            if parts and (len(parts) > 1 or not matches[at].group().islower()):
+                found.update(dict.fromkeys(names[parts]))
+                at += len(parts)
+            else:
+                at += 1
+        return list(found)
+
+
+def _words(name: str) -> list[str]:
+    return [word.casefold() for word in _WORD.findall(name)]
 
 
 class Names:

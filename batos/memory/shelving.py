@@ -10,9 +10,9 @@ from typing import NamedTuple
 from batos.memory.chunking import Limits, pieces
 from batos.memory.drafts import DraftPart
 from batos.memory.kinds import DIGEST, FAILURE, MISSION, SUMMARY
-from batos.memory.library import Passage, Section, Shelf
 from batos.memory.naming import Names
 from batos.memory.numbers import Numbers
+from batos.memory.sections import Passage, Section, Shelf
 from batos.memory.segments import SUMMARY as TELLS_OTHERS
 from batos.memory.segments import Entry, Facts, speaker_key
 from batos.memory.traits import LIVED, traits

@@ -13,6 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
+from batos.memory.words import STOP, words
+
 _TOKEN = re.compile(r"[^\W_]+")
 _OPENING = 4  # words with which something is looked up
 _NAMING = re.compile("heisst|heisse|heissen|appelle|llama|llamo|llaman|chiama|chiamo|chiamano|chama|chamam|heet|heten")
@@ -65,8 +67,6 @@ class Subject(NamedTuple):
 
 def subject_of(text: str) -> Subject:
     """What a text is about, as a question."""
-    from batos.memory.words import words  # late: it brings the index
-
     lists, said = _lists(), _TOKEN.findall(text)
     language = _language_of(said)
     asking = lists.asking.get(language, frozenset())  # English ones are no terms
@@ -84,8 +84,6 @@ def subject_of(text: str) -> Subject:
 
 def contents_of(text: str) -> set[str]:
     """The index terms of a text that say something, in whatever of these languages it is."""
-    from batos.memory.words import words  # late: it brings the index
-
     return set(words(text)) - _lists().all_
 
 
@@ -96,8 +94,6 @@ def asks_what_was_answered(text: str) -> bool:
 
 def _language_of(said: Sequence[str]) -> str:
     """The language of a question by the words that ask, by its code: that which has most of them."""
-    from batos.memory.words import STOP
-
     found = [token.casefold() for token in said[:400]]
     counts = {language: sum(token in spelled for token in found) for language, spelled in _lists().asking.items()}
     best = max(counts, key=counts.__getitem__)
@@ -116,8 +112,6 @@ class _Lists(NamedTuple):
 
 @cache
 def _lists() -> _Lists:
-    from batos.memory.words import words  # late: it brings the index
-
     table = tomllib.loads(resources.files("batos.memory").joinpath("asking.toml").read_text("utf-8"))
     lookup, naming, figured = (frozenset(words(table[name])) for name in ("lookup", "naming", "figured"))
     asking = {language: frozenset(listed.split()) for language, listed in table["asking"].items()}

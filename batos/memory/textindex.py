@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from BTrees import family64
 from zope.index.interfaces import IIndexSearch, IInjection, IStatistics
-from zope.index.text.interfaces import ILexicon, ILexiconBasedIndex
+from zope.index.text.interfaces import ILexicon, ILexiconBasedIndex, ISplitter
 from zope.index.text.lexicon import Lexicon
 from zope.index.text.okapiindex import OkapiIndex
 from zope.interface import implementer
@@ -20,7 +20,20 @@ from zope.interface import implementer
 from batos.memory.partlog import PartLog
 from batos.memory.ranking import Part, Ranking
 from batos.memory.segments import Array, Entry, Segment, StoredSegment, build, merge
-from batos.memory.words import Words
+from batos.memory.words import words
+
+
+@implementer(ISplitter)
+class Words:
+    """`words` as the one element of a zope.index lexicon's pipeline."""
+
+    __module__ = "batos.memory"
+
+    def process(self, texts: Iterable[str]) -> list[str]:
+        """The terms of all the texts."""
+        return [word for text in texts for word in words(text)]
+
+    processGlob = process  # a question mark ends a question; it is no pattern
 
 
 def lexicon() -> Any:

@@ -14,7 +14,8 @@ from ZODB.POSException import POSKeyError
 
 from batos.errors import HistoryGone
 from batos.memory.archiving import archived, objects_of, order
-from batos.memory.library import Section, library_of
+from batos.memory.library import library_of
+from batos.memory.sections import Section
 from batos.memory.segments import Entry, Segment, build
 from batos.memory.shelving import Shelver
 from batos.objects import UvmObject

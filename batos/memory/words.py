@@ -11,11 +11,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable
 from typing import Any
-
-from zope.index.text.interfaces import ISplitter
-from zope.interface import implementer
 
 LONGEST = 40
 """Characters of a word that count: what is longer is data, not language, and would fill the vocabulary."""
@@ -58,19 +54,6 @@ def words(text: str) -> list[str]:
 def content_words(text: str) -> list[str]:
     """The words of a text that carry meaning, as `words` but not stemmed: for a model to read."""
     return [word for word in _split(text) if word not in STOP]
-
-
-@implementer(ISplitter)
-class Words:
-    """`words` as the one element of a zope.index lexicon's pipeline."""
-
-    __module__ = "batos.memory"
-
-    def process(self, texts: Iterable[str]) -> list[str]:
-        """The terms of all the texts."""
-        return [word for text in texts for word in words(text)]
-
-    processGlob = process  # a question mark ends a question; it is no pattern
 
 
 def _split(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from BTrees.OOBTree import OOBTree
 
-from batos.memory.normal import normalised
+from batos.memory.embedders import normalised
 from batos.objects import Primitive, SlotList, UvmObject
 
 SLOT = "learned_exemplars"

@@ -20,7 +20,7 @@ from batos.concurrency import SingleFlight
 from batos.errors import BatosError, InferenceFailed
 from batos.image import vectors
 from batos.image.living import LivingImage
-from batos.memory.normal import normalised
+from batos.memory.embedders import normalised
 
 if TYPE_CHECKING:
     import numpy as np

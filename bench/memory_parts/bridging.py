@@ -13,7 +13,7 @@ import numpy as np
 
 from batos.memory.collection import Collection
 from batos.memory.fusion import Vectors
-from batos.memory.links import Gazetteer
+from batos.memory.naming import Gazetteer
 from batos.memory.search import read, search
 from batos.memory.segments import Entry, Facts, build
 from batos.memory.traits import traits

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from batos.memory.normal import normalised
+from batos.memory.embedders import normalised
 from bench.memory_parts.served import served
 
 BATCH = 32

@@ -18,8 +18,8 @@ from zope.interface.verify import verifyObject
 
 from batos.memory.collection import Collection
 from batos.memory.segments import Entry, Facts, build
-from batos.memory.textindex import OkapiText, SegmentedText
-from batos.memory.words import Words, words
+from batos.memory.textindex import OkapiText, SegmentedText, Words
+from batos.memory.words import words
 
 INDEXES = pytest.mark.parametrize("make", [SegmentedText, OkapiText])
 Make = Callable[..., Any]

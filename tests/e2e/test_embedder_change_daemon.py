@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from batos.image.storage import open_database
+from batos.memory.embedders import NORMALISATION
 from batos.memory.library import library_of
-from batos.memory.normal import VERSION
 from batos.testing import ScriptedOllama
 from batos.testing.models import base
 from tests.daemon import Peer, daemon, provisioned
@@ -30,7 +30,7 @@ def filled(folder: Path, host: str) -> str:
     db = open_database(f"file://{folder / 'live_image.fs'}", cache_size=1000, pool_size=7)
     try:
         with db.transaction() as connection:
-            return made_by(connection.root(), f"ollama:{OLD}@{base(OLD).digest[:16]}.{VERSION}")
+            return made_by(connection.root(), f"ollama:{OLD}@{base(OLD).digest[:16]}.{NORMALISATION}")
     finally:
         db.close()
 

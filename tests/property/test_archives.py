@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from batos.memory import archives
 from batos.memory.archives import Chunk, Held, Material
-from batos.memory.library import Section
+from batos.memory.sections import Section
 from batos.memory.segments import FACTS, Entry, Facts, build
 from tests.unit.memory_support import Memory
 from tests.unit.test_archiving import everything, pack

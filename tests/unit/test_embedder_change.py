@@ -17,10 +17,9 @@ from batos.config import Settings
 from batos.errors import EmbedderFailed, InferenceFailed
 from batos.memory.changing import adopt
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.embedders import Identity, Maker
+from batos.memory.embedders import NORMALISATION, Identity, Maker
 from batos.memory.embedders.choosing import Readers
 from batos.memory.library import Library, library_of
-from batos.memory.normal import VERSION
 from batos.memory.remembering import remember
 from batos.memory.vectors import loaded
 from batos.wire.schemas import Search
@@ -281,7 +280,7 @@ async def test_who_reads_questions(tmp_path: Path) -> None:
 
     ollama = readers.of(Maker("ollama:minilm:embedded@x.1:384"))
     assert ollama is readers.of(Maker("ollama:minilm:embedded@y.1:384")), "its weights may have changed; that is for its identity to say"
-    assert await readers.of(Maker("ollama:new@x.1:65")).identity() == Identity("ollama", "new", f"d-new.{VERSION}", 65)
+    assert await readers.of(Maker("ollama:new@x.1:65")).identity() == Identity("ollama", "new", f"d-new.{NORMALISATION}", 65)
 
     local = readers.of(Maker("onnx:mine@x.1:384", str(tmp_path / "mine")))
     with pytest.raises(EmbedderFailed, match="holds no sentence-transformers model"):

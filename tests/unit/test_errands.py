@@ -12,7 +12,8 @@ import pytest
 from batos.autotelic import recorded
 from batos.autotelic.proposals import Proposal
 from batos.image import ledger
-from batos.memory.library import Passage, Section, Shelf, library_of
+from batos.memory.library import library_of
+from batos.memory.sections import Passage, Section, Shelf
 from batos.mind.errands import KNOWN, LONGEST, Errand, _tables, errand_of, said_of
 from tests.unit.mind_support import FakeInference, mind, submit
 

@@ -16,8 +16,9 @@ from batos.bridge.types import ChatReply, ChatRequest
 from batos.errors import InferenceFailed
 from batos.image import history, journal, ledger
 from batos.kernel import Kernel
-from batos.memory.library import Passage as Stored
-from batos.memory.library import Section, Shelf, library_of
+from batos.memory.library import library_of
+from batos.memory.sections import Passage as Stored
+from batos.memory.sections import Section, Shelf
 from batos.mind import evidence, quoting
 from batos.mind.evidence import Passage
 from tests.unit import mind_support

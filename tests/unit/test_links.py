@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from batos.memory.links import Gazetteer
+from batos.memory.naming import Gazetteer
 from batos.memory.search import read, search
 from tests.search_support import Said, collection
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from batos.memory.normal import normalised
+from batos.memory.embedders import normalised
 
 
 @pytest.mark.parametrize(

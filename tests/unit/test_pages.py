@@ -70,6 +70,6 @@ def test_what_a_page_hides_is_told() -> None:
 
 @pytest.mark.parametrize("deep", ["<div>", "<b>", "<table><tr><td>", "<ul><li>", "<blockquote>"])
 def test_a_page_of_elements_without_end_is_refused_or_read_soon(deep: str) -> None:
-    assert "deep" in "".join(part.text for part in html.read(pathlib.PurePath("p"), deep * 1000 + "deep").parts)
+    assert "deep" in "".join(part.text for part in html.read_html(pathlib.PurePath("p"), deep * 1000 + "deep").parts)
     with pytest.raises(Unreadable, match="stand in one another"):
-        html.read(pathlib.PurePath("p"), deep * 300_000)
+        html.read_html(pathlib.PurePath("p"), deep * 300_000)

@@ -15,7 +15,7 @@ from batos.errors import InferenceFailed
 from batos.image import journal, ledger
 from batos.kernel import Kernel
 from batos.looks import Looks
-from batos.memory.normal import normalised
+from batos.memory.embedders import normalised
 from batos.mind.codex import load_codex
 from batos.mind.learning import exemplars_of
 from batos.mind.router import Route

@@ -18,10 +18,8 @@ from typing import Any, TypeVar
 from batos import processor
 from batos.concurrency import ShortFirst
 from batos.errors import EmbedderFailed
-from batos.memory.embedders import Identity, Vectors
+from batos.memory.embedders import NORMALISATION, Identity, Vectors, normalised, unit_rows
 from batos.memory.embedders.exported import Backend, digest_of, exported
-from batos.memory.embedders.vectors import unit_rows
-from batos.memory.normal import VERSION, normalised
 
 T = TypeVar("T")
 
@@ -105,7 +103,7 @@ class LocalEmbedder:
         dimensions = len(self._encoded(["probe"])[0])
         kind = "sentence-transformers" if self._backend == "torch" else self._backend
         name, place = (self._folder.name, str(self._folder)) if self._folder else (PACKAGED, "")
-        self._identity = Identity(kind, name, f"{digest}.{VERSION}", dimensions, place)
+        self._identity = Identity(kind, name, f"{digest}.{NORMALISATION}", dimensions, place)
 
     def _rows(self, texts: list[str]) -> Vectors:
         """Long texts are taken apart here; each gets the mean of its parts, weighted by their tokens."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from batos.memory.embedders import Identity, Vectors
-from batos.memory.embedders.vectors import unit_rows
-from batos.memory.normal import VERSION, normalised
+from batos.memory.embedders import NORMALISATION, Identity, Vectors, normalised, unit_rows
 
 Ask = Callable[[list[str]], Awaitable[list[list[float]]]]
 QUESTION_TEXTS = 2  # that a question asks for at most
@@ -34,7 +32,7 @@ class OllamaEmbedder:
         if digest not in self._known:
             rows = await self._rows([_PROBE])
             self._known = {digest: int(rows.shape[1])}
-        return Identity("ollama", self._model, f"{digest[:16]}.{VERSION}", self._known[digest])
+        return Identity("ollama", self._model, f"{digest[:16]}.{NORMALISATION}", self._known[digest])
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed`."""

@@ -1,4 +1,4 @@
-"""Readers: from the bytes of a file to a draft of a document. One module a kind; what a file is, its content says, then its name.
+"""Readers: from the bytes of a file to a draft of a document. What a file is, its content says, then its name.
 
 They run in a child process with limits (`batos.memory.reading`), which asks `serve`. A reader raises `Unreadable` with what is wrong and
 what to do, whatever the bytes are.
@@ -46,6 +46,20 @@ SUFFIXES = frozenset((*_SUFFIXES, *_TEXTS))
 """Ends of the names of files that are read out of a folder. A file that is named itself is read whatever its name."""
 _OLD = {".doc": "docx", ".ppt": "pptx", ".pps": "pptx", ".msg": "eml", ".wpd": "odt", ".pages": "docx", ".key": "pptx", ".numbers": "xlsx"}
 """Documents of programs that are not read, and as what they can be saved."""
+_MODULES = {
+    "read_text": "batos.memory.readers.text",
+    "read_code": "batos.memory.readers.code",
+    "read_conversation": "batos.memory.readers.conversation",
+    "read_markdown": "batos.memory.readers.markdown",
+    "read_tables": "batos.memory.readers.tables",
+    "read_sheets": "batos.memory.readers.packed",
+    "read_packed": "batos.memory.readers.packed",
+    "read_structured": "batos.memory.readers.structured",
+    "read_html": "batos.memory.readers.html",
+    "read_mail": "batos.memory.readers.mail",
+    "read_pdf": "batos.memory.readers.pdf",
+}
+"""Function that reads a kind of file -> its module, imported when it is first needed: most bring packages."""
 _PACKED, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _HEAD = 1024
 _PIECE_CHARS = 1 << 17  # of text that `serve` yields at once
@@ -163,27 +177,28 @@ def drafted(lists: list[Any]) -> Draft:
 
 def _drafted(kind: str, path: pathlib.PurePath, data: bytes, deep: int) -> Draft:
     if kind in ("pdf", "packed"):
-        return _read_by(kind, "read", path, data)
+        return _read_by(kind, f"read_{kind}", path, data)
     if kind == "sheets":
         return _read_by("tables", "read_sheets", path, data)
     if kind == "mail":
-        return _read_by(kind, "read", path, data, functools.partial(read, deep=deep + 1), deep)
+        return _read_by(kind, f"read_{kind}", path, data, functools.partial(read, deep=deep + 1), deep)
     found = charset.decoded(data)
     draft = None
     if kind == "structured" and found.text.startswith("{\\rtf"):
         path = path.with_name(f"{path.stem or 'document'}.rtf")
     if kind == "structured":
         try:
-            draft = _guarded(kind, "read", path, found.text)
+            draft = _guarded(kind, "read_structured", path, found.text)
         except Unreadable as e:
             if "needs the package" in e.message:
                 raise
             kind, found = "text", found._replace(told=(*found.told, f"{e.message}: read as plain text"))
     elif kind in ("text", "tables"):
         reader = "conversation" if kind == "text" else kind
-        draft = _guarded(reader, "read", path, found.text)
+        draft = _guarded(reader, f"read_{reader}", path, found.text)
     if draft is None:
-        draft = _read_by("text" if kind == "tables" else kind, "read", path, found.text)
+        kind = "text" if kind == "tables" else kind
+        draft = _read_by(kind, f"read_{kind}", path, found.text)
     return draft._replace(told=(*found.told, *draft.told))
 
 
@@ -196,7 +211,7 @@ def _read_by(kind: str, function: str, path: pathlib.PurePath, *content: Any) ->
 def _guarded(kind: str, function: str, path: pathlib.PurePath, *content: Any) -> Draft | None:
     """Read with a reader whose own mistakes are Unreadable, too: files come from anywhere."""
     try:
-        return getattr(importlib.import_module(f"batos.memory.readers.{kind}"), function)(path, *content)  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(_MODULES[function]), function)(path, *content)  # type: ignore[no-any-return]
     except ModuleNotFoundError as e:
         raise Unreadable(f"reading {path.suffix or kind} needs the package {e.name!r}: pip install 'batos[documents]'") from None
     except (BatosError, MemoryError):

@@ -16,7 +16,7 @@ _NAME = re.compile(r"(?:def|class|fn|func|function|struct|enum|impl|trait|interf
 _TOGETHER = 2000  # characters up to which definitions share a part
 
 
-def read(path: pathlib.PurePath, text: str) -> Draft:
+def read_code(path: pathlib.PurePath, text: str) -> Draft:
     """Its definitions; the name of each part is that of its first one."""
     starts = [match.start() for match in _DEFINITION.finditer(text)]
     parts, begin = [], 0

@@ -56,7 +56,7 @@ class _Begins(NamedTuple):
     stamp: str = ""
 
 
-def read(path: pathlib.PurePath, text: str) -> Draft | None:
+def read_conversation(path: pathlib.PurePath, text: str) -> Draft | None:
     """The conversation that a text is; None for one that is none."""
     lines = text.splitlines(keepends=True)
     marks = [_begins(line[:_LINE_CHARS]) for line in lines]

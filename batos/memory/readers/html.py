@@ -46,7 +46,7 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _WHEN = "meta[property='article:published_time'], meta[itemprop='datePublished'], meta[name='date'], time"
 
 
-def read(path: pathlib.PurePath, text: str) -> Draft:
+def read_html(path: pathlib.PurePath, text: str) -> Draft:
     """The page's text as Markdown has it: headings, items of lists, rows of tables, code.
 
     :raises Unreadable: for a page whose elements stand too deep in one another.
@@ -71,7 +71,7 @@ def read(path: pathlib.PurePath, text: str) -> Draft:
 
 def text_of(markup: str) -> str:
     """The text of a piece of HTML, as Markdown has it."""
-    return "".join(part.text for part in read(pathlib.PurePath("piece"), markup).parts)
+    return "".join(part.text for part in read_html(pathlib.PurePath("piece"), markup).parts)
 
 
 def _check_depth(text: str) -> None:

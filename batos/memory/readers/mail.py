@@ -23,7 +23,7 @@ Other = Callable[[str, bytes], Draft]
 """Reads what is attached, by its name."""
 
 
-def read(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) -> Draft:
+def read_mail(path: pathlib.PurePath, data: bytes, other: Other, deep: int = 0) -> Draft:
     """What a message, or a mailbox, says.
 
     :raises Unreadable: for what is no mail.

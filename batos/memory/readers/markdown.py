@@ -20,7 +20,7 @@ _FRONT_TITLE = "properties"
 """What the part is called that front matter makes."""
 
 
-def read(path: pathlib.PurePath, text: str) -> Draft:
+def read_markdown(path: pathlib.PurePath, text: str) -> Draft:
     """Headings outside of fenced code, with `#` before them or a line under them."""
     front, fields = _front(text)
     outline = Outline()

@@ -1,4 +1,4 @@
-"""Documents that are archives of XML: docx, pptx, odt, odp and their like, epub. Tables: `batos.memory.readers.tables`.
+"""Documents of office programs, which are archives of XML: docx, pptx, odt, odp and their like, epub; spreadsheets (need python-calamine).
 
 Word's are turned into HTML by mammoth (needs it), which knows styles, lists, tables, footnotes and comments; what it does not take is
 read by its paragraphs, as are slides and OpenDocument.
@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from batos.errors import Unreadable
 from batos.memory.drafts import Draft, DraftPart
-from batos.memory.readers import charset, dates, html
+from batos.memory.readers import charset, dates, html, tables
 from batos.memory.readers.outline import Outline
 
 _LARGEST = 1 << 29  # bytes of all that is unpacked of one archive
@@ -75,7 +75,7 @@ class Archive:
 _Reader = Callable[[pathlib.PurePath, Archive, bytes], Draft]
 
 
-def read(path: pathlib.PurePath, data: bytes) -> Draft:
+def read_packed(path: pathlib.PurePath, data: bytes) -> Draft:
     """What a document says.
 
     :raises Unreadable: for an archive that is none, a broken one, or one with a password.
@@ -102,7 +102,7 @@ def _word(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
         ).value
     except (ValueError, KeyError, AttributeError, TypeError, IndexError):
         return Draft(_KIND, path.stem, [DraftPart("".join(_paragraphs(archive.tree("word/document.xml"))))])
-    found = html.read(path, made)
+    found = html.read_html(path, made)
     extra = [DraftPart(text, title) for title, text in _margins(archive) if text.strip()]
     named = _words(archive.tree("docProps/core.xml"), "title")
     return found._replace(title=named or (found.title if made else path.stem), parts=[*found.parts, *extra])
@@ -265,7 +265,51 @@ def _book(path: pathlib.PurePath, archive: Archive, data: bytes) -> Draft:
     found = [name for name in names if name in archive.names] or pages
     parts: list[DraftPart] = []
     for number, name in enumerate(dict.fromkeys(found), 1):
-        chapter = html.read(pathlib.PurePath(f"chapter {number}"), charset.decoded(archive.read(name)).text)
+        chapter = html.read_html(pathlib.PurePath(f"chapter {number}"), charset.decoded(archive.read(name)).text)
         parts += [part._replace(title=part.title or chapter.title) for part in chapter.parts]
     title, author = _words(tree, "title"), _words(tree, "creator")
     return Draft(_KIND, " by ".join(filter(None, (title, author))) or path.stem, parts)
+
+
+def read_sheets(path: pathlib.PurePath, data: bytes) -> Draft:
+    """A part each sheet of a workbook.
+
+    :raises Unreadable: for one that is broken, encrypted or empty.
+    """
+    import python_calamine as calamine
+
+    try:
+        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
+        sheets = [(name, book.get_sheet_by_name(name).to_python()) for name in book.sheet_names]
+    except calamine.PasswordError:
+        raise Unreadable("it is encrypted with a password; save it without one") from None
+    except (calamine.CalamineError, OSError, ValueError) as e:
+        if words := _strings(data):
+            return Draft(
+                tables.KIND,
+                path.stem,
+                [DraftPart(words)],
+                told=("the workbook is broken: only the words in it were read, not where they stand",),
+            )
+        raise Unreadable(f"the workbook is broken ({str(e)[:120]}); open it in its program and save it anew") from None
+    parts = [
+        DraftPart(text, name)
+        for name, rows in sheets
+        if (text := "".join(tables.lines([_shown(cell) for cell in row] for row in rows))).strip()
+    ]
+    return Draft(tables.KIND, path.stem, parts, day=dates.in_name(path.stem))
+
+
+def _strings(data: bytes) -> str:
+    """The words that a broken workbook's cells share, a line each."""
+    try:
+        tree = Archive(data).tree("xl/sharedStrings.xml")
+    except Unreadable:
+        return ""
+    return "".join(f"{words}\n" for one in tree if (words := " ".join("".join(one.itertext()).split())))
+
+
+def _shown(cell: object) -> str:
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell).removesuffix(" 00:00:00")

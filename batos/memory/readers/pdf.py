@@ -33,7 +33,7 @@ _HEAD = 1024  # bytes within which a PDF begins
 logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it comments on every flaw that it mends
 
 
-def read(path: pathlib.PurePath, data: bytes) -> Draft:
+def read_pdf(path: pathlib.PurePath, data: bytes) -> Draft:
     """Its pages in order.
 
     :raises Unreadable: for an encrypted file, a broken one, or one without any text in it.

@@ -29,7 +29,7 @@ _ESCAPED = re.compile(r"\\([nN,;\\])")
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?\Z")
 
 
-def read(path: pathlib.PurePath, text: str) -> Draft:
+def read_structured(path: pathlib.PurePath, text: str) -> Draft:
     """What a file says, by the end of its name.
 
     :raises Unreadable: for one that is not of its kind.
@@ -72,7 +72,7 @@ def _notebook(path: pathlib.PurePath, text: str) -> Draft:
             whole.append(f"```\n{printed}\n```\n" if printed.strip() else "")
         else:
             whole.append(f"{source}\n")
-    return markdown.read(path, "\n".join(whole) or "\n")._replace(kind=_KIND)
+    return markdown.read_markdown(path, "\n".join(whole) or "\n")._replace(kind=_KIND)
 
 
 def _printed(output: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Tables: CSV and its like, and spreadsheets (need python-calamine). Each row says what its columns are called, in whatever chunk it is."""
+"""Tables: CSV and its like. Each row says what its columns are called, in whatever chunk it is."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from batos.errors import Unreadable
 from batos.memory.drafts import Draft, DraftPart
 from batos.memory.readers import dates
 
-_KIND = "table"
+KIND = "table"
 _DELIMITERS = ",;\t|"
 _LOOKED_AT = 50  # lines by which it is decided what parts the columns
 _FIT = 0.8  # of these that have as many columns as most
@@ -20,49 +19,14 @@ _NAME_CHARS = 80  # of a column
 _NUMBER = re.compile(r"[-+$€£¥%\d.,:/ ]++\Z")
 
 
-def read(path: pathlib.PurePath, text: str) -> Draft | None:
+def read_tables(path: pathlib.PurePath, text: str) -> Draft | None:
     """What a text of rows says; None for one that has none."""
     delimiter = _delimiter(text)
     if not delimiter:
         return None
     csv.field_size_limit(1 << 26)
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    return Draft(_KIND, path.stem, [DraftPart("".join(lines(rows)))], day=dates.in_name(path.stem))
-
-
-def read_sheets(path: pathlib.PurePath, data: bytes) -> Draft:
-    """A part each sheet of a workbook.
-
-    :raises Unreadable: for one that is broken, encrypted or empty.
-    """
-    import python_calamine as calamine
-
-    try:
-        book = calamine.CalamineWorkbook.from_filelike(io.BytesIO(data))
-        sheets = [(name, book.get_sheet_by_name(name).to_python()) for name in book.sheet_names]
-    except calamine.PasswordError:
-        raise Unreadable("it is encrypted with a password; save it without one") from None
-    except (calamine.CalamineError, OSError, ValueError) as e:
-        if words := _strings(data):
-            return Draft(
-                _KIND, path.stem, [DraftPart(words)], told=("the workbook is broken: only the words in it were read, not where they stand",)
-            )
-        raise Unreadable(f"the workbook is broken ({str(e)[:120]}); open it in its program and save it anew") from None
-    parts = [
-        DraftPart(text, name) for name, rows in sheets if (text := "".join(lines([_shown(cell) for cell in row] for row in rows))).strip()
-    ]
-    return Draft(_KIND, path.stem, parts, day=dates.in_name(path.stem))
-
-
-def _strings(data: bytes) -> str:
-    """The words that a broken workbook's cells share, a line each."""
-    from batos.memory.readers.packed import Archive
-
-    try:
-        tree = Archive(data).tree("xl/sharedStrings.xml")
-    except Unreadable:
-        return ""
-    return "".join(f"{words}\n" for one in tree if (words := " ".join("".join(one.itertext()).split())))
+    return Draft(KIND, path.stem, [DraftPart("".join(lines(rows)))], day=dates.in_name(path.stem))
 
 
 def lines(rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -109,9 +73,3 @@ def _delimiter(text: str) -> str:
         if usual > 1 and len(widths) > 1 and fit >= _FIT and usual * fit > most:
             best, most = one, usual * fit
     return best
-
-
-def _shown(cell: object) -> str:
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    return str(cell).removesuffix(" 00:00:00")
