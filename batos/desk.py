@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from batos.bridge.models import Models
 from batos.bridge.needs import Needs
@@ -23,18 +23,58 @@ from batos.mind.replay import Replays
 from batos.mind.router import Router
 from batos.mind.scheduler import Scheduler
 from batos.objects import Primitive, find
-from batos.recollection import Recollection
-from batos.undoing import Undoing
 from batos.uploads import Uploads
 from batos.watches import Watches
 from batos.wire import schemas
 from batos.wire.outbox import Recipient
 
+if TYPE_CHECKING:
+    from batos.memory.curator import Curator
+
 Reply = dict[str, Any]
 _FACTS = ("brief", "persona", "origin", "priority", "attempts", "accepted", "finished")
 PROVIDED = ("state", "needs", "model", "source", "bytes", "context", "memory", "why", "change", "left_out")
 """What `status` tells of what a mission is provided with."""
-_Message = schemas.Send | schemas.Teach | schemas.Revert | schemas.Grant
+_Message = schemas.SendRequest | schemas.TeachRequest | schemas.RevertRequest | schemas.GrantRequest
+
+
+class IngestJob(Protocol):
+    """Files that are being read into the memory; to be waited for, or closed."""
+
+    files: list[str]
+    refused: list[Reply]
+    left_out: Reply
+
+    async def done(self, tell: Callable[[Reply], object], /) -> Reply:
+        """Wait until each file is read or refused; the figures. `tell` hears of each as it comes."""
+
+    def close(self) -> None:
+        """Wait no more."""
+
+
+class MemoryService(Protocol):
+    """Answers requests about the memory."""
+
+    curator: Curator
+
+    async def tell(self, *args: Any, **request: Any) -> Reply:
+        """What the memory holds, after the changes asked for."""
+
+    async def search(self, request: schemas.SearchRequest, /) -> Reply:
+        """The passages that answer a question."""
+
+    async def ask(self, paths: list[str], follow: list[str], exclude: Sequence[str], /) -> IngestJob:
+        """Have files read, and folders followed."""
+
+
+class UndoService(Protocol):
+    """Takes back what missions and the system did."""
+
+    async def undo(self, asked: schemas.UndoRequest, /) -> Reply:
+        """Undo a mission, or do it again."""
+
+    async def undo_change(self, number: int, why: str, /, *, dry: bool) -> Reply:
+        """Take back a change that the system made of its own accord."""
 
 
 class Desk:
@@ -54,8 +94,8 @@ class Desk:
         personas: Callable[[schemas.Accepting | None], Awaitable[Reply]],
         upkeep: Upkeep,
         replays: Replays,
-        memory: Recollection,
-        undoing: Undoing,
+        memory: MemoryService,
+        undoing: UndoService,
         uploads: Uploads,
         assessed: Callable[[Any, int], Reply | None],
         rate: Callable[[str, int, str], Awaitable[None]],
@@ -75,7 +115,7 @@ class Desk:
         self._undoing, self._uploads = undoing, uploads
         self._looks = Looks(image.db, image.snapshot, self._state, assessed)
         self._rate = rate
-        self._ingests_watched: dict[tuple[Recipient, str | int | None], tuple[schemas.Ingest, int]] = {}
+        self._ingests_watched: dict[tuple[Recipient, str | int | None], tuple[schemas.IngestRequest, int]] = {}
         self._models_watched: set[Recipient] = set()
         self._watches = Watches(events, watches_per_client, self._status)
 
@@ -88,37 +128,37 @@ class Desk:
 
     async def _serve(self, request: schemas.Request, client: Recipient) -> None:
         match request:
-            case schemas.Submit():
+            case schemas.SubmitRequest():
                 persona = self._router.known(request.persona) if request.persona else None
                 images = self._uploads.named(request.images)
                 options = {"persona": persona, **_options(request), **self._asked(request), "images": images}
                 await self._submit(request, request.brief, options, client)
-            case schemas.Send():
+            case schemas.SendRequest():
                 self._check_reach(request, client)
                 brief = f"send {request.target} {request.selector}"
                 await self._message(request, request.selector, request.args, brief, client, request.kwargs)
-            case schemas.Teach():
+            case schemas.TeachRequest():
                 await self._teach(request, client)
-            case schemas.Revert():
+            case schemas.RevertRequest():
                 wanted = [request.selector] if request.version is None else [request.selector, request.version]
                 await self._message(request, "revert_", wanted, f"revert {request.target} {request.selector}", client)
-            case schemas.Grant():
+            case schemas.GrantRequest():
                 wanted, brief = [request.selector, request.message, request.revoke], f"grant {request.target} {request.selector}"
                 await self._message(request, "grant_", wanted, brief, client)
-            case schemas.Watch():
+            case schemas.WatchRequest():
                 await self._follow(request.id, client)
-            case schemas.Models():
+            case schemas.ModelsRequest():
                 await self._tell_of_models(request, client)
-            case schemas.Ingest():
+            case schemas.IngestRequest():
                 await self._ingest(request, client)
-            case schemas.Upload():
+            case schemas.UploadRequest():
                 client.send(await self._uploads.take(request))  # what it says is durable
             case _:
                 reply = await self._reply(request, client)
                 await self._image.barrier()  # after the look: what was seen may not have been durable when it began, either
                 client.send(reply)
 
-    def _check_reach(self, request: schemas.Send, client: Recipient) -> None:
+    def _check_reach(self, request: schemas.SendRequest, client: Recipient) -> None:
         """See that who sends a message may do what it changes.
 
         :raises RoleRefused: for one that changes more than its receiver, where he is no operator.
@@ -137,70 +177,72 @@ class Desk:
     async def _reply(self, request: schemas.Request, client: Recipient) -> Reply:
         """The one reply to what is no mission and no stream."""
         match request:
-            case schemas.Method():
+            case schemas.MethodRequest():
                 return await answering(self._looks.method, request.target, request.selector, request.at)
-            case schemas.Methods():
+            case schemas.MethodsRequest():
                 return await answering(self._looks.methods, request.target, request.at)
-            case schemas.Status():
+            case schemas.StatusRequest():
                 return self._status(request.id)
-            case schemas.Result():
+            case schemas.ResultRequest():
                 return await self._result(request.id, request.wait_s)
-            case schemas.Cancel():
+            case schemas.CancelRequest():
                 return await self._steered(request.id, self._scheduler.cancel)
-            case schemas.Pause():
+            case schemas.PauseRequest():
                 return await self._steered(request.id, self._scheduler.pause)
-            case schemas.Resume():
+            case schemas.ResumeRequest():
                 return await self._steered(request.id, self._scheduler.resume)
-            case schemas.Answer():
+            case schemas.AnswerRequest():
                 await self._scheduler.answer(request.id, request.text, request.number, may_grant=client.operates)
                 return self._status(request.id)
-            case schemas.Rate():
+            case schemas.RateRequest():
                 await self._rate(request.id, request.rating, request.why)
                 return self._status(request.id)
-            case schemas.Show():
+            case schemas.ShowRequest():
                 return await self._seen(request.at, self._looks.show, request.target)
-            case schemas.Ls():
+            case schemas.LsRequest():
                 return await self._seen(request.at, self._looks.ls, request.target)
-            case schemas.Diff():
+            case schemas.DiffRequest():
                 return await answering(self._looks.diff, request.target, request.a, request.b)
-            case schemas.History():
+            case schemas.HistoryRequest():
                 return await answering(self._looks.history, request.target, request.limit)
-            case schemas.Missions() if request.state is request.at is request.before is None and not request.words and request.system:
+            case schemas.MissionsRequest() if (
+                request.state is request.at is request.before is None and not request.words and request.system
+            ):
                 return self._looks.missions(None, request.limit)
-            case schemas.Missions():  # in a thread where a filter may look through them all; so below
+            case schemas.MissionsRequest():  # in a thread where a filter may look through them all; so below
                 fits = (request.state, request.limit, request.at, request.before, request.words or "", request.system)
                 return await answering(self._looks.missions, *fits)
-            case schemas.Failures():
+            case schemas.FailuresRequest():
                 sought = (request.id, request.code, request.selector, request.limit, request.at)
                 return await answering(self._looks.failures, *sought)
-            case schemas.Changes():
+            case schemas.ChangesRequest():
                 return self._looks.changes(request.number, request.state, request.limit)
-            case schemas.UndoChange():
+            case schemas.UndoChangeRequest():
                 why = request.why or "taken back by its user"
                 return {"type": "undo_change", **await self._undoing.undo_change(request.number, why, dry=request.dry)}
-            case schemas.Replay():
+            case schemas.ReplayRequest():
                 return {"type": "replay", **await self._replays.replay(request.id, prompts=request.prompts)}
-            case schemas.Pack():
+            case schemas.PackRequest():
                 return {"type": "pack", **await self._upkeep.pack(request.days)}
-            case schemas.Fork():
+            case schemas.ForkRequest():
                 return {"type": "fork", **await self._upkeep.fork(request.folder, request.at)}
-            case schemas.Backup():
+            case schemas.BackupRequest():
                 return {"type": "backup", **await self._upkeep.backup(request.folder, full=request.full)}
-            case schemas.Undo():
+            case schemas.UndoRequest():
                 return {"type": "undo", **await self._undoing.undo(request)}
-            case schemas.Info():
+            case schemas.InfoRequest():
                 return {"type": "info", **self._info()}
-            case schemas.Metrics():
+            case schemas.MetricsRequest():
                 return {"type": "metrics", "metrics": await answering(self._metrics)}
-            case schemas.Personas():
+            case schemas.PersonasRequest():
                 return {"type": "personas", **await self._personas(request.accept)}
-            case schemas.Experts():
+            case schemas.ExpertsRequest():
                 return {"type": "experts", **await self._experts(request.scan, request.persona, request.voice)}
-            case schemas.Memory():
+            case schemas.MemoryRequest():
                 return {"type": "memory", **await self._memory.tell(**request.model_dump(exclude={"op", "ref"}))}
-            case schemas.Curate():
+            case schemas.CurateRequest():
                 return {"type": "curate", **await self._memory.curator.round("it was asked for", dry=request.dry)}
-            case schemas.Search():
+            case schemas.SearchRequest():
                 return {"type": "search", **await self._memory.search(request)}
             case _:
                 raise AssertionError(f"the schema knows {request.op!r}, the desk does not")
@@ -211,7 +253,7 @@ class Desk:
 
     # --- missions
 
-    def _asked(self, request: schemas.Submit) -> Reply:
+    def _asked(self, request: schemas.SubmitRequest) -> Reply:
         """What the client wants of the answer, and what it follows.
 
         :raises InvalidInput: for a schema or a need that is none.
@@ -237,12 +279,12 @@ class Desk:
     ) -> None:
         """A message to an object is a mission. What could only fail is refused, not accepted to fail: a target that is not there,
         arguments that do not fit."""
-        may_ask, write = (request.may_ask, request.write) if isinstance(request, schemas.Send) else (False, False)
+        may_ask, write = (request.may_ask, request.write) if isinstance(request, schemas.SendRequest) else (False, False)
         first = functools.partial(admission.check, target=request.target, selector=selector, args=args, kwargs=kwargs or {}, write=write)
         message = _said(request.target, selector, args, kwargs, write=write)
         await self._submit(request, brief, {**message, **_options(request), "may_ask": may_ask}, client, first)
 
-    async def _teach(self, request: schemas.Teach, client: Recipient) -> None:
+    async def _teach(self, request: schemas.TeachRequest, client: Recipient) -> None:
         """A lesson is a message, `learn_`. Its examples are kept with its acceptance: of one that is not accepted nothing is."""
         pupil = self._image.read(history.resolve, request.target)
         told = [{**one.model_dump(exclude_defaults=True), "result": one.result} for one in request.examples]
@@ -253,7 +295,7 @@ class Desk:
 
     async def _submit(
         self,
-        request: schemas.Submit | _Message,
+        request: schemas.SubmitRequest | _Message,
         brief: str,
         options: Reply,
         client: Recipient,
@@ -351,7 +393,7 @@ class Desk:
 
     # --- models
 
-    async def _tell_of_models(self, request: schemas.Models, client: Recipient) -> None:
+    async def _tell_of_models(self, request: schemas.ModelsRequest, client: Recipient) -> None:
         """The list; watched, the list as it is at first, then events, then the list at the end."""
         if request.use is not None or request.fit:
             done = await self._models.fit(request.names) if request.use is None else await self._models.use(request.use)
@@ -377,7 +419,7 @@ class Desk:
 
     # --- memory
 
-    async def _ingest(self, request: schemas.Ingest, client: Recipient) -> None:
+    async def _ingest(self, request: schemas.IngestRequest, client: Recipient) -> None:
         """The number of files; watched, what becomes of each, and the figures at the end."""
         watched = (client, request.ref)
         asked, queued = self._ingests_watched.get(watched, (None, 0))
@@ -407,7 +449,7 @@ def _said(target: str, selector: str, args: list[Any], kwargs: Reply | None = No
     return {"message": json.dumps({**told, **({"write": True} if write else {})})}
 
 
-def _options(request: schemas.Submit | _Message) -> Reply:
+def _options(request: schemas.SubmitRequest | _Message) -> Reply:
     return {"priority": request.priority, "deadline_s": request.deadline_s}
 
 

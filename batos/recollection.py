@@ -25,7 +25,7 @@ from batos.errors import Unreadable
 from batos.image.living import LivingImage
 from batos.image.turns import answering, in_helper
 from batos.mind.events import Events
-from batos.wire.schemas import Search
+from batos.wire.schemas import SearchRequest
 
 if TYPE_CHECKING:
     from batos.memory.archiving import Change
@@ -214,7 +214,7 @@ class Recollection:
 
     # --- what clients ask for
 
-    async def search(self, request: Search) -> Reply:
+    async def search(self, request: SearchRequest) -> Reply:
         """The passages that answer a question.
 
         :raises InvalidInput: for one without words, or a kind that no document can have.

@@ -32,7 +32,7 @@ from batos.image.turns import in_helper
 from batos.image.unit import Unit
 from batos.mind import lessons, tentative
 from batos.objects import UvmObject
-from batos.wire.schemas import Undo
+from batos.wire.schemas import UndoRequest
 
 if TYPE_CHECKING:
     from batos.memory.undoing import Moved
@@ -68,7 +68,7 @@ class Undoing:
         self._under_way: set[asyncio.Task[Reply]] = set()
         self._stopping = False
 
-    async def undo(self, asked: Undo) -> Reply:
+    async def undo(self, asked: UndoRequest) -> Reply:
         """Undo a mission, or do it again. It goes on without whoever asked for it.
 
         :returns: `missions`, the lot, the newest first; `objects` and the `documents` that come or go; `already`, if it is so already.
@@ -153,7 +153,7 @@ class Undoing:
 
     # --- in a helper thread, on the unit's connection
 
-    def _done(self, unit: Unit, asked: Undo) -> _Done:
+    def _done(self, unit: Unit, asked: UndoRequest) -> _Done:
         mission = ledger.mission_of(unit.root, asked.id)
         if not ledger.failed_lesson(mission):
             reversal.commit_of(self._image.db, unit.root, asked.id)  # whether there is anything that could be undone
@@ -200,7 +200,7 @@ class Undoing:
         trees, moved = self._by_layer(root, change, redo=False)
         return _Done([name], [moved], {"objects": _objects(plan) + trees})
 
-    def _planned(self, root: Any, asked: Undo) -> tuple[list[reversal.Change], reversal.Plan]:
+    def _planned(self, root: Any, asked: UndoRequest) -> tuple[list[reversal.Change], reversal.Plan]:
         """What the lot did, the newest first, and what is to be written."""
         from batos.memory.undoing import taken_care_of
 
@@ -252,7 +252,7 @@ class Undoing:
         mission = ledger.mission_of(root, id)
         return lessons.again(root, mission, self._settings.examples_limit) if redo else lessons.take_back(root, mission)
 
-    def _mark(self, root: Any, id: str, asked: Undo, lot: list[str]) -> None:
+    def _mark(self, root: Any, id: str, asked: UndoRequest, lot: list[str]) -> None:
         mission = ledger.mission_of(root, id)
         facts = {"at": round(time.time(), 3), "with": asked.id, "missions": len(lot)}
         mission.undone = None if asked.redo else json.dumps(facts)

@@ -42,7 +42,7 @@ class Uploads:
         self._image, self._settings = image, settings
         self._parts: dict[str, _Part] = {}
 
-    async def take(self, request: schemas.Upload) -> Reply:
+    async def take(self, request: schemas.UploadRequest) -> Reply:
         """Take a part of an image; how much of it is there, and what it is once it is whole and durable.
 
         :raises MessageTooLarge: for an image of more bytes or pixels than the settings allow.

@@ -41,7 +41,7 @@ from batos.image.upkeep import Upkeep
 from batos.memory import objects
 from batos.memory.library import library_of
 from batos.recollection import Recollection
-from batos.wire.schemas import Search
+from batos.wire.schemas import SearchRequest
 
 THEMES, KEPT = 60, 6
 DAYS = 40
@@ -170,7 +170,7 @@ class Life:
             await asyncio.sleep(0.02)
 
     async def _found(self, question: str, sentence: str) -> bool:
-        reply = await self.memory.search(Search(op="search", question=question, k=10))
+        reply = await self.memory.search(SearchRequest(op="search", question=question, k=10))
         return any(sentence in " ".join(hit["text"].split()) for hit in reply["hits"])
 
     async def _restored(self) -> dict[str, Any]:

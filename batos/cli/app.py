@@ -14,9 +14,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from batos import __version__, config, logs, private_files
-from batos.cli import streams
 from batos.cli.output import Output
-from batos.cli.streams import discard
+from batos.cli.streams import discard, set_up
 from batos.cli.verbs import MODULES, Grouped
 from batos.errors import BatosError, BatosSignal, ConfigError, DaemonUnavailable, EndpointError, OutputFailed
 
@@ -222,7 +221,7 @@ def invoke(words: list[str]) -> None:
 def _own_process(verb: str) -> None:
     """Set up a process that is nothing but this command. What it, its libraries and its children make is for its user alone."""
     os.umask(private_files.UMASK)
-    streams.set_up(output_may_be_closed=verb == "run")
+    set_up(output_may_be_closed=verb == "run")
     if verb != "run":  # the daemon sets up its own
         logs.configure("error", "auto")  # what libraries log must not stand between the results
         logging.getLogger().setLevel(logging.ERROR)

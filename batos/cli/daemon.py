@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from batos import logs
-from batos.cli import folders, supervisor
+from batos.cli import supervisor
 from batos.cli.app import ConfigFlag, DataFlag, ImageFlag, Json, ListenFlag, ModelFlag, ProfileFlag, SetFlag, app, run_async, settings_from
+from batos.cli.folders import meant
 from batos.cli.output import Output, size
 from batos.cli.streams import discard
 from batos.config import SettingRow, Settings, nearest, supervision, table
@@ -39,7 +40,7 @@ def run(
     """Run the daemon in the foreground. Ctrl-C or SIGTERM ends it; no mission is lost."""
     output = Output(as_json)
     more = [*(assignments or ()), *(["console=on"] if console else ())]
-    data = folders.meant(data, output, image=image, config_file=config_file, more=more)
+    data = meant(data, output, image=image, config_file=config_file, more=more)
 
     def read() -> Settings:
         return settings_from(data, image, listen, profile, config_file, more, model)[0]
@@ -120,7 +121,7 @@ def doctor(
     from batos.doctor import examine
 
     output = Output(as_json)
-    data = folders.meant(data, output, image=image, config_file=config_file, more=assignments)
+    data = meant(data, output, image=image, config_file=config_file, more=assignments)
     settings, _ = settings_from(data, image, listen, profile, config_file, assignments, model)
     checks = run_async(examine(settings))
     failed = [check for check in checks if check.state == "fail"]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from batos.cli import folders
 from batos.cli.app import ConfigFlag, DataFlag, Json, SetFlag, app, settings_from
+from batos.cli.folders import meant
 from batos.cli.output import Output
 from batos.config import Settings, nearest
 from batos.errors import ConfigError
@@ -50,7 +50,7 @@ def keys(
     if action == "role" and (name is None or role is None):
         raise typer.BadParameter(f"role takes a NAME and a ROLE, one of {', '.join(ROLES)}")
     output = Output(as_json)
-    data = folders.meant(data, output, config_file=config_file, more=assignments)
+    data = meant(data, output, config_file=config_file, more=assignments)
     settings, _ = settings_from(data, None, None, None, config_file, assignments)
     if action == "list":
         _list(settings, output)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batos.bridge.names import tagged
-from batos.cli import folders
 from batos.cli.app import ConfigFlag, Connect, DataFlag, Json, app, check_reachable, endpoint, run_async, settings_from
 from batos.cli.asking import ask
+from batos.cli.folders import meant
 from batos.cli.output import Output, ago, clean, one_line, size
 from batos.config import Settings, nearest
 from batos.errors import DaemonUnavailable, InvalidInput
@@ -61,7 +61,7 @@ def models(
     if fit:
         return _fit(chosen, endpoint(connect), output)
     if remove:
-        data = folders.meant(data, output, config_file=config_file)
+        data = meant(data, output, config_file=config_file)
         return _remove(settings_from(data, None, None, None, config_file, None)[0], dry, endpoint(connect), output)
 
     async def follow(client: Client) -> dict[str, Any]:

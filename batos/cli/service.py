@@ -13,9 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from batos import private_files
-from batos.cli import folders
 from batos.cli.app import ConfigFlag, DataFlag, Json, app, check_named, settings_from
 from batos.cli.asking import showing
+from batos.cli.folders import meant
 from batos.cli.output import Output
 from batos.cli.units import MARK, NAME, unit
 from batos.config import nearest, user_folder
@@ -52,7 +52,7 @@ def service(
     if action == "install" and not user:
         _check_reach(Path(sys.executable), Path(__file__))
     if user and action in ("install", "show"):
-        data = folders.meant(data, output, config_file=config_file)
+        data = meant(data, output, config_file=config_file)
     if action in ("install", "show"):
         text = _text(data, config_file, user)
         if action == "show":

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from batos.cli import folders
 from batos.cli.app import ConfigFlag, DataFlag, Json, ProfileFlag, SetFlag, app, settings_from
+from batos.cli.folders import meant
 from batos.cli.output import Output
 from batos.errors import InvalidInput
 
@@ -43,7 +43,7 @@ def train(
     from batos.training.persona import train_voice, voice_plan
 
     output = Output(as_json)
-    data = folders.meant(data, output, config_file=config_file, more=assignments)
+    data = meant(data, output, config_file=config_file, more=assignments)
     settings, _ = settings_from(data, None, None, profile, config_file, assignments)
     image = settings.image_uri
     plan = Plan(minutes, seed=seed, threads=settings.training_threads)

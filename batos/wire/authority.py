@@ -15,7 +15,7 @@ from batos.errors import KeyRefused, PathRefused, RoleRefused
 from batos.wire.inbox import Message
 from batos.wire.keys import Clients
 from batos.wire.request import ROLES, Request, Role
-from batos.wire.schemas import Backup
+from batos.wire.schemas import BackupRequest
 
 _LOCAL = "localhost"  # how libzmq names the host of a local socket: no numeric address reads so
 
@@ -59,7 +59,7 @@ class Authority:
         :raises PathRefused: naming the first that is not.
         """
         for named in request.named:
-            path = self._backups / named if isinstance(request, Backup) else Path(named)
+            path = self._backups / named if isinstance(request, BackupRequest) else Path(named)
             if not await asyncio.to_thread(_is_within, path, self._folders):
                 raise PathRefused(
                     f"{request.op}: {named!r} is in no folder that this client may name; there are the data folder and what the "

@@ -27,7 +27,7 @@ from batos.wire.fields import (
 from batos.wire.request import Request, Role
 
 
-class Pack(Request):
+class PackRequest(Request):
     """History older than `days` goes; left out, the setting `history_days` says how much stays."""
 
     op: Literal["pack"]
@@ -38,7 +38,7 @@ class Pack(Request):
         return True
 
 
-class Undo(Request):
+class UndoRequest(Request):
     """What a mission did is taken back, or with `redo` done again; with `cascade` what depends on it, too. `dry`: it is only said."""
 
     op: Literal["undo"]
@@ -53,13 +53,13 @@ class Undo(Request):
         return True
 
     @model_validator(mode="after")
-    def _one_by_one(self) -> Undo:
+    def _one_by_one(self) -> UndoRequest:
         if self.redo and self.cascade:
             raise ValueError("what was undone in a cascade is done again one by one, the oldest first: `redo` without `cascade`")
         return self
 
 
-class Changes(Request):
+class ChangesRequest(Request):
     """The changes that the loop proposed and made of its own accord, the newest first; or one of them, whole."""
 
     least_role: ClassVar[Role] = "read"
@@ -69,7 +69,7 @@ class Changes(Request):
     limit: Limit = 50
 
 
-class UndoChange(Request):
+class UndoChangeRequest(Request):
     """A change that the loop made of its own accord is taken back; `why` is kept with it. `dry`: it is only said."""
 
     op: Literal["undo_change"]
@@ -82,7 +82,7 @@ class UndoChange(Request):
         return True
 
 
-class Fork(Request):
+class ForkRequest(Request):
     """The whole image as it was at a moment (left out: as it is) into a folder of the daemon's machine, by its absolute path."""
 
     op: Literal["fork"]
@@ -98,7 +98,7 @@ class Fork(Request):
         return (self.folder,)
 
 
-class Backup(Request):
+class BackupRequest(Request):
     """A backup into a folder of the daemon's machine, relative to `backups` in its data folder."""
 
     op: Literal["backup"]
@@ -114,7 +114,7 @@ class Backup(Request):
         return () if self.folder is None else (self.folder,)
 
 
-class Experts(Request):
+class ExpertsRequest(Request):
     """The LoRA experts and the personas' voices: after a look into the staging folder, after a choice, or as they are."""
 
     least_role: ClassVar[Role] = "read"
@@ -129,13 +129,13 @@ class Experts(Request):
         return self.scan
 
     @model_validator(mode="after")
-    def _both_or_none(self) -> Experts:
+    def _both_or_none(self) -> ExpertsRequest:
         if (self.persona is None) != (self.voice is None):
             raise ValueError("`persona` and `voice` come together")
         return self
 
 
-class Ingest(Request):
+class IngestRequest(Request):
     """Files, and folders of them, of the daemon's machine are read into the memory; `follow` are folders that it watches from now on;
     `exclude` are patterns, as in `.gitignore`, of what is left out of the folders."""
 
@@ -154,13 +154,13 @@ class Ingest(Request):
         return (*self.paths, *self.follow)
 
     @model_validator(mode="after")
-    def _something(self) -> Ingest:
+    def _something(self) -> IngestRequest:
         if not (self.paths or self.follow):
             raise ValueError("`paths` or `follow` names at least one file or folder")
         return self
 
 
-class Memory(Request):
+class MemoryRequest(Request):
     """What the memory holds: figures, with `documents` the newest of those, or after one was forgotten or a folder left alone."""
 
     least_role: ClassVar[Role] = "read"
@@ -175,13 +175,13 @@ class Memory(Request):
     unpin: Folder | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> Memory:
+    def _one(self) -> MemoryRequest:
         if sum(one is not None for one in (self.forget, self.unfollow, self.restore, self.pin, self.unpin)) > 1:
             raise ValueError("one of `forget`, `unfollow`, `restore`, `pin` and `unpin` at a time")
         return self
 
 
-class Curate(Request):
+class CurateRequest(Request):
     """The memory's curator looks for what may be archived, and archives it; `dry`: it only looks."""
 
     op: Literal["curate"]
@@ -192,7 +192,7 @@ class Curate(Request):
         return True
 
 
-class Search(Request):
+class SearchRequest(Request):
     """The passages of the memory that answer a question best, of those that fit; `since` and `until` are days, both included."""
 
     least_role: ClassVar[Role] = "read"
@@ -207,25 +207,25 @@ class Search(Request):
     until: Day | None = None
 
     @model_validator(mode="after")
-    def _in_order(self) -> Search:
+    def _in_order(self) -> SearchRequest:
         if self.since is not None and self.until is not None and self.since > self.until:
             raise ValueError(f"nothing lies between `since` {self.since} and `until` {self.until}: `until` is the earlier day")
         return self
 
 
-class Info(Request):
+class InfoRequest(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["info"]
 
 
-class Metrics(Request):
+class MetricsRequest(Request):
     """The counts and states that Prometheus reads, as data."""
 
     least_role: ClassVar[Role] = "read"
     op: Literal["metrics"]
 
 
-class Models(Request):
+class ModelsRequest(Request):
     """The models; with `ensure`, those that are missing are brought about first; with `use`, another one thinks from now on; with `fit`,
     what there is to think with, those of `names` after a trial."""
 
@@ -251,7 +251,7 @@ class Accepting(BaseModel):
     slot: Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS)] | None = None
 
 
-class Personas(Request):
+class PersonasRequest(Request):
     """The personas, as they are, or after the codex's value was accepted."""
 
     least_role: ClassVar[Role] = "read"

@@ -10,7 +10,7 @@ from batos.config import Settings
 from batos.errors import InvalidRequest, MessageTooLarge, UnknownField, UnknownOp
 from batos.wire import strict_json
 from batos.wire.fields import NAME_CHARS, MissionId, Ref, unlike
-from batos.wire.schemas import OPS, Accepting, Answer, Example, Image, Request, Send, Submit
+from batos.wire.schemas import OPS, Accepting, AnswerRequest, Image, Request, SendRequest, SubmitRequest, TaughtExample
 
 _FIELDS = {op: tuple(field.alias or name for name, field in model.model_fields.items()) for op, model in OPS.items()}
 _NAMES = {op: frozenset(names) for op, names in _FIELDS.items()}
@@ -18,7 +18,7 @@ _VALIDATE = {op: model.__pydantic_validator__.validate_python for op, model in O
 
 _UNIONS = ("ref", "at", "a", "b")
 """Fields of several types: pydantic tells of each what is wrong, as if they were fields of the field."""
-_NESTED: dict[str, type[BaseModel]] = {"examples": Example, "accept": Accepting, "images": Image}
+_NESTED: dict[str, type[BaseModel]] = {"examples": TaughtExample, "accept": Accepting, "images": Image}
 
 
 class Limits(NamedTuple):
@@ -72,12 +72,12 @@ def _validate(fields: dict[str, Any], limits: Limits) -> Request:
         request: Request = _VALIDATE[op](fields)
     except ValidationError as e:
         raise InvalidRequest(f"{op}: {_first(e)}") from None
-    if isinstance(request, Submit):
+    if isinstance(request, SubmitRequest):
         _check_brief(request.brief, limits.brief_bytes)
-    elif isinstance(request, Answer):
+    elif isinstance(request, AnswerRequest):
         if _is_blank(request.text):
             raise InvalidRequest("answer: the text is empty; say what the answer is")
-    elif isinstance(request, Send):
+    elif isinstance(request, SendRequest):
         _check_keywords(request.kwargs)
     return request
 

@@ -31,29 +31,31 @@ from batos.wire.fields import (
 )
 from batos.wire.keeping import (
     Accepting,
-    Backup,
-    Changes,
-    Curate,
-    Experts,
-    Fork,
-    Info,
-    Ingest,
-    Memory,
-    Metrics,
-    Models,
-    Pack,
-    Personas,
-    Search,
-    Undo,
-    UndoChange,
+    BackupRequest,
+    ChangesRequest,
+    CurateRequest,
+    ExpertsRequest,
+    ForkRequest,
+    InfoRequest,
+    IngestRequest,
+    MemoryRequest,
+    MetricsRequest,
+    ModelsRequest,
+    PackRequest,
+    PersonasRequest,
+    SearchRequest,
+    UndoChangeRequest,
+    UndoRequest,
 )
 from batos.wire.request import Request, Role
 
 __all__ = [
-    "OPS", "Accepting", "Answer", "Backup", "Cancel", "Changes", "Curate", "Diff", "Example", "Experts", "Failures", "Fork", "Grant",
-    "History", "Image", "Info", "Ingest", "Ls", "Memory", "Method", "Methods", "Metrics", "Missions", "Models", "Pack", "Pause",
-    "Personas", "Rate", "Replay", "Request", "Result", "Resume", "Revert", "Search", "Send", "Show", "Status", "Submit", "Teach",
-    "Undo", "UndoChange", "Upload", "Watch",
+    "OPS", "Accepting", "AnswerRequest", "BackupRequest", "CancelRequest", "ChangesRequest", "CurateRequest", "DiffRequest",
+    "ExpertsRequest", "FailuresRequest", "ForkRequest", "GrantRequest", "HistoryRequest", "Image", "InfoRequest", "IngestRequest",
+    "LsRequest", "MemoryRequest", "MethodRequest", "MethodsRequest", "MetricsRequest", "MissionsRequest", "ModelsRequest", "PackRequest",
+    "PauseRequest", "PersonasRequest", "RateRequest", "ReplayRequest", "Request", "ResultRequest", "ResumeRequest", "RevertRequest",
+    "SearchRequest", "SendRequest", "ShowRequest", "StatusRequest", "SubmitRequest", "TaughtExample", "TeachRequest", "UndoChangeRequest",
+    "UndoRequest", "UploadRequest", "WatchRequest",
 ]  # fmt: skip
 
 
@@ -74,7 +76,7 @@ class Image(BaseModel):
     name: Annotated[str, StringConstraints(max_length=IMAGE_NAME_CHARS)] = ""
 
 
-class Submit(_MissionRequest):
+class SubmitRequest(_MissionRequest):
     """A mission: a brief in words."""
 
     op: Literal["submit"]
@@ -89,7 +91,7 @@ class Submit(_MissionRequest):
     images: Annotated[list[Image], Field(max_length=IMAGES_LIMIT)] = Field(default_factory=list)  # that were uploaded before
 
 
-class Upload(Request):
+class UploadRequest(Request):
     """A part of an image that a mission is to have; without `data`, how much of it is there."""
 
     least_role: ClassVar[Role] = "submit"
@@ -100,7 +102,7 @@ class Upload(Request):
     data: str = ""  # in base64
 
 
-class Send(_MissionRequest):
+class SendRequest(_MissionRequest):
     """A mission: a message to an object of the image."""
 
     op: Literal["send"]
@@ -112,13 +114,13 @@ class Send(_MissionRequest):
     write: bool = False  # whether a method may be written and kept for a selector that nobody vouches for
 
 
-class Status(Request):
+class StatusRequest(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["status"]
     id: MissionId
 
 
-class Result(Request):
+class ResultRequest(Request):
     """The mission's result; if it has none after `wait_s` seconds, its status."""
 
     least_role: ClassVar[Role] = "read"
@@ -131,19 +133,19 @@ class Result(Request):
         return self.wait_s > 0
 
 
-class Watch(Request):
+class WatchRequest(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["watch"]
     id: MissionId
 
 
-class Cancel(Request):
+class CancelRequest(Request):
     least_role: ClassVar[Role] = "submit"
     op: Literal["cancel"]
     id: MissionId
 
 
-class Pause(Request):
+class PauseRequest(Request):
     """The mission rests until it is resumed; what it paid for stays."""
 
     least_role: ClassVar[Role] = "submit"
@@ -151,13 +153,13 @@ class Pause(Request):
     id: MissionId
 
 
-class Resume(Request):
+class ResumeRequest(Request):
     least_role: ClassVar[Role] = "submit"
     op: Literal["resume"]
     id: MissionId
 
 
-class Answer(Request):
+class AnswerRequest(Request):
     """The answer to a question of the mission: the open one, or that of `number`."""
 
     least_role: ClassVar[Role] = "submit"
@@ -167,7 +169,7 @@ class Answer(Request):
     number: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
-class Rate(Request):
+class RateRequest(Request):
     """What the user thinks of a mission that has ended; a later rating takes the place of an earlier one."""
 
     least_role: ClassVar[Role] = "submit"
@@ -177,7 +179,7 @@ class Rate(Request):
     why: Annotated[str, StringConstraints(max_length=WHY_CHARS)] = ""
 
 
-class Method(Request):
+class MethodRequest(Request):
     """What an object holds under a selector: the versions of a method, its examples, its intent."""
 
     least_role: ClassVar[Role] = "read"
@@ -187,7 +189,7 @@ class Method(Request):
     at: Moment | None = None
 
 
-class Methods(Request):
+class MethodsRequest(Request):
     """The generated methods of the image, or those that one object holds itself."""
 
     least_role: ClassVar[Role] = "read"
@@ -196,7 +198,7 @@ class Methods(Request):
     at: Moment | None = None
 
 
-class Example(BaseModel):
+class TaughtExample(BaseModel):
     """What a message shall answer: trial cases of the method that is written for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -208,18 +210,18 @@ class Example(BaseModel):
     result: Any = None
 
 
-class Teach(_MissionRequest):
+class TeachRequest(_MissionRequest):
     """Examples for a message; the mission sees that a method keeps them."""
 
     least_role: ClassVar[Role] = "operate"
     op: Literal["teach"]
     target: Target
     selector: Name
-    examples: Annotated[list[Example], Field(min_length=1, max_length=64)]
+    examples: Annotated[list[TaughtExample], Field(min_length=1, max_length=64)]
     intent: Annotated[str, StringConstraints(max_length=2000)] = ""
 
 
-class Revert(_MissionRequest):
+class RevertRequest(_MissionRequest):
     """An earlier version of a method brought back."""
 
     least_role: ClassVar[Role] = "operate"
@@ -229,7 +231,7 @@ class Revert(_MissionRequest):
     version: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
 
 
-class Grant(_MissionRequest):
+class GrantRequest(_MissionRequest):
     """Let a generated method send a message that changes more than its receiver, or take that back."""
 
     least_role: ClassVar[Role] = "operate"
@@ -240,21 +242,21 @@ class Grant(_MissionRequest):
     revoke: bool = False
 
 
-class Show(Request):
+class ShowRequest(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["show"]
     target: Target
     at: Moment | None = None
 
 
-class History(Request):
+class HistoryRequest(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["history"]
     target: Target
     limit: Limit = 50
 
 
-class Diff(Request):
+class DiffRequest(Request):
     """What is another in an object at `b` (left out: now) than it was at `a`."""
 
     least_role: ClassVar[Role] = "read"
@@ -264,7 +266,7 @@ class Diff(Request):
     b: Moment | None = None
 
 
-class Ls(Request):
+class LsRequest(Request):
     """What an object holds; left out, the lobby."""
 
     least_role: ClassVar[Role] = "read"
@@ -273,7 +275,7 @@ class Ls(Request):
     at: Moment | None = None
 
 
-class Missions(Request):
+class MissionsRequest(Request):
     least_role: ClassVar[Role] = "read"
     op: Literal["missions"]
     state: State | None = None
@@ -284,7 +286,7 @@ class Missions(Request):
     system: bool = True  # whether the system's own are listed, too
 
 
-class Failures(Request):
+class FailuresRequest(Request):
     """The failed attempts that fit, the newest first."""
 
     least_role: ClassVar[Role] = "read"
@@ -296,7 +298,7 @@ class Failures(Request):
     at: Moment | None = None
 
 
-class Replay(Request):
+class ReplayRequest(Request):
     """A finished mission thought through again from its journal, without any model."""
 
     least_role: ClassVar[Role] = "read"
@@ -310,11 +312,12 @@ class Replay(Request):
 
 
 OPS: dict[str, type[Request]] = {
-    "submit": Submit, "upload": Upload, "status": Status, "result": Result, "watch": Watch, "cancel": Cancel, "send": Send,
-    "method": Method, "methods": Methods, "teach": Teach, "revert": Revert, "grant": Grant,
-    "pause": Pause, "resume": Resume, "answer": Answer, "rate": Rate,
-    "show": Show, "history": History, "diff": Diff, "ls": Ls, "missions": Missions, "failures": Failures,
-    "replay": Replay, "undo": Undo, "changes": Changes, "undo_change": UndoChange, "fork": Fork, "pack": Pack, "backup": Backup,
-    "info": Info, "metrics": Metrics, "models": Models, "experts": Experts, "personas": Personas,
-    "ingest": Ingest, "memory": Memory, "curate": Curate, "search": Search,
+    "submit": SubmitRequest, "upload": UploadRequest, "status": StatusRequest, "result": ResultRequest, "watch": WatchRequest,
+    "cancel": CancelRequest, "send": SendRequest, "method": MethodRequest, "methods": MethodsRequest, "teach": TeachRequest,
+    "revert": RevertRequest, "grant": GrantRequest, "pause": PauseRequest, "resume": ResumeRequest, "answer": AnswerRequest,
+    "rate": RateRequest, "show": ShowRequest, "history": HistoryRequest, "diff": DiffRequest, "ls": LsRequest,
+    "missions": MissionsRequest, "failures": FailuresRequest, "replay": ReplayRequest, "undo": UndoRequest, "changes": ChangesRequest,
+    "undo_change": UndoChangeRequest, "fork": ForkRequest, "pack": PackRequest, "backup": BackupRequest, "info": InfoRequest,
+    "metrics": MetricsRequest, "models": ModelsRequest, "experts": ExpertsRequest, "personas": PersonasRequest, "ingest": IngestRequest,
+    "memory": MemoryRequest, "curate": CurateRequest, "search": SearchRequest,
 }  # fmt: skip

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from cli_support import daemon
 
-from batos.cli import folders, main
+from batos.cli import main
 from batos.cli.app import settings_from
+from batos.cli.folders import IMAGE, chosen
 from batos.cli.output import Output
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     checkout = tmp_path / "checkout"
     (checkout / "var").mkdir(parents=True)
-    (checkout / "var" / folders.IMAGE).write_bytes(b"FS21")
+    (checkout / "var" / IMAGE).write_bytes(b"FS21")
     monkeypatch.chdir(checkout)
     return tmp_path
 
@@ -34,44 +35,44 @@ def own(home: Path) -> Path:
     return home / ".local" / "share" / "batos"
 
 
-def chosen(*said: str, terminal: bool = True, **flags: Any) -> str | None:
+def asked(*said: str, terminal: bool = True, **flags: Any) -> str | None:
     answers = iter(said)
     given = {"data": None, "image": None, "listen": None, "profile": None, "file": None, "more": None, **flags}
-    return folders.chosen(*settings_from(**given), Output(), lambda question: next(answers), terminal=terminal)
+    return chosen(*settings_from(**given), Output(), lambda question: next(answers), terminal=terminal)
 
 
 def test_one_image_in_another_place_is_asked_about(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = str(home / "checkout" / "var")
-    assert [chosen(word) for word in ("", "Y", "yes")] == [other] * 3
-    assert chosen("what", "n") == str(own(home))
+    assert [asked(word) for word in ("", "Y", "yes")] == [other] * 3
+    assert asked("what", "n") == str(own(home))
     told = capsys.readouterr().err
     assert str(own(home)) in told
     assert other in told
 
 
 def test_without_somebody_to_ask_it_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert chosen(terminal=False) is None
+    assert asked(terminal=False) is None
     assert f"a new image is made in {own(home)}" in capsys.readouterr().err
     own(home).mkdir(parents=True)
-    (own(home) / folders.IMAGE).write_bytes(b"FS21")
-    assert chosen() is None, "its own image is the one; there is nothing to ask"
+    (own(home) / IMAGE).write_bytes(b"FS21")
+    assert asked() is None, "its own image is the one; there is nothing to ask"
     told = capsys.readouterr().err
     assert f"the image is the one in {own(home)}" in told
     assert "--data ./var" in told
 
 
 def test_who_names_one_is_not_asked(home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen(data=str(home / "x")) is None
-    assert chosen(image="file:///elsewhere.fs") is None
-    assert chosen(more=["data=/elsewhere"]) is None
+    assert asked(data=str(home / "x")) is None
+    assert asked(image="file:///elsewhere.fs") is None
+    assert asked(more=["data=/elsewhere"]) is None
     monkeypatch.setenv("BATOS_DATA", str(home / "y"))
-    assert chosen() is None
+    assert asked() is None
     monkeypatch.delenv("BATOS_DATA")
     (home / "checkout" / "batos.toml").write_text('data = "/elsewhere"\n')
-    assert chosen() is None
+    assert asked() is None
     (home / "checkout" / "batos.toml").unlink()
-    (home / "checkout" / "var" / folders.IMAGE).unlink()
-    assert chosen() is None
+    (home / "checkout" / "var" / IMAGE).unlink()
+    assert asked() is None
     assert capsys.readouterr().err == ""
 
 
@@ -99,5 +100,5 @@ def test_make_run_means_the_same_folder_unless_an_earlier_version_had_another(tm
         (tmp_path / name).symlink_to(ROOT / name)
     assert "--data" not in said()
     (tmp_path / "var").mkdir()
-    (tmp_path / "var" / folders.IMAGE).write_bytes(b"FS21")
+    (tmp_path / "var" / IMAGE).write_bytes(b"FS21")
     assert "--data ./var" in said()

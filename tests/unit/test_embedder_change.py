@@ -22,7 +22,7 @@ from batos.memory.embedders.choosing import Readers
 from batos.memory.library import Library, library_of
 from batos.memory.remembering import remember
 from batos.memory.vectors import loaded
-from batos.wire.schemas import Search
+from batos.wire.schemas import SearchRequest
 
 PLACES = ("wall", "harbour", "cellar", "attic", "garage", "mill")
 
@@ -99,7 +99,7 @@ def model_of(held: Memory) -> str:
 
 
 async def ask(held: Memory, question: str) -> dict[str, Any]:
-    return await held.recollection.search(Search.model_validate({"op": "search", "question": question}))
+    return await held.recollection.search(SearchRequest.model_validate({"op": "search", "question": question}))
 
 
 def written(folder: Path, *places: str) -> list[Path]:

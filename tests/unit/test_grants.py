@@ -19,7 +19,7 @@ from batos.kernel import Kernel
 from batos.memory.library import library_of
 from batos.mind import lessons, versions
 from batos.objects import Method, Primitive, UvmObject, lookup_order
-from batos.wire.schemas import Send, Undo
+from batos.wire.schemas import SendRequest, UndoRequest
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
 from tests.unit.test_forge import give, sent, writing
 
@@ -253,9 +253,9 @@ async def test_a_grant_is_of_one_version_and_is_revoked_undone_and_shown(tmp_pat
         assert (await grant(kernel, "g2", "tidy_", "forget_", True))["result"]["value"]["granted"] == []
         assert (await sent(kernel, "m1", "thing", "tidy_"))["error"]["code"] == "grant_needed"
         await grant(kernel, "g3", "tidy_", "forget_")
-        await kernel.undoing.undo(Undo(op="undo", id="g3"))
+        await kernel.undoing.undo(UndoRequest(op="undo", id="g3"))
         assert (await sent(kernel, "m2", "thing", "tidy_"))["error"]["code"] == "grant_needed"
-        await kernel.undoing.undo(Undo(op="undo", id="g3", redo=True))
+        await kernel.undoing.undo(UndoRequest(op="undo", id="g3", redo=True))
         assert kernel.image.read(lambda root: root["lobby"].thing.tidy_.grants) == (("forget_", "g3"),)
 
         def rewritten(root: Any) -> None:
@@ -378,7 +378,7 @@ async def test_an_answered_mission_replays_the_same(tmp_path: Path) -> None:
         heard = await submit(kernel, "m1", "send thing tidy_", **ASKS)
         await answered(kernel, "m1", heard, "yes")
         assert (await heard.end())["state"] == "COMPLETE"
-        await kernel.undoing.undo(Undo(op="undo", id="m1"))
+        await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
         assert (await kernel._replays(inference).replay("m1"))["outcome"] == "same"
 
 
@@ -504,7 +504,7 @@ async def test_who_is_no_operator_sends_nothing_that_changes_more_than_its_recei
     async with mind(tmp_path, FakeInference()) as kernel:
         await holding(kernel, TIDY)
         desk = desk_of(kernel)
-        request = Send(op="send", id="m1", target=target, selector=selector, args=[] if target == "thing" else ["Keys"])
+        request = SendRequest(op="send", id="m1", target=target, selector=selector, args=[] if target == "thing" else ["Keys"])
         for operates in (False, True):
             heard = Heard(8)
             heard.operates = operates

@@ -25,7 +25,7 @@ from batos.image.checked import base_of
 from batos.image.history import revisions
 from batos.mind.events import Events
 from batos.objects import UvmObject
-from batos.wire.schemas import Missions, Watch
+from batos.wire.schemas import MissionsRequest, WatchRequest
 
 
 @pytest.fixture
@@ -487,7 +487,7 @@ async def test_the_desk_tells_nothing_that_is_not_durable(image: LivingImage, mo
     if when == "before the look":
         await asyncio.to_thread(committed)
     try:
-        request = Missions(op="missions", state="COMPLETE") if op == "missions" else Watch(op="watch", id="m")
+        request = MissionsRequest(op="missions", state="COMPLETE") if op == "missions" else WatchRequest(op="watch", id="m")
         await desk.handle(request, client)
     finally:
         sync.go_on.set()

@@ -20,7 +20,7 @@ from batos.memory import objects, vectors
 from batos.memory.files import read_file
 from batos.memory.library import library_of
 from batos.mind.evidence import passages
-from batos.wire.schemas import Ingest, Search
+from batos.wire.schemas import IngestRequest, SearchRequest
 from tests.unit.memory_support import CountsWords, flip, memory
 
 TOMATOES = (
@@ -312,7 +312,7 @@ async def test_a_document_that_is_damaged_keeps_no_daemon_from_starting_and_no_o
         at = held.look(lambda library: library._p_jar.db().storage.base._index[library.document(str(notes / "garden.md"))._p_oid])
     flip(tmp_path / "image.fs", at)
     async with memory(tmp_path) as held:
-        found = await held.recollection.search(Search(op="search", question="who sleeps all day long?"))
+        found = await held.recollection.search(SearchRequest(op="search", question="who sleeps all day long?"))
         assert [hit["source"] for hit in found["hits"]] == [str(notes / "dogs.md")]
         recalled = await held.recollection.recall("who sleeps on the sofa or the piano all day long?")
         assert len(recalled) == 2
@@ -482,14 +482,14 @@ async def test_a_watch_that_is_asked_for_again_in_a_silence_reads_nothing_again(
         parts: dict[str, Any] = {**dict.fromkeys((*others, "assessed", "rate")), "watches_per_client": 1}
         client: Any = Heard()
         desk = Desk(image=held.image, memory=held.recollection, **parts)
-        asked = Ingest(op="ingest", paths=[str(notes)], watch=True, ref=1)
+        asked = IngestRequest(op="ingest", paths=[str(notes)], watch=True, ref=1)
         watching = asyncio.create_task(desk.handle(asked, client))
         try:
             await held.until(lambda: "slow.md" in began)
             await desk.handle(asked.model_copy(), client)
             assert held.look(lambda library: [Path(path).name for path in library.queue]) == ["slow.md"]
             (notes / "new.md").write_text("Another one.\n")
-            await desk.handle(Ingest(op="ingest", paths=[str(notes / "new.md")], watch=True, ref=1), client)
+            await desk.handle(IngestRequest(op="ingest", paths=[str(notes / "new.md")], watch=True, ref=1), client)
             assert held.look(lambda library: len(library.queue)) == 2, "what is asked for beside it is read"
         finally:
             going_on.set()

@@ -21,7 +21,7 @@ from batos.image.storage import FORMAT, open_database, probe
 from batos.kernel import Kernel
 from batos.memory.library import library_of
 from batos.objects.primitive_names import FORMER
-from batos.wire.schemas import Search
+from batos.wire.schemas import SearchRequest
 from tests.public_names import pinned
 from tests.unit.memory_support import QUICK, CountsWords
 from tests.unit.mind_support import FakeInference, Listened, mind, submit
@@ -139,7 +139,7 @@ async def test_a_message_to_a_new_selector_is_written(held: Held, inference: Fak
 
 async def test_its_memory_is_searched_and_its_archive_comes_back(held: Held) -> None:
     await held.embedded()
-    told = await held.recollection.search(Search(op="search", question="Where is the key?"))
+    told = await held.recollection.search(SearchRequest(op="search", question="Where is the key?"))
     assert told["by_vectors"]
     assert told["hits"][0]["text"] == KEY
     assert held.found("dentist") == [], "it was undone before"

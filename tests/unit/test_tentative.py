@@ -11,7 +11,7 @@ import pytest
 from batos.kernel import Kernel
 from batos.mind import texts
 from batos.objects import Intent
-from batos.wire.schemas import Undo
+from batos.wire.schemas import UndoRequest
 from tests.unit.mind_support import FakeInference, mind, submit
 from tests.unit.test_forge import ADD, give, method_of, writing
 
@@ -118,9 +118,9 @@ async def test_a_confirmed_one_goes_with_the_mission_that_is_undone(tmp_path: Pa
         await give(kernel)
         await sent(kernel, "m1", "add_", 2, 3)
         await rate(kernel, "m1", 1)
-        await kernel.undoing.undo(Undo(op="undo", id="m1"))
+        await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
         assert not holds(kernel, "add_")
-        await kernel.undoing.undo(Undo(op="undo", id="m1", redo=True))
+        await kernel.undoing.undo(UndoRequest(op="undo", id="m1", redo=True))
         assert holds(kernel, "add_")
 
 

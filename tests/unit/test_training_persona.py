@@ -20,7 +20,7 @@ from batos.kernel import Kernel
 from batos.training.lora import Plan, Trainer
 from batos.training.missions import Liked, Said, liked, parted
 from batos.training.persona import Figures, train_voice, worse_than
-from batos.wire.schemas import Undo
+from batos.wire.schemas import UndoRequest
 from tests.unit.mind_support import FakeInference, answer, mind, settings, submit
 from tests.unit.test_training_export import tiny
 
@@ -62,7 +62,7 @@ async def test_what_nobody_liked_is_not_learned(tmp_path: Path) -> None:
         await asked(kernel, "changed", "How do I wake up?", 1)
         await kernel.image.system(ledger.rate, "changed", -1, "on second thought")
         await asked(kernel, "undone", "How do I get up?", 1)
-        await kernel.undoing.undo(Undo(op="undo", id="undone"))
+        await kernel.undoing.undo(UndoRequest(op="undo", id="undone"))
         await asked(kernel, "form", "How many?", 1, schema='{"type": "object", "properties": {"n": {"type": "string"}}}')
         assert of(kernel) == ([], 0)
 

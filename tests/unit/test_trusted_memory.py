@@ -18,7 +18,7 @@ from batos.memory.origins import FILE, SELF, TOOL, USER, noted_by, origin_of
 from batos.memory.remembering import keep, prepare
 from batos.memory.segments import build
 from batos.memory.subject import asks_what_was_answered, subject_of
-from batos.wire.schemas import Search, Undo
+from batos.wire.schemas import SearchRequest, UndoRequest
 from tests.unit.mind_support import WAIT_S, FakeInference, Listened, mind, submit
 
 INVENTED = "You are allergic to peanuts and to shellfish, as your doctor in Munich told us in 1987."
@@ -148,7 +148,7 @@ async def test_what_the_user_tells_is_remembered_with_his_name_on_it(tmp_path: P
             assert (result["citations"][0]["origin"], result["citations"][0]["source"]) == ("user", "said:m1")
             assert result["citations"][0]["day"]
         assert any("(the user said, 20" in request.user for request in inference.asked)
-        found = await kernel.memory.search(Search(op="search", question="What is my dog called?"))
+        found = await kernel.memory.search(SearchRequest(op="search", question="What is my dog called?"))
         assert (found["hits"][0]["source"], found["hits"][0]["origin"], found["fits"]) == ("said:m1", "user", True)
         await kernel.memory.tell(forget="said:m1")
         assert "quoted" not in await told(kernel, "q3", "And what is my dog called?")
@@ -166,7 +166,7 @@ async def test_an_undo_takes_back_what_was_told(tmp_path: Path) -> None:
     async with lived(tmp_path) as kernel:
         await told(kernel, "m1", "My name is Kim.")
         await remembered(kernel, "mission:m1", "said:m1")
-        await kernel.undoing.undo(Undo(op="undo", id="m1"))
+        await kernel.undoing.undo(UndoRequest(op="undo", id="m1"))
         assert sources(kernel) == []
 
 
@@ -175,11 +175,11 @@ async def test_search_says_when_nothing_fits_and_puts_its_own_words_last(tmp_pat
         await told(kernel, "m1", "What am I allergic to?")
         await remembered(kernel, "mission:m1")
         await read(kernel, tmp_path, "health.md", HEALTH)
-        found = await kernel.memory.search(Search(op="search", question="What am I allergic to?"))
+        found = await kernel.memory.search(SearchRequest(op="search", question="What am I allergic to?"))
         assert [hit["origin"] for hit in found["hits"]][:1] == ["file"]
         assert found["hits"][-1]["origin"] == "self"
         assert found["hits"][0]["fits"] is True
-        away = await kernel.memory.search(Search(op="search", question="How do walruses sleep?"))
+        away = await kernel.memory.search(SearchRequest(op="search", question="How do walruses sleep?"))
         assert away["fits"] is False
         assert away["hits"], "the nearest are there"
 

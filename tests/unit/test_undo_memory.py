@@ -15,7 +15,7 @@ from batos.image import history, ledger
 from batos.kernel import Kernel
 from batos.memory.library import Library, library_of
 from batos.mind import remembering
-from batos.wire.schemas import Undo
+from batos.wire.schemas import UndoRequest
 from tests.unit.memory_support import QUICK, CountsWords, Memory
 from tests.unit.mind_support import FakeInference, Listened, mind, submit
 
@@ -49,7 +49,7 @@ class Held(Memory):
         self.recollection.stored(None, dropped)
 
     async def undo(self, id: str, **how: Any) -> dict[str, Any]:
-        return await self.kernel.undoing.undo(Undo(op="undo", id=id, **how))
+        return await self.kernel.undoing.undo(UndoRequest(op="undo", id=id, **how))
 
 
 def all_of(library: Library) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from batos.errors import InvalidInput, UnknownMission
 from batos.image import ledger
 from batos.kernel import Kernel
 from batos.mind import record
-from batos.wire.schemas import Undo
+from batos.wire.schemas import UndoRequest
 from tests.unit.mind_support import FakeInference, mind, submit, written
 from tests.unit.test_assessor import ON, assessed, done
 from tests.unit.test_forge import sent
@@ -223,7 +223,7 @@ async def test_who_may_be_rated(tmp_path: Path) -> None:
 
 
 async def undone(kernel: Kernel, id: str, *, redo: bool = False) -> None:
-    await kernel.undoing.undo(Undo(op="undo", id=id, redo=redo))
+    await kernel.undoing.undo(UndoRequest(op="undo", id=id, redo=redo))
 
 
 async def test_an_undo_is_learned_from_in_its_own_transaction(tmp_path: Path) -> None:

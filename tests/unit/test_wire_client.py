@@ -32,7 +32,7 @@ from batos.errors import (
 from batos.wire import Client, SyncClient, connection
 from batos.wire.listener import Listener
 from batos.wire.outbox import ClientHandle
-from batos.wire.schemas import Request, Result, Send, Submit, Watch
+from batos.wire.schemas import Request, ResultRequest, SendRequest, SubmitRequest, WatchRequest
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,15 +56,15 @@ class Missions:
             self.drop -= 1
             return
         match request:
-            case Submit(id=id) | Send(id=id):
+            case SubmitRequest(id=id) | SendRequest(id=id):
                 client.send({"type": "accepted", "id": id, "state": "ACCEPTED"})
                 if request.watch:
                     await self.stream(id, client)
-            case Watch(id="unknown"):
+            case WatchRequest(id="unknown"):
                 raise UnknownMission("no mission 'unknown'")
-            case Watch(id=id):
+            case WatchRequest(id=id):
                 await self.stream(id, client)
-            case Result(id=id):
+            case ResultRequest(id=id):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(request.wait_s), self.change:
                         await self.change.wait_for(lambda: id in self.ended)
@@ -92,7 +92,7 @@ async def test_submit_watch_and_result() -> None:
         accepted = await client.submit("Plan a party", persona="ALFRED", deadline_s=30, priority=2)
         assert (accepted.state, accepted.duplicate, accepted.result) == ("ACCEPTED", False, None)
         asked = handler.requests[0]
-        assert isinstance(asked, Submit)
+        assert isinstance(asked, SubmitRequest)
         assert (asked.id, asked.brief, asked.persona, asked.deadline_s, asked.priority) == (accepted.id, "Plan a party", "ALFRED", 30, 2)
         events = []
         async for event in client.watch(accepted.id):
@@ -108,7 +108,7 @@ async def test_send_is_a_mission() -> None:
         accepted = await client.send("genesis", "add_", 2, {"x": [1]}, id="s1", to=3)
         assert accepted.id == "s1"
         assert handler.requests == [
-            Send(op="send", ref=1, id="s1", target="genesis", selector="add_", args=[2, {"x": [1]}], kwargs={"to": 3})
+            SendRequest(op="send", ref=1, id="s1", target="genesis", selector="add_", args=[2, {"x": [1]}], kwargs={"to": 3})
         ]
 
 

@@ -6,7 +6,7 @@ import pytest
 from batos.config import Settings
 from batos.wire.fields import WORDS
 from batos.wire.parsing import Limits, Refused, parse_request
-from batos.wire.schemas import OPS, Result, Send, Submit
+from batos.wire.schemas import OPS, ResultRequest, SendRequest, SubmitRequest
 
 _ID = "an id is 1 to 128 of the letters A-Z a-z, the digits 0-9 and . _ : @ / -"
 _NAME = "a name is 1 to 128 of the letters A-Z a-z, the digits 0-9 and _, with no digit first"
@@ -70,9 +70,9 @@ def test_every_op_names_the_field_that_is_missing(op: str, field: str) -> None:
 
 def test_defaults() -> None:
     submit = parse({"op": "submit", **GOOD["submit"]})
-    assert submit == Submit(op="submit", id="m", brief="b", persona=None, deadline_s=None, priority=0, watch=False)
+    assert submit == SubmitRequest(op="submit", id="m", brief="b", persona=None, deadline_s=None, priority=0, watch=False)
     send = parse({"op": "send", **GOOD["send"]})
-    assert send == Send(op="send", id="m", target="t", selector="do_", args=[], kwargs={})
+    assert send == SendRequest(op="send", id="m", target="t", selector="do_", args=[], kwargs={})
     assert parse({"op": "missions"}).limit == 50
 
 
@@ -256,8 +256,8 @@ def test_what_every_pattern_asks_for_is_told_in_words() -> None:
 
 
 def test_only_a_result_with_wait_s_waits() -> None:
-    assert Result(op="result", id="m", wait_s=0.1).waits
-    assert not Result(op="result", id="m").waits
+    assert ResultRequest(op="result", id="m", wait_s=0.1).waits
+    assert not ResultRequest(op="result", id="m").waits
     assert not parse({"op": "watch", "id": "m"}).waits
 
 

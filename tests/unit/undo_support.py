@@ -19,7 +19,7 @@ from batos.memory.shelving import Shelver
 from batos.mind import memories
 from batos.objects import UvmObject
 from batos.undoing import Undoing
-from batos.wire.schemas import Undo
+from batos.wire.schemas import UndoRequest
 
 
 class FakeMemory:
@@ -64,7 +64,7 @@ class House:
         await self.did(id, work)
 
     async def undo(self, id: str, **how: Any) -> dict[str, Any]:
-        return await self.undoing.undo(Undo(op="undo", id=id, **how))
+        return await self.undoing.undo(UndoRequest(op="undo", id=id, **how))
 
     def slots(self, name: str = "robin") -> dict[str, Any]:
         """The slots of an object of the lobby that tests set, plain."""
