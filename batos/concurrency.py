@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
-from functools import partial
+from functools import cache, partial, wraps
 from typing import Any, Generic, TypeVar
 
 from batos.errors import Busy
@@ -135,3 +136,15 @@ class SingleFlight(Generic[T]):
             del self._under_way[key]
         if not task.cancelled():
             task.exception()  # retrieved: who waits hears of it, and it is no fault that nobody does
+
+
+def once(function: Callable[[], T]) -> Callable[[], T]:
+    """Call `function` once. A thread that asks meanwhile waits for what another one comes to, and does not do the same beside it."""
+    lock, found = threading.Lock(), cache(function)
+
+    @wraps(function)
+    def locked() -> T:
+        with lock:
+            return found()
+
+    return locked

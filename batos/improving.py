@@ -21,7 +21,7 @@ from batos.image.living import LivingImage
 from batos.mind import forge, incarnation, learning
 from batos.mind.codex import Codex
 from batos.mind.events import Event, Events
-from batos.mind.handbook import handbook
+from batos.mind.handbook.nearest import handbook
 from batos.mind.likeness import Likeness
 from batos.mind.messages import deliver
 from batos.mind.methods import Methods

@@ -33,8 +33,8 @@ from batos import logs
 from batos.config import Settings, load
 from batos.guardian import PersistenceGuardian
 from batos.image import examples
-from batos.mind import amending, assembling, channel, prompting, reuse, second_look, side_by_side
-from batos.mind.handbook import handbook, nearest
+from batos.mind import amending, assembling, channel, prompting, reuse, second_look, side_by_side, specification
+from batos.mind.handbook import nearest
 from batos.mind.handbook.entries import entries
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox
@@ -87,12 +87,12 @@ class Searcher:
         if examples.constant([task.shown]):
             return None
         target, told, limit = task.target(), {"intent": task.intent, "examples": [task.shown]}, self._settings.method_bytes
-        what = amending.wanted(target, task.selector, task.args, dict(task.kwargs), **told)
+        what = specification.wanted(target, task.selector, task.args, dict(task.kwargs), **told)
         named = [one for one in prompting.sends_spoken_of(target, task.selector, task.intent) if one != "think_"]
         if set(named) - {*what.helpers}:
             return None
         run, begun = side_by_side.Aside(self._run, what.helpers), time.monotonic()
-        known = [] if named else tuple(handbook().alike(what.known.told, without=what.known.slots))
+        known = [] if named else tuple(nearest.handbook().alike(what.known.told, without=what.known.slots))
         given = task.selector, known, lambda text: self._guardian.audit(text, task.selector).accepted, run
         near = await reuse.passing(what, *given, most=self._settings.synthesis_reuse, limit=limit, within=second_look.KNOWN)
         made = await assembling.passing(what, *given, most=self._settings.synthesis_parts, limit=limit)

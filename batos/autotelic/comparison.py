@@ -14,7 +14,7 @@ from batos.autotelic import entropy
 from batos.autotelic.entropy import Kinds, Parts, Thought
 from batos.autotelic.triggers import LEAST_SECONDS
 from batos.autotelic.window import Window
-from batos.mind.trial import same
+from batos.mind.plain_values import same
 
 CHEAPER = 0.05
 """Share by which a mission must cost less before that counts as better: what is rounded away is no gain."""

@@ -17,7 +17,7 @@ from batos.guardian import repair
 from batos.image import examples, experts, history, ledger
 from batos.image.examples import Example
 from batos.mind import prompting, trial
-from batos.mind.handbook import Handbook
+from batos.mind.handbook.nearest import Handbook
 from batos.mind.methods import Methods
 from batos.mind.thinking import Thinking, thinking
 from batos.objects import Method, UvmObject, find

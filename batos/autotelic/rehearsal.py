@@ -35,12 +35,12 @@ from batos.image.turns import in_helper
 from batos.mind import lessons, trial
 from batos.mind.attempt import Attempts
 from batos.mind.events import TextBatch
-from batos.mind.handbook import handbook
+from batos.mind.handbook.nearest import handbook
 from batos.mind.methods import Methods
+from batos.mind.plain_values import same
 from batos.mind.replay import Replaying
 from batos.mind.signals import Place
 from batos.mind.thinking import thinking
-from batos.mind.trial import same
 from batos.objects import Method, UvmObject
 
 log = structlog.get_logger("batos.autotelic")

@@ -14,8 +14,7 @@ from typing import Any
 from batos.errors import InvalidInput
 from batos.image import examples
 from batos.image.history import resolve
-from batos.mind.lessons import called
-from batos.mind.messages import BUILT_IN
+from batos.mind.messages import BUILT_IN, called
 from batos.mind.parameters import parameters_of
 from batos.objects import Intent, Method, Primitive, UvmObject, find, lookup_order
 

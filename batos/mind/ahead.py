@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 def _handbook() -> None:
-    from batos.mind.handbook import handbook  # late, as the others here: whoever has no expert for methods pays for none of it
+    from batos.mind.handbook.nearest import handbook  # late, as the others here: whoever has no expert for methods pays for none of it
 
     handbook()
 

@@ -8,7 +8,6 @@ but for a fifth of its weight: where it does not, the example leaves open which 
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,11 +15,10 @@ from typing import Any, NamedTuple
 from batos.image import history
 from batos.image.examples import Example
 from batos.image.turns import in_helper
-from batos.mind import edits, prompting, side_by_side
+from batos.mind import edits, side_by_side
+from batos.mind.plain_values import same
 from batos.mind.side_by_side import Call, Run
-from batos.mind.trial import same
 from batos.mind.variations import variations
-from batos.objects import Method, SlotDict, SlotList, UvmObject, find, lookup_order
 
 SURE = 0.8
 """Share of the weight of all that passes which must do the same: docs/training.md has what others gave."""
@@ -31,8 +29,6 @@ ABOUT = 0.3
 """Methods that are put together cost about the same where they differ by so much: the shorter one is meant then. That a longer one explains
 the words a little better (`min(map(int, str(count)))` for `count` of the digits) says nothing where both do the same."""
 _VARIATIONS = 24
-_TITLES = ("name", "comment")  # of the object: where the words say "name", they mean another
-_LARGE = 4000  # characters of a slot's value
 _COMPARED = 60  # methods that pass and are compared: the cheapest
 
 Passed = tuple[tuple[float, str], ...]
@@ -70,49 +66,6 @@ class Group(NamedTuple):
     def best(self) -> float:
         """The weight of the cheapest alone."""
         return math.exp(-_BY_COST * self.cost)
-
-
-def wanted(
-    obj: UvmObject,
-    selector: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    *,
-    intent: str,
-    examples: Sequence[Example],
-    slots: Sequence[tuple[str, Any]] = (),
-) -> Wanted:
-    """What a method shall do, by its examples.
-
-    :param slots: that the object has for the call that asks for the method, beside its own.
-    """
-    shown = tuple(dict.fromkeys(name for one in examples for name, _ in (*one.slots, *one.after)))
-    values = [value for one in examples for value in (*one.args, *dict(one.kwargs).values(), *dict(one.slots).values())]
-    known = edits.Known(
-        f"{intent}\n{selector.replace('_', ' ')}",
-        (),
-        shown,
-        {name for one in examples for name, _ in one.after},
-        tuple(sorted({field for value in values for field in edits.fields_of(value)})),
-    )
-    state = _held(obj, known.speaks_of)
-    helpers = _helpers(obj, selector, intent)
-    known = known._replace(slots=tuple(dict.fromkeys((*state, *shown))), sends=tuple(helpers))
-    shown_calls = [Call(one.args, dict(one.kwargs), {**state, **dict(one.slots)}) for one in examples]
-    calls = [
-        *shown_calls,
-        *([Call(tuple(args), dict(kwargs), {**state, **dict(slots)})] if all(map(is_plain, (*args, *kwargs.values()))) else []),
-    ]
-    return Wanted(known, list(zip(shown_calls, examples, strict=True)), calls, helpers)
-
-
-def _helpers(obj: UvmObject, selector: str, intent: str) -> dict[str, str]:
-    """The sources of messages that the words name, of those that are functions of what they are given."""
-    named = {name: find(obj, name) for name in prompting.sends_spoken_of(obj, selector, intent)}
-    held = {name: found[1] for name, found in named.items() if found is not None}
-    return {
-        name: one.source for name, one in held.items() if name != "think_" and isinstance(one, Method) and side_by_side.plain(one.source)
-    }
 
 
 def tells(example: Example) -> bool:
@@ -232,46 +185,6 @@ def as_left(slots: Mapping[str, Any], expected: Example) -> bool:
     """Whether slots are as an example leaves them: what it says of one stays so, unless it says what becomes of it."""
     left = dict(expected.slots) | dict(expected.after)
     return all(same(history.uncut(slots.get(name)), held) for name, held in left.items())
-
-
-def _held(obj: UvmObject, wanted: Callable[[str], bool]) -> dict[str, Any]:
-    """The slots of an object that are wanted and hold what JSON has, inherited ones too; none that is large: each edit gets its own."""
-    found: dict[str, Any] = {}
-    seen: set[str] = set(_TITLES)
-    for holder in lookup_order(obj):
-        for name, value in holder._slots.items():
-            if name in seen or name[-1] == "*" or not wanted(name):
-                continue
-            seen.add(name)
-            with contextlib.suppress(ValueError, RecursionError):
-                if len(repr(plain := _as_json(value))) <= _LARGE:
-                    found[name] = plain
-    return found
-
-
-def _as_json(value: Any) -> Any:
-    """A slot's value, with nothing in it cut or told otherwise than it is.
-
-    :raises ValueError: for what is large, or of no form of JSON's.
-    """
-    if isinstance(value, SlotList | SlotDict | list | dict) and len(value) > _LARGE:
-        raise ValueError("large")
-    if isinstance(value, SlotList | list):
-        return [_as_json(one) for one in value]
-    if isinstance(value, SlotDict | dict) and all(isinstance(key, str) for key in value):
-        return {key: _as_json(one) for key, one in value.items()}
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise ValueError(type(value).__name__)
-
-
-def is_plain(value: Any) -> bool:
-    """Whether a value is of JSON, and no other object stands in it."""
-    if isinstance(value, dict):
-        return "oid" not in value and all(isinstance(key, str) for key in value) and all(map(is_plain, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from batos.image import history
 from batos.image.examples import Example
-from batos.mind import edits, prompting, side_by_side
+from batos.mind import edits, plain_values, side_by_side
 from batos.mind.amending import Wanted, as_left
-from batos.mind.trial import same
+from batos.mind.plain_values import same
 
 _MADE_OF = (
     "sorted({})", "sorted({}, reverse=True)", "sorted(set({}))", "list({})", "list(dict.fromkeys({}))", "list({}.values())",
@@ -74,7 +74,7 @@ def of_left(slot: str, left: Sequence[Any], wanted: Sequence[Example], names: Se
     :param left: what each leaves there.
     :param names: of the method's arguments.
     """
-    calls = [prompting.arguments(one.args, dict(one.kwargs)) for one in wanted]
+    calls = [plain_values.arguments(one.args, dict(one.kwargs)) for one in wanted]
     for given in names or ("",):
         held = [(value, call.get(given), one.result) for value, call, one in zip(left, calls, wanted, strict=True)]
         for text in _LEFT:

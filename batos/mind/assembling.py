@@ -16,8 +16,8 @@ from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.frames import FILTERED, FOUND, Made, fitting, lists
 from batos.mind.goals import ANSWER, WHETHER, Goal, goals, targets, written_together
 from batos.mind.growing import names_in
-from batos.mind.handbook import Entry, handbook
-from batos.mind.handbook.entries import words_in
+from batos.mind.handbook.entries import Entry, words_in
+from batos.mind.handbook.nearest import handbook
 from batos.mind.parts import UNSAID, Computed, Over, computed, grown_of, overs
 from batos.mind.pricing import reserved
 from batos.mind.reuse import Asked, asked

@@ -20,7 +20,7 @@ from batos.mind import gate
 from batos.mind.depth import AUTO
 from batos.mind.messages import send
 from batos.mind.parameters import parameters_of, takes
-from batos.mind.prompting import KINDS, kind_of
+from batos.mind.plain_values import KINDS, kind_of
 from batos.mind.thinking import Thinking
 from batos.objects import Method, UvmObject
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from batos.concurrency import once
 from batos.mind.handbook.entries import Entry, entries, words_in
 from batos.mind.idioms import Spoken, holes, tables
-from batos.mind.once import once
 
 _PER_NAT, _PER_CHAR, _SCALE = 0.45, 0.015, 0.6
 """What costs that words are likelier elsewhere, by the logarithm of how much, and a character; and what a cost of 1 then counts. Fitted to

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from batos.image.examples import Example
-from batos.mind import amending, side_by_side
+from batos.mind import amending, plain_values, side_by_side
 from batos.mind.amending import Group, Wanted
 from batos.mind.edits import SMALLEST
+from batos.mind.plain_values import same
 from batos.mind.side_by_side import Call, Run
-from batos.mind.trial import same
 
 _CHARS = 400  # of an example that a user is asked to look at
 
@@ -108,7 +108,7 @@ def _between(call: Call, one: side_by_side.Did, two: side_by_side.Did, shown: Co
         Example(tuple(call.args), tuple(call.kwargs.items()), result, before, tuple((name, left.get(name)) for name in changed))
         for result, left in (one, two)
     ]
-    plain = all(amending.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
+    plain = all(plain_values.is_plain(value) for side in told for value in (side.result, *dict(side.after).values()))
     alike = same(told[0].result, told[1].result) and same(dict(told[0].after), dict(told[1].after))
     return Question(*told) if plain and not alike else None
 

@@ -149,15 +149,6 @@ class Deadlines:
             timer.cancel()
 
 
-def as_error(error: Exception) -> BatosError:
-    """An exception that ended an attempt, as its mission's error."""
-    if isinstance(error, BatosError):
-        return error
-    made = unwritten.refusal(error) or BatosError(f"{type(error).__name__}: {error}")
-    made.__cause__ = error
-    return made
-
-
 @contextlib.asynccontextmanager
 async def in_time(record: Record, attempt: Thinking, limit_s: float) -> AsyncIterator[None]:
     """See that the block is done in time: an own deadline counts from the acceptance, also over restarts, the default from here.

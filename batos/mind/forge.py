@@ -21,7 +21,7 @@ from batos.image.turns import in_helper
 from batos.mind import drafting, lessons, prompting, texts, trial, vouched
 from batos.mind.claims import WriterAwaited
 from batos.mind.doubt import Question
-from batos.mind.handbook import handbook
+from batos.mind.handbook.nearest import handbook
 from batos.mind.methods import home_of
 from batos.mind.parameters import misfit, parameters_in
 from batos.mind.psm import inner_number, run_cycle
@@ -143,8 +143,8 @@ async def study(cycle: UvmObject) -> str:
             cycle._tmp_synthesis_, cycle.written_by, cycle.prompt = made, _without_model(cycle, made) or PARTS, ""
             return "SYNTHESIZING"
     else:
-        lessons = _lessons(cycle, attempt)
-        cycle.prompts = (prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=lessons, chars=chars),)
+        avoid = _lessons(cycle, attempt)
+        cycle.prompts = (prompting.prompt(*asked, intent=cycle.intent, examples=cycle.taught, lessons=avoid, chars=chars),)
     return "DELEGATING"
 
 
@@ -317,7 +317,7 @@ async def _faults(cycle: UvmObject, source: str) -> tuple[list[str], str]:
         return [fault], ""
     cases = [(cycle.target, one) for one in trial.cases(cycle.args, dict(cycle.kwargs), cycle.taught, cycle.lacked)]
     cases += [(obj, one) for obj in _kin(cycle) for one in trial.of_examples(examples.of(_root(cycle), obj, selector)[0])]
-    if reason := next(filter(None, (misfit(source, case) for _, case in cases)), None):
+    if reason := next(filter(None, (misfit(source, case.args, case.kwargs) for _, case in cases)), None):
         return [reason], ""
     try:
         await (await methods.sandbox()).compile(source)

@@ -18,8 +18,8 @@ from batos.mind.growing import Part, names_in
 from batos.mind.handbook.entries import words_in
 from batos.mind.joined import joined
 from batos.mind.parts import UNSAID, Computed, Over
+from batos.mind.plain_values import same
 from batos.mind.tidy import ITEM
-from batos.mind.trial import same
 
 FILTERED = 0.3
 _MAPPED, _MAPS = 1.4, 14  # what costs at most what is computed of each and stands in a list, and how many of these

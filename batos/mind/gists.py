@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from batos.config import Settings
 from batos.errors import BatosError, InvalidInput
 from batos.image import ledger
 from batos.image.genesis import add_missing
 from batos.mind.events import Event, Events
-from batos.mind.scheduler import Scheduler
 from batos.mind.summarising import in_few_words
 from batos.objects import Primitive, UvmObject
 
@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from batos.memory.curator import Gist  # it brings numpy
 
 log = structlog.get_logger("batos.mind")
+
+
+class Submits(Protocol):
+    """The scheduler of missions (`batos.mind.scheduler.Scheduler`), as it is needed here."""
+
+    settings: Settings
+
+    async def submit(self, id: str, brief: str, options: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+        """Accept a mission."""
 
 
 def install(lobby: UvmObject) -> None:
@@ -46,7 +55,7 @@ async def gist_(memory: UvmObject, sections: Sequence[int], sentences: int = 3) 
     return await in_few_words(memory, [library.text_of(library.section(number)) for number in there], sentences)
 
 
-def asking(scheduler: Scheduler, events: Events) -> Callable[[str, Sequence[int], int], Awaitable[Gist]]:
+def asking(scheduler: Submits, events: Events) -> Callable[[str, Sequence[int], int], Awaitable[Gist]]:
     """What the curator asks by.
 
     :returns: takes an id, numbers of sections, and sentences; answers a Gist, a blank one if none is to be had.

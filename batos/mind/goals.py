@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from batos.mind import answers, edits, growing, prompting
+from batos.mind import answers, edits, growing, plain_values
 from batos.mind.amending import Wanted
 from batos.mind.guards import guards
 from batos.mind.handbook.entries import words_in
@@ -173,7 +173,7 @@ def _worded(whole: Goal, told: str) -> Iterator[Goal]:
 def read(name: str, call: Call) -> Any:
     """What a method reads by an expression of `Asked.kinds`."""
     owner, _, slot = name.partition(".")
-    return call.slots.get(slot) if slot else prompting.arguments(call.args, call.kwargs).get(owner)
+    return call.slots.get(slot) if slot else plain_values.arguments(call.args, call.kwargs).get(owner)
 
 
 def _part(whole: Goal, around: str, values: Sequence[Any], words: frozenset[str]) -> Goal:

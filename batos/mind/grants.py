@@ -97,14 +97,6 @@ async def grant_(obj: UvmObject, selector: str, message: str, revoke: bool = Fal
     return {"selector": selector, "version": method.version, "granted": [name for name, _ in method.grants]}
 
 
-def needed(method: Method) -> list[str]:
-    """The messages that stand in a method by name and need a grant; of one that was audited before there were grants, those it sends."""
-    contract = dict(method.contract)
-    if "needs_grant" in contract:
-        return list(contract["needs_grant"])
-    return [name for name in contract.get("sends", ()) if name in Primitive.reaching()]
-
-
 def install(lobby: UvmObject) -> None:
     """The step of genesis by which every object understands `grant_`."""
     add_missing(lobby.genesis, grant_=Primitive.of(grant_))

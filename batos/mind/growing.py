@@ -20,7 +20,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from batos.mind import prompting
+from batos.mind import plain_values
 from batos.mind.idioms import KINDS, Spoken
 from batos.mind.pricing import CHARS, FAILS, MODULES, Idiom, Priced, callables, priced
 
@@ -168,7 +168,7 @@ def _kind(values: Sequence[Any]) -> str:
 def _kind_of(value: Any) -> str:
     if isinstance(value, datetime.date):
         return "moment" if isinstance(value, datetime.datetime) else "date"
-    kind = prompting.kind_of(value)
+    kind = plain_values.kind_of(value)
     return kind if kind in KINDS else ""
 
 

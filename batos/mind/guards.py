@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from batos.mind import prompting
+from batos.mind import plain_values
 
 _Fails = Callable[[Any, Any], bool]
 _IN: tuple[tuple[str, _Fails], ...] = (
@@ -39,9 +39,9 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
     :param held: what it held before, in each example.
     :param given: of each argument what it was.
     """
-    kind = prompting.kind_of(held[0])
+    kind = plain_values.kind_of(held[0])
     of = {"number"} if kind == "number" else _kinds(held)
-    alike = {name: list(values) for name, values in given.items() if not of or of == {prompting.kind_of(one) for one in values}}
+    alike = {name: list(values) for name, values in given.items() if not of or of == {plain_values.kind_of(one) for one in values}}
     ways = [(one, name, values) for one in _WITH.get(kind, ()) for name, values in alike.items()]
     ways += [(one, "", [None] * len(held)) for one in _ALONE.get(kind, ())]
     for (template, fails), name, values in ways:
@@ -54,4 +54,4 @@ def guards(slot: str, held: Sequence[Any], given: Mapping[str, Sequence[Any]]) -
 
 def _kinds(held: Sequence[Any]) -> set[str]:
     """Of which kinds the items, or keys, of these are."""
-    return {prompting.kind_of(one) for values in held if isinstance(values, list | dict) for one in values}
+    return {plain_values.kind_of(one) for values in held if isinstance(values, list | dict) for one in values}

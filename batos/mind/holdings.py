@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from batos.errors import BatosError
 from batos.image import history
-from batos.mind import grants
-from batos.objects import Method, UvmObject
+from batos.objects import Method, Primitive, UvmObject
 
 WALKED = 10_000  # objects that are looked at by their paths; what hangs in trees is found by what was noted of it
 
@@ -52,7 +51,7 @@ def held(objects: Iterable[tuple[str, UvmObject]], uses: Mapping[str, Use]) -> l
 def _of(method: Method, use: Use | None) -> dict[str, Any]:
     came = dict(method.provenance)
     noted = {} if use is None else {"runs": use.runs, "last": use.last}
-    lacks = [name for name in grants.needed(method) if not method.may_send(name)]
+    lacks = [name for name in needed(method) if not method.may_send(name)]
     told = {"version": method.version, "mission": came.get("mission"), "model": came.get("model"), "intact": method.intact()}
     return {**told, **({"lacks_grant": lacks} if lacks else {}), **noted}
 
@@ -66,3 +65,11 @@ def _walk(lobby: UvmObject) -> Iterator[tuple[str, UvmObject]]:
             if isinstance(value, UvmObject) and value._p_oid not in seen and not name.endswith("*"):
                 seen.add(value._p_oid)
                 waiting.append((name if path == "lobby" else f"{path}.{name}", value))
+
+
+def needed(method: Method) -> list[str]:
+    """The messages that stand in a method by name and need a grant; of one that was audited before there were grants, those it sends."""
+    contract = dict(method.contract)
+    if "needs_grant" in contract:
+        return list(contract["needs_grant"])
+    return [name for name in contract.get("sends", ()) if name in Primitive.reaching()]

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from batos.concurrency import once
 from batos.mind.handbook.entries import words_in
-from batos.mind.once import once
 
 _NEEDED = "!"  # what words begin with of which one has to be said, with commas between them
 FILE, PHRASES = (Path(__file__).parent / name for name in ("idioms.txt", "phrases.txt"))

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from batos.mind import edits, prompting, side_by_side
+from batos.mind import edits, plain_values, side_by_side
 from batos.mind.amending import Wanted
+from batos.mind.plain_values import same
 from batos.mind.side_by_side import Call
-from batos.mind.trial import same
 
 _WORDED = r"none|null|an empty (?:text|string|list|record|dict|dictionary)"
 _QUOTED = r"\"[^\"]*\"|'[^']*'"
@@ -146,7 +146,7 @@ def _held(what: Wanted, call: Call) -> dict[str, Any]:
         for slot in what.known.slots
         if slot in call.slots and edits.sayable(slot) and what.known.speaks_of(slot)
     }
-    return prompting.arguments(call.args, call.kwargs) | slots
+    return plain_values.arguments(call.args, call.kwargs) | slots
 
 
 def _with(call: Call, name: str, value: Any) -> Call:
@@ -155,7 +155,7 @@ def _with(call: Call, name: str, value: Any) -> Call:
         return call._replace(slots={**call.slots, slot: value})
     if name in call.kwargs:
         return call._replace(kwargs={**call.kwargs, name: value})
-    names = prompting.arguments(call.args, {})
+    names = plain_values.arguments(call.args, {})
     return call._replace(args=tuple(value if one == name else old for one, old in zip(names, call.args, strict=True)))
 
 

@@ -17,8 +17,9 @@ from batos.errors import ImageDamaged, InvalidInput
 from batos.guardian import A_SELECTOR, is_selector
 from batos.image import examples, ledger
 from batos.image.examples import Example
-from batos.image.history import oid_of, resolve
+from batos.image.history import resolve
 from batos.mind import trial
+from batos.mind.messages import called
 from batos.objects import Intent, Method, Primitive, UvmObject, check_slot, find
 
 _KIN = 64  # others whose examples a method has to keep, too
@@ -191,9 +192,3 @@ def check_name(selector: str) -> None:
     """
     if not is_selector(selector):
         raise InvalidInput(f"{selector!r} is no selector, so no method can be written for it; choose another. {A_SELECTOR}")
-
-
-def called(obj: UvmObject) -> str:
-    """An object in words: its name, if it has one."""
-    name = obj._slots.get("name")
-    return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)

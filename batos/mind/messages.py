@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from batos.errors import ImageDamaged, InvalidInput, MessageNotUnderstood
+from batos.image.history import oid_of
 from batos.mind import grants
 from batos.mind.thinking import attempt_or_none
 from batos.objects import Intent, Method, Primitive, UvmObject, find
@@ -89,3 +90,9 @@ def _copy(obj: UvmObject, selector: str, args: tuple[Any, ...], slots: dict[str,
     if obj._p_jar is not None:
         obj._p_jar.add(new)  # it has an id from now on
     return new
+
+
+def called(obj: UvmObject) -> str:
+    """An object in words: its name, if it has one."""
+    name = obj._slots.get("name")
+    return name if isinstance(name, str) and name else oid_of(obj) or repr(obj)

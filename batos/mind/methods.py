@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batos.config import Settings
 from batos.errors import MethodError
@@ -20,10 +20,8 @@ from batos.mind.parameters import takes
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 from batos.sandbox import Activity, Sandbox, Sender
 
-if TYPE_CHECKING:
-    from batos.mind.thinking import Thinking
-
-Forge = Callable[["Thinking", UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
+Forge = Callable[[Any, UvmObject, str, Sequence[Any], Mapping[str, Any]], Awaitable[Method]]
+"""Writes a missing method. The first is the attempt that needs it, a `batos.mind.thinking.Thinking`, of which nothing is known here."""
 _around: contextvars.ContextVar[tuple[Hashable, ...]] = contextvars.ContextVar("batos_writing", default=())
 """What is being written around here, the outermost first: the trial of a method may need another one."""
 

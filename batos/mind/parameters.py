@@ -6,29 +6,26 @@ import ast
 import contextlib
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batos.image.examples import Example
-from batos.mind.prompting import KINDS, kind_of
-
-if TYPE_CHECKING:
-    from batos.mind.trial import Case
+from batos.mind.plain_values import KINDS, kind_of
 
 
-def misfit(source: str, case: Case) -> str | None:
+def misfit(source: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
     """Why a call does not fit a method's parameters; None if it does."""
     given = inspect.Signature(parameters_of(source))
     try:
-        given.bind(*case.args, **case.kwargs)
+        given.bind(*args, **kwargs)
     except TypeError as e:
-        return f"it is called with {len(case.args)} arguments{''.join(f', {name}=' for name in case.kwargs)}: {e}"
+        return f"it is called with {len(args)} arguments{''.join(f', {name}=' for name in kwargs)}: {e}"
     return None
 
 
 def takes(source: str, taught: Sequence[Example], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether a call is one that a method is for: it fits the parameters, and gives each what is of a kind that this is for.
 
-    That is what examples give it, and what it is named after (`prompting.signature`); one of which nothing is known is for anything.
+    That is what examples give it, and what it is named after (`plain_values.signature`); one of which nothing is known is for anything.
 
     :param taught: the examples of the method.
     """

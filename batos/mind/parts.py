@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.image.turns import in_helper
-from batos.mind import edits, growing, prompting, reuse, side_by_side
+from batos.mind import edits, growing, plain_values, reuse, side_by_side
 from batos.mind.amending import Wanted
 from batos.mind.goals import read
 from batos.mind.growing import Part, Valued, names_in, valued
-from batos.mind.handbook import Entry
-from batos.mind.handbook.entries import words_in
+from batos.mind.handbook.entries import Entry, words_in
 from batos.mind.reuse import Asked
 from batos.mind.side_by_side import Call, Run
 from batos.mind.spelled import spelled
@@ -53,7 +52,7 @@ class Over(NamedTuple):
     """Items that something is computed of; or what is given as a whole.
 
     :ivar text: the expression that they are items of: `items`, `text.split()`; "" for what is given as a whole, the one item of itself.
-    :ivar kind: of each, as `prompting.kind_of`.
+    :ivar kind: of each, as `plain_values.kind_of`.
     :ivar fixed: what else a method is given, by name, with its kind.
     :ivar of: the items of each example.
     :ivar cost: how unlikely it is that one goes through these, and `words` those that speak of it.
@@ -112,7 +111,7 @@ def _together(name: str, given: Sequence[list[Any]], lists: Mapping[str, Sequenc
 
 def _kind(values: Sequence[Any]) -> str:
     """The kind that all of these are of; "" where they are of several."""
-    kinds = {prompting.kind_of(value) for value in values}
+    kinds = {plain_values.kind_of(value) for value in values}
     return kinds.pop() if len(kinds) == 1 else ""
 
 
@@ -304,7 +303,7 @@ async def _run(parts: Sequence[Part], request: Asked, rows: Sequence[tuple[Any, 
     """What expressions come to that the sandbox runs; of those that fail nowhere."""
     head = f"def {request.selector}({', '.join(('self', ITEM, *request.names))}):"
     sources = ["\n    ".join([head, *(f"import {one}" for one in growing.modules_in(part.text)), f"return {part.text}"]) for part in parts]
-    calls = [Call((item, *prompting.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
+    calls = [Call((item, *plain_values.arguments(call.args, call.kwargs).values()), {}, call.slots) for item, call in rows]
     came = await side_by_side.did(sources, calls, run, limit=limit)
 
     def held() -> Iterator[Valued | None]:

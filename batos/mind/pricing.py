@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+from batos.concurrency import once
 from batos.mind.bounded import compiled
 from batos.mind.channel import channel, pieces_of_idiom
 from batos.mind.idioms import HOLES, KINDS, Spoken, holes, tables
-from batos.mind.once import once
 
 _TELLS, _SELDOM = 0.4, 0.5  # what the handbook tells of an idiom, and that methods have it seldom
 _PLAIN, _DEMANDING = (-3.3, -1.8, -0.9, 0.0), (-2.4, -2.4, -2.4, -2.0, -0.9)

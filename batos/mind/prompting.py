@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import keyword
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from batos.image.examples import Example
-from batos.mind.handbook import Entry, Handbook
+from batos.mind.handbook.entries import Entry
+from batos.mind.handbook.nearest import Handbook
+from batos.mind.plain_values import parameters, signature
 from batos.objects import Intent, Method, Primitive, UvmObject, lookup_order
 
 SYSTEM = (
@@ -34,33 +35,6 @@ TOLD = 0.9
 _VALUE = 80  # characters of one value that a prompt shows
 _SLOTS, _NEIGHBOURS, _LESSONS = 16, 3, 3
 _COMPACT_SLOTS, _COMPACT_SENDS, _COMPACT_VALUE, _COMPACT_EXAMPLES = 3, 3, 48, 2
-_BY_TYPE = {str: "text", bool: "flag", int: "number", float: "number", list: "items", dict: "record"}
-KINDS = frozenset(_BY_TYPE.values())
-"""What arguments are called, and so what a parameter is for that is called so."""
-
-
-def signature(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """The line that a method for such a message begins with: `def add_(self, number, number2):`."""
-    return f"def {selector}({', '.join(('self', *arguments(args, kwargs)))}):"
-
-
-def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """What a method for such a message is given, by the names that its parameters have; without what is given by no name of Python's."""
-    found: dict[str, Any] = {}
-    for value in args:
-        name = kind_of(value)
-        found[name if name not in found else f"{name}{sum(known.rstrip('0123456789') == name for known in found) + 1}"] = value
-    return found | {name: value for name, value in kwargs.items() if name.isidentifier() and not keyword.iskeyword(name)}
-
-
-def kind_of(value: Any) -> str:
-    """What an argument is called, by its type."""
-    return _BY_TYPE.get(type(value), "other")
-
-
-def parameters(selector: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """What a method for such a message is given behind `self`, by type: `number` for `number2`, too."""
-    return [name.rstrip("0123456789") for name in arguments(args, kwargs)]
 
 
 def purpose(selector: str, intent: str) -> str:

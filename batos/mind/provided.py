@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from batos.bridge.needs import AUTO, Needs
 from batos.errors import BatosSignal
 
-if TYPE_CHECKING:
-    from batos.mind.thinking import Thinking
-
 CHOSEN, BEGUN, READY, DECLINED = "chosen", "begun", "ready", "declined"
 """How far it is: a model was chosen; it is being brought about, as a change of that number; the mission thinks with it; it does without."""
-STATE = "PROVISIONING"
+PROVISIONING = "PROVISIONING"
 """The state of a mission that waits for its model."""
 BYTES_A_TOKEN = 4
 """Bytes of a brief that are a token at least: a text of more is surely too long."""
@@ -91,10 +88,11 @@ class Provider(Protocol):
     async def stands(self, provision: Provision) -> bool:
         """Whether what a mission was provided with is there still; what can be made anew of it is."""
 
-    async def provide(self, attempt: Thinking, needs: Needs, *, may_do_without: bool) -> Provision:
+    async def provide(self, attempt: Any, needs: Needs, *, may_do_without: bool) -> Provision:
         """Find what meets the needs of a mission, and bring it about; it is in the mission's journal then. May be repeated after a kill at
         any point, and pays for nothing twice.
 
+        :param attempt: the mission's `batos.mind.thinking.Thinking`, of which nothing is known here.
         :param may_do_without: whether the mission goes on as it is where there is none, or it may not be had; that is recorded, too.
 
         :raises NeedAnswer: where its user is asked first.

@@ -10,10 +10,10 @@ import contextvars
 
 from batos.errors import BudgetSpent, InvalidInput, MissionFailed
 from batos.image.genesis import add_missing
-from batos.mind.ending import as_error
 from batos.mind.incarnation import system_message
 from batos.mind.prompts import EARLIER
 from batos.mind.router import Route
+from batos.mind.signals import as_error
 from batos.mind.states import STATES, by, depth_of, lobby_of
 from batos.mind.thinking import Thinking, current
 from batos.objects import Primitive, UvmObject

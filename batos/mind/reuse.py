@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 from batos.image.examples import Example
 from batos.image.turns import in_helper
-from batos.mind import edits, prompting, side_by_side, signs
+from batos.mind import edits, plain_values, side_by_side, signs
 from batos.mind.amending import Passed, Wanted, as_expected
 from batos.mind.answers import others
-from batos.mind.handbook import Entry
-from batos.mind.handbook.entries import words_in
+from batos.mind.handbook.entries import Entry, words_in
 from batos.mind.implied import unsaid
 from batos.mind.side_by_side import Call, Run
 
@@ -83,14 +82,14 @@ def asked(what: Wanted, selector: str) -> Asked | None:
     what they give."""
     if not edits.sayable(selector):
         return None
-    ways = {tuple(prompting.arguments(call.args, call.kwargs)) for call, _ in what.examples}
+    ways = {tuple(plain_values.arguments(call.args, call.kwargs)) for call, _ in what.examples}
     if len(ways) != 1 or any(len(*ways) != len(call.args) + len(call.kwargs) for call, _ in what.examples):
         return None
     call, known = what.examples[0][0], what.known
-    given = prompting.arguments(call.args, call.kwargs)
+    given = plain_values.arguments(call.args, call.kwargs)
     spoken = [slot for slot in known.slots if edits.sayable(slot) and known.speaks_of(slot)][:_SLOTS]
-    kinds = {name: prompting.kind_of(value) for name, value in given.items()}
-    kinds |= {f"self.{slot}": prompting.kind_of(call.slots.get(slot)) for slot in spoken}
+    kinds = {name: plain_values.kind_of(value) for name, value in given.items()}
+    kinds |= {f"self.{slot}": plain_values.kind_of(call.slots.get(slot)) for slot in spoken}
     words = frozenset(re.split(r"[\W_]+", known.told.lower()))
     fields = [field for field in known.fields if field.lower() in words]
     letters = sorted({letter.lower() for letter in _LETTER.findall(_ARTICLE.sub("", known.told))} - {selector.strip("_").lower()})

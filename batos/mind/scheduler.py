@@ -23,17 +23,16 @@ from batos.image import ledger, questions
 from batos.image.living import LivingImage
 from batos.mind.attempt import Attempts
 from batos.mind.cancelling import Cancelling
-from batos.mind.ending import Deadlines, Endings, as_error, in_time
+from batos.mind.ending import Deadlines, Endings, in_time
 from batos.mind.events import Events
-from batos.mind.holding import Held, held_state
+from batos.mind.holding import Held, Record, held_state
 from batos.mind.provided import NeedModel
 from batos.mind.queue import Entry, Grouping, MissionQueue
 from batos.mind.resting import Resting
-from batos.mind.signals import NeedAnswer
+from batos.mind.signals import NeedAnswer, as_error
 from batos.mind.thinking import Thinking
 
 log = structlog.get_logger("batos.mind")
-Record = dict[str, Any]
 UNDER_WAY_TOLD = 100  # ids of missions under way that `info` names
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from batos.image import examples
 from batos.image.turns import in_helper
-from batos.mind import amending, assembling, channel, doubt, edits, prompting, reuse, side_by_side, vouched
-from batos.mind.handbook import Entry, handbook
-from batos.mind.handbook.entries import words_in
+from batos.mind import amending, assembling, channel, doubt, edits, prompting, reuse, side_by_side, specification, vouched
+from batos.mind.handbook.entries import Entry, words_in
+from batos.mind.handbook.nearest import handbook
 from batos.mind.implied import answers, completing, implied, lacks
 from batos.mind.states import lobby_of
 from batos.mind.thinking import current
@@ -227,5 +227,5 @@ def _aside(cycle: UvmObject) -> tuple[amending.Wanted, side_by_side.Run, Callabl
         return await (await methods.sandbox()).run(UvmObject(), method, [given], activity=activity, apart=True)
 
     asked = cycle.target, cycle.selector, cycle.args, dict(cycle.kwargs)
-    what = amending.wanted(*asked, intent=cycle.intent, examples=cycle.taught, slots=cycle.lacked)
+    what = specification.wanted(*asked, intent=cycle.intent, examples=cycle.taught, slots=cycle.lacked)
     return what, side_by_side.Aside(run, what.helpers), lambda text: methods.lets_pass(text, cycle.selector)

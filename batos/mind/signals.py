@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from batos.bridge.types import ChatRequest
-from batos.errors import BatosSignal, InferenceFailed
+from batos.errors import BatosError, BatosSignal, InferenceFailed
+from batos.image import unwritten
 
 
 class Place(NamedTuple):
@@ -56,3 +57,12 @@ class NeedAnswer(BatosSignal):
         """
         super().__init__(question)
         self.question, self.occurrence, self.grant = question, occurrence, grant
+
+
+def as_error(error: Exception) -> BatosError:
+    """An exception that ended an attempt, as its mission's error."""
+    if isinstance(error, BatosError):
+        return error
+    made = unwritten.refusal(error) or BatosError(f"{type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made

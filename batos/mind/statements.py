@@ -88,7 +88,7 @@ class _Patterns(NamedTuple):
 @cache
 def _patterns() -> _Patterns:
     """The patterns, compiled when a brief is first looked at."""
-    table = tomllib.loads(resources.files("batos.mind").joinpath("statements.toml").read_text("utf-8"))
+    table = tomllib.loads(resources.files(__package__).joinpath("statements.toml").read_text("utf-8"))
     greeting, begin = table["greeting"], r"\W{0,5}"
     third = [pattern.replace("{named}", table["named"]) for pattern in table["third"]]
 

@@ -40,8 +40,7 @@ from batos.mind.fractal import Shares
 from batos.mind.methods import Making, Methods
 from batos.mind.paid import Paid, is_full, spent
 from batos.mind.proposing import Propose, Ruled, nothing_proposed, nothing_ruled
-from batos.mind.provided import STATE as PROVISIONING
-from batos.mind.provided import NeedModel, Provider, Provision, length_of, named
+from batos.mind.provided import PROVISIONING, NeedModel, Provider, Provision, length_of, named
 from batos.mind.relevance import Nearness, not_told
 from batos.mind.router import Route, Router
 from batos.mind.sight import Shown, Sight, lent, together

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import json
-import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +12,7 @@ from batos.errors import GrantNeeded, InvalidInput, MessageNotUnderstood, Method
 from batos.image import history
 from batos.image.examples import Example
 from batos.mind.methods import Methods, home_of
+from batos.mind.plain_values import same
 from batos.mind.thinking import Thinking
 from batos.objects import Method, UvmObject, find, is_new
 from batos.sandbox import Activity
@@ -168,25 +168,6 @@ def told(example: Example, selector: str) -> str:
 
 def _named(slots: Sequence[tuple[str, Any]]) -> str:
     return ", ".join(f"{name}={_shown(value)}" for name, value in slots)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same as JSON has them; numbers to nine digits, and 1 is not true."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        with contextlib.suppress(OverflowError):  # a whole number that no float is as large as
-            return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
-        return False
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return {*map(str, one)} == {*map(str, other)} and all(same(value, _by_text(other, key)) for key, value in one.items())
-    return bool(one == other)
-
-
-def _by_text(mapping: Mapping[Any, Any], key: Any) -> Any:
-    return next(value for name, value in mapping.items() if str(name) == str(key))
 
 
 def _call(case: Case, selector: str) -> str:

@@ -13,9 +13,11 @@ from batos.errors import InvalidInput, UnknownTarget
 from batos.image import examples
 from batos.image.genesis import add_missing
 from batos.image.history import oid_of, resolve
-from batos.mind import grants, trial
+from batos.mind import trial
 from batos.mind.forge import forge
-from batos.mind.lessons import called, check
+from batos.mind.holdings import needed
+from batos.mind.lessons import check
+from batos.mind.messages import called
 from batos.mind.thinking import current
 from batos.objects import Intent, Method, Primitive, UvmObject, find
 
@@ -51,7 +53,7 @@ def _version(root: Any, method: Method) -> dict[str, Any]:
         "version": method.version,
         "source": method.source,
         "parameters": list(method.parameters),
-        "contract": {**{name: list(names) for name, names in method.contract}, "needs_grant": grants.needed(method)},
+        "contract": {**{name: list(names) for name, names in method.contract}, "needs_grant": needed(method)},
         "granted": [name for name, _ in method.grants],
         "provenance": came,
         "digest": method.digest,

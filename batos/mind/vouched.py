@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from batos.errors import BatosError, CovenantViolationError, ImageDamaged, MethodRefused
 from batos.image import examples, history, ledger
 from batos.image.examples import Example
-from batos.mind import prompting
-from batos.mind.handbook import Entry
-from batos.mind.handbook.entries import LONGEST, words_in
+from batos.mind import plain_values, prompting
+from batos.mind.handbook.entries import LONGEST, Entry, words_in
 from batos.mind.messages import BUILT_IN
 from batos.objects import Method, UvmObject, find
 
@@ -60,7 +59,7 @@ def _entry(root: Any, call: Call, method: Method) -> Entry:
         " ".join(prompting.purpose(call.selector, intent).split()),  # it stands behind a mark of one line
         method.source.strip(),
         words_in(told) - words_in(" ".join(map(str, slots)).replace("_", " ")),
-        tuple(prompting.parameters(call.selector, call.args, call.kwargs)),
+        tuple(plain_values.parameters(call.selector, call.args, call.kwargs)),
         bool(slots),
         method.source,
     )

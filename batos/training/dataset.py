@@ -7,8 +7,8 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 
-from batos.mind.handbook import handbook
 from batos.mind.handbook.families import EVERYDAY, Family, families
+from batos.mind.handbook.nearest import handbook
 from batos.mind.prompting import COMPACT_SYSTEM
 from batos.training.tasks import Task, make
 

@@ -10,7 +10,7 @@ from typing import Any
 from batos.errors import ImageDamaged
 from batos.image import examples, ledger
 from batos.mind import prompting
-from batos.mind.handbook import handbook
+from batos.mind.handbook.nearest import handbook
 from batos.mind.vouched import Call, calls, last_refusal, method_for, refused
 from batos.objects import Method, UvmObject
 from batos.training.dataset import answered, as_read

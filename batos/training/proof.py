@@ -14,7 +14,7 @@ from batos.errors import MessageNotUnderstood, MethodError, MethodUnsupported, S
 from batos.guardian import PersistenceGuardian
 from batos.image import history
 from batos.image.examples import Example
-from batos.mind.trial import same
+from batos.mind.plain_values import same
 from batos.objects import Method, UvmObject
 from batos.sandbox import Activity, Sandbox
 from batos.training.tasks import Task

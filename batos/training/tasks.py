@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from batos.image.examples import Example
-from batos.mind import prompting
-from batos.mind.handbook import Handbook
+from batos.mind import plain_values, prompting
 from batos.mind.handbook.families import Family, fill
 from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES, draw
+from batos.mind.handbook.nearest import Handbook
 from batos.objects import Method, UvmObject
 from batos.training import further_kinds, kinds  # noqa: F401 - the former adds kinds
 
@@ -138,7 +138,7 @@ def _canonical(args: Sequence[Any], of: Sequence[str]) -> list[str]:
 
 
 def _parameters(selector: str, args: Sequence[Any]) -> list[str]:
-    inside = prompting.signature(selector, args, {}).partition("(")[2].removesuffix("):")
+    inside = plain_values.signature(selector, args, {}).partition("(")[2].removesuffix("):")
     return inside.split(", ")[1:]
 
 

@@ -15,7 +15,7 @@ from batos.autotelic import changes
 from batos.autotelic.proposals import Proposal
 from batos.image import LivingImage, experts
 from batos.mind import prompting
-from batos.mind.handbook import handbook
+from batos.mind.handbook.nearest import handbook
 from batos.testing import ScriptedOllama
 from batos.testing.answers import default_answer, user_text
 from batos.training.dataset import generate

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batos.mind.edits import Known, edits, makes_sense
-from batos.mind.handbook import Entry
-from batos.mind.handbook.entries import entries
+from batos.mind.handbook.entries import Entry, entries
 
 ENTRIES = entries()
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from batos.concurrency import once
 from batos.config import Settings
 from batos.mind import ahead
-from batos.mind.once import once
 from tests.unit.mind_support import FakeInference, mind
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind.amending import ABOUT, SURE, Wanted, groups, likeliest, likely, passing, tells, wanted
+from batos.mind.amending import ABOUT, SURE, Wanted, groups, likeliest, likely, passing, tells
 from batos.mind.side_by_side import Call, Run
+from batos.mind.specification import wanted
 from batos.mind.variations import variations
 from batos.objects import Intent, Method, SlotDict, SlotList, SlotSet, UvmObject
 

@@ -9,9 +9,10 @@ import pytest
 
 from batos.image.examples import Example
 from batos.mind import doubt, side_by_side
-from batos.mind.amending import Passed, Wanted, passing, wanted
+from batos.mind.amending import Passed, Wanted, passing
 from batos.mind.doubt import Question
 from batos.mind.side_by_side import Run
+from batos.mind.specification import wanted
 from batos.objects import UvmObject
 
 LIMIT = 8192

@@ -17,12 +17,11 @@ import pytest
 from batos.image.examples import Example
 from batos.mind import assembling, frames, growing, parts, reuse
 from batos.mind.amending import Wanted, likely
-from batos.mind.handbook import Entry
-from batos.mind.handbook.entries import words_in
+from batos.mind.handbook.entries import Entry, words_in
 from batos.mind.idioms import tables
+from batos.mind.plain_values import same
 from batos.mind.pricing import MODULES
 from batos.mind.tidy import tidied
-from batos.mind.trial import same
 from tests.unit.test_reuse import LARGEST, asked, entry, here
 
 LIMIT = 8192

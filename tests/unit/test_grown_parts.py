@@ -16,12 +16,13 @@ import pytest
 
 from batos.image.examples import Example
 from batos.mind import assembling, frames, goals, growing, parts, pricing, reuse
-from batos.mind.amending import Wanted, tells, wanted
+from batos.mind.amending import Wanted, tells
 from batos.mind.channel import channel
 from batos.mind.growing import Part, Valued, grown, modules_in, valued
 from batos.mind.handbook.entries import entries, words_in
 from batos.mind.idioms import PHRASES, _entry, tables
 from batos.mind.side_by_side import Aside
+from batos.mind.specification import wanted
 from batos.objects import Method, UvmObject
 from tests.unit.test_frames import first, made
 from tests.unit.test_reuse import asked, here

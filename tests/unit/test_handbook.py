@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from batos.guardian import PersistenceGuardian
 from batos.mind import prompting
-from batos.mind.handbook import Entry, Handbook, handbook
-from batos.mind.handbook.entries import entries, entry_of, words_in
+from batos.mind.handbook.entries import Entry, entries, entry_of, words_in
 from batos.mind.handbook.families import families
-from batos.mind.handbook.nearest import NEAR
+from batos.mind.handbook.nearest import NEAR, Handbook, handbook
 from batos.mind.parameters import parameters_in
 from batos.objects import UvmObject
 from batos.training.tasks import make

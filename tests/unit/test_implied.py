@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from batos.image.examples import Example
-from batos.mind.amending import wanted
 from batos.mind.implied import Implied, completing, implied
 from batos.mind.side_by_side import Call
+from batos.mind.specification import wanted
 from batos.objects import UvmObject
 
 

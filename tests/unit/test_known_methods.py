@@ -13,7 +13,7 @@ from batos.image import examples
 from batos.image.examples import Example
 from batos.kernel import Kernel
 from batos.mind import prompting, second_look, side_by_side
-from batos.mind.amending import wanted
+from batos.mind.specification import wanted
 from batos.objects import Intent, Method, UvmObject
 from tests.unit import mind_support
 from tests.unit.mind_support import FakeInference

@@ -26,7 +26,7 @@ from batos.image import experts
 from batos.image.turns import in_helper
 from batos.kernel import Kernel
 from batos.mind import prompting
-from batos.mind.handbook import handbook
+from batos.mind.handbook.nearest import handbook
 from batos.training.dataset import generate
 from tests import fake_trainer
 from tests.unit.improving_support import fire, improving, listed, stepped

@@ -9,10 +9,11 @@ import pytest
 
 from batos.image.examples import Example
 from batos.mind import answers, reuse, side_by_side
-from batos.mind.amending import Wanted, likely, wanted
-from batos.mind.handbook import Entry, Handbook
-from batos.mind.handbook.entries import words_in
+from batos.mind.amending import Wanted, likely
+from batos.mind.handbook.entries import Entry, words_in
+from batos.mind.handbook.nearest import Handbook
 from batos.mind.side_by_side import Run
+from batos.mind.specification import wanted
 from batos.objects import UvmObject
 
 LIMIT = 8192

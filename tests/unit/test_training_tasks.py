@@ -13,9 +13,9 @@ import pytest
 from batos.config import Settings
 from batos.errors import SandboxFailed
 from batos.image.examples import Example
-from batos.mind.handbook import handbook
 from batos.mind.handbook.families import BLIND, EVERYDAY, HOLE, Family, families, fill
 from batos.mind.handbook.holes import NEW_SLOT_NAMES, SLOT_NAMES, draw
+from batos.mind.handbook.nearest import handbook
 from batos.training import kinds
 from batos.training.dataset import answered, as_read, generate, pairs, tasks_of
 from batos.training.proof import Prover, proved

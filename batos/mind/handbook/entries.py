@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+from batos.concurrency import once
 from batos.mind.handbook.families import HOLE, Family, families, fill
 from batos.mind.handbook.holes import draw, words_of
-from batos.mind.once import once
 
 _NUMBER = (
     "armstrong_or_not big composite day fraction fraction_or_whole height high huge huge_seconds item_of low low_number member_of month "
@@ -71,7 +71,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 def argument_names(kinds: Sequence[str]) -> list[str]:
-    """The names of a method's arguments of such kinds, as `prompting.signature` gives them: `number`, `number2`."""
+    """The names of a method's arguments of such kinds, as `plain_values.signature` gives them: `number`, `number2`."""
     plain = [_ARGUMENTS.get(kind, "text") for kind in kinds]
     return [name if (before := plain[:i].count(name)) == 0 else f"{name}{before + 1}" for i, name in enumerate(plain)]
 

@@ -6,7 +6,7 @@ They stand in `families/*.txt`, each as
     a wording; another wording
         return the_body(of, the, method)
 
-Arguments have the names that `batos.mind.prompting.signature` gives them. Holes are words in capitals, filled anew in each task:
+Arguments have the names that `batos.mind.plain_values.signature` gives them. Holes are words in capitals, filled anew in each task:
 `SLOT:number` and `OTHER:…` a slot and its kind, `FIELD:nfield` a field of records, `HELPER:of_number` a message to send; `K` is a small
 number, `L` a letter.
 `products.txt` puts parts into frames.
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "families"
+FOLDER = Path(__file__).parent / "method_families"
 FAR = "far"
 BLIND = frozenset(
     [

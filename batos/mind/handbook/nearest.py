@@ -10,8 +10,8 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
+from batos.concurrency import once
 from batos.mind.handbook.entries import Entry, entries, words_in
-from batos.mind.once import once
 
 NEAR = 3
 """Methods that an expert is shown."""
