@@ -34,6 +34,7 @@ from batos.image.folded import FINAL as FINAL
 from batos.image.folded import Folded, mark_of
 from batos.image.folded import Line as Line
 from batos.image.journal import Journal
+from batos.image.pictures import Pictures
 from batos.objects import UvmObject
 
 log = structlog.get_logger("batos.image")
@@ -99,7 +100,7 @@ class Ledger(Persistent):
         self.costs = Costs()
         self.ended, self.folded = Ended(), Folded()
 
-    pictures: pictures.Pictures | None = None
+    pictures: Pictures | None = None
     """Pictures of briefs; None until there is one."""
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from batos.guardian.subject import Subject
 
-NodeCheck = Callable[["Subject", Any], None]
-SubjectCheck = Callable[["Subject"], None]
+NodeCheck = Callable[["AuditSubject", Any], None]
+SubjectCheck = Callable[["AuditSubject"], None]
 
 
 @dataclass(frozen=True)
